@@ -1,0 +1,80 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { z } from 'zod'
+import type { Caller } from '../../shared/api-keys.ts'
+import type { ControlPlane } from '../control-plane.ts'
+
+/**
+ * An endpoint is a value: where it is, who may call it, what goes in and out, and what it does. The router, the
+ * authorization and the OpenAPI description are all made from these values, so none of them can know another truth.
+ */
+export interface Endpoint<Query = unknown, Body = unknown> {
+  method: 'get' | 'post' | 'put' | 'delete'
+  /** Below /svc/api/v2, parameters as `:name`. */
+  path: string
+  operationId: string
+  summary: string
+  tag: string
+  needs: Need
+  query?: z.ZodType<Query>
+  body?: BodyDescription<Body>
+  /** Request headers with a meaning of their own, for the description. */
+  headers?: Record<string, string>
+  reply: ReplyDescription
+  handle: (call: Call<Query, Body>) => Promise<Reply>
+}
+
+/** Who may call: any key, an admin, a system admin, or whoever holds the permission (admins hold all). */
+export type Need =
+  'any_key' | 'admin' | 'system_admin' | { permission: readonly [key: string, value: string] }
+
+export interface BodyDescription<Body> {
+  /** The key that the document is wrapped in; null for none. */
+  wrapper: string | null
+  schema: z.ZodType<Body>
+  /** A change of an existing record: null clears what can be cleared, instead of being the same as no key. */
+  isUpdate?: boolean
+  /** May be left out altogether. */
+  optional?: boolean
+  /** 1 MB where it isn't given. */
+  limit?: 'inline_content'
+  example: unknown
+}
+
+export type ReplyDescription =
+  | { data: z.ZodType; paging?: 'pages' | 'tokens'; example: unknown }
+  | { contentTypes: string[]; example: string }
+
+export interface Paging {
+  page: number
+  per_page: number
+  num_records: number
+  num_pages: number
+}
+
+export type Reply =
+  | { data: unknown; paging?: Paging }
+  /** Text that is sent as it comes. */
+  | { stream: AsyncIterable<Uint8Array>; contentType: string; headers?: Record<string, string> }
+
+export interface Call<Query, Body> {
+  deps: ControlPlane
+  caller: Caller
+  params: Readonly<Record<string, string>>
+  headers: IncomingHttpHeaders
+  /** The query, checked; throws `invalid_request`. */
+  query: () => Query
+  /**
+   * The body's document, checked; throws `invalid_request` or `validation_failed`. A handler asks for it after it has
+   * found the record that the path names: a missing record is said before a faulty body.
+   */
+  body: () => Body
+  /** The body as sent. */
+  rawBody: Buffer
+}
+
+/** Lets the types of query and body flow from their schemas into the handler. */
+export function endpoint<Query, Body>(description: Endpoint<Query, Body>): Endpoint {
+  return description as Endpoint
+}
+
+export const permission = (key: string, value: string): Need => ({ permission: [key, value] })

@@ -1,0 +1,73 @@
+import { STATUS_CODES } from 'node:http'
+import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
+import { messageOf, RequestError } from '../../shared/errors.ts'
+import { retryReasonOfDriver } from '../../shared/database.ts'
+import { stateOf } from '../middleware/request-log.ts'
+import type { Paging } from './endpoint.ts'
+
+/** The one shape of every JSON reply, and the one place where errors become replies. */
+
+export function sendData(response: Response, data: unknown, paging?: Paging): void {
+  response.json({ success: true, data, error_code: null, error_message: null, ...paging })
+}
+
+export function sendError(response: Response, error: RequestError): void {
+  stateOf(response).errorCode = error.code
+  response.status(error.status).set(error.headers)
+  response.json({ success: false, data: null, error_code: error.code, error_message: error.message })
+}
+
+export const notAnEndpoint: RequestHandler = (request, response) => {
+  sendError(
+    response,
+    new RequestError('not_found', `there is no endpoint at ${request.path}`, { status: 404 }),
+  )
+}
+
+/** Express knows an error handler by its four parameters. */
+export const errorHandler: ErrorRequestHandler = (error: unknown, _request, response, _next) => {
+  const { id, log } = stateOf(response)
+  const refusal = toRequestError(error, id)
+  if (refusal.code === 'internal_error') log.error({ err: error }, messageOf(error))
+  // A reply that has begun can't be mended; a cut connection tells the client that it isn't whole.
+  if (response.headersSent) response.destroy()
+  else sendError(response, refusal)
+}
+
+/** What body-parser, the router and the driver throw, said in the API's words. Nothing of theirs is passed on. */
+function toRequestError(error: unknown, requestId: string): RequestError {
+  if (error instanceof RequestError) return error
+  const { type, status } = error as { type?: string; status?: number }
+  switch (type) {
+    case 'entity.too.large':
+      return new RequestError('invalid_request', 'the body is too large for this endpoint', { status: 413 })
+    case 'charset.unsupported':
+    case 'encoding.unsupported':
+      return new RequestError(
+        'invalid_request',
+        'the body must be JSON in UTF-8, plain or with Content-Encoding gzip, deflate or br',
+        { status: 415 },
+      )
+    case undefined:
+      break
+    default:
+      return new RequestError(
+        'invalid_request',
+        "the body couldn't be read: it is shorter than announced, or not what its Content-Encoding says",
+      )
+  }
+  if (error instanceof URIError || status === 400)
+    return new RequestError('not_found', 'the path is no valid URL path', { status: 404 })
+  if (retryReasonOfDriver(error) !== null) {
+    return new RequestError(
+      'internal_error',
+      `the database can't be reached just now, try again (request ${requestId})`,
+      { status: 503, headers: { 'Retry-After': '5' } },
+    )
+  }
+  return new RequestError(
+    'internal_error',
+    `${STATUS_CODES[500]!}: nothing that you sent explains it; the log has more under request ${requestId}`,
+    { status: 500 },
+  )
+}

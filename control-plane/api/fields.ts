@@ -1,0 +1,50 @@
+import { z } from 'zod'
+
+/** The kinds of values that request documents are made of, each with the message that a wrong one gets. */
+
+/** A trimmed name that isn't blank. */
+export const nameText = (longest: number) =>
+  z
+    .string()
+    .transform((text) => text.trim())
+    .pipe(z.string().min(1).max(longest))
+    .refine((text) => !text.includes('\0'), { error: 'must not hold NUL characters' })
+
+export const flag = () => z.boolean()
+
+export const positiveId = () => z.int().min(1)
+
+export const oneOf = <const T extends readonly [string, ...string[]]>(values: T) => z.enum(values)
+
+/** A value out of a list, written in any case; stands for itself in lower case. */
+export function oneOfAnyCase<const T extends readonly [string, ...string[]]>(values: T) {
+  return z.string().transform((text, context): T[number] => {
+    const value = values.find((candidate) => candidate === text.toLowerCase())
+    if (value !== undefined) return value
+    context.addIssue({
+      code: 'custom',
+      message: `must be one of ${values.map((candidate) => JSON.stringify(candidate)).join(', ')} (case doesn't matter)`,
+    })
+    return z.NEVER
+  })
+}
+
+/** `page` and `per_page` of a query, `per_page` clamped to what is allowed. */
+export function pagingQuery(options: { perPage: number; most: number }) {
+  return {
+    page: wholeNumber(0).default(0),
+    per_page: wholeNumber(1)
+      .transform((perPage) => Math.min(perPage, options.most))
+      .default(options.perPage),
+  }
+}
+
+/** A whole number as it stands in a query. */
+export function wholeNumber(least: number) {
+  return z
+    .string()
+    .refine((text) => /^\d{1,15}$/.test(text) && Number(text) >= least, {
+      error: `must be ${least === 0 ? 'a non-negative' : 'a positive'} integer`,
+    })
+    .transform(Number)
+}

@@ -1,0 +1,185 @@
+import express, { Router, type Request, type RequestHandler, type Response } from 'express'
+import { findCaller, type Caller } from '../../shared/api-keys.ts'
+import { RequestError } from '../../shared/errors.ts'
+import type { ControlPlane } from '../control-plane.ts'
+import { stateOf } from '../middleware/request-log.ts'
+import type { Call, Endpoint, Need, Reply } from './endpoint.ts'
+import { notAnEndpoint, sendData } from './envelope.ts'
+import { credentialCandidates } from './credentials.ts'
+import { readBody, readQuery } from './validation.ts'
+
+/**
+ * The endpoints as an Express router. The order of the checks is the contract's: credential, path, method, role,
+ * content type, size, JSON; then the handler finds its record, and asks for the body.
+ */
+export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): Router {
+  const router = Router({ caseSensitive: true })
+  router.use(authenticate(deps))
+  for (const [path, methods] of byPath(endpoints)) {
+    for (const described of methods) {
+      router[described.method](path, enter(described), ...readBytes(described, deps), answer(described, deps))
+    }
+    router.all(path, refuseMethod(methods))
+  }
+  router.use(notAnEndpoint)
+  return router
+}
+
+function byPath(endpoints: readonly Endpoint[]): Map<string, Endpoint[]> {
+  const paths = new Map<string, Endpoint[]>()
+  for (const described of endpoints)
+    paths.set(described.path, [...(paths.get(described.path) ?? []), described])
+  return paths
+}
+
+function authenticate(deps: ControlPlane): RequestHandler {
+  const { database, keyHashSecret, throttle } = deps
+  return async (request, response, next) => {
+    const address = addressOf(request)
+    const blocked = await throttle.blockedSeconds(address)
+    if (blocked > 0) throw tooManyFailures(blocked)
+    const header = request.headers.authorization
+    if (header === undefined) throw unauthorized('an Authorization header with an API key is required')
+    for (const { key, organizationId } of credentialCandidates(header)) {
+      const caller = await findCaller(database.collections, keyHashSecret, key)
+      if (caller === null || (organizationId !== null && organizationId !== caller.organizationId)) continue
+      response.locals['caller'] = caller
+      next()
+      return
+    }
+    const seconds = await throttle.noteFailure(address)
+    throw seconds > 0 ? tooManyFailures(seconds) : unauthorized('the API key is wrong or no longer active')
+  }
+}
+
+/** IPv4 addresses come as such, also over an IPv6 socket. */
+function addressOf(request: Request): string {
+  return (request.ip ?? '').replace(/^::ffff:/, '')
+}
+
+function unauthorized(message: string): RequestError {
+  return new RequestError('not_authorized', message, {
+    status: 401,
+    headers: { 'WWW-Authenticate': 'Basic realm="svc"' },
+  })
+}
+
+function tooManyFailures(seconds: number): RequestError {
+  return new RequestError(
+    'not_authorized',
+    `too many wrong credentials came from this address: try again in ${seconds} s`,
+    {
+      status: 429,
+      headers: { 'Retry-After': String(seconds) },
+    },
+  )
+}
+
+function enter({ path, needs }: Endpoint): RequestHandler {
+  return (_request, response, next) => {
+    stateOf(response).route = path
+    if (!meets(callerOf(response), needs))
+      throw new RequestError('not_authorized', `this needs ${describeNeed(needs)}`, { status: 403 })
+    next()
+  }
+}
+
+export function meets(caller: Caller, need: Need): boolean {
+  if (need === 'any_key' || caller.role === 'system_admin') return true
+  if (need === 'system_admin') return false
+  if (need === 'admin') return caller.role === 'organization_admin'
+  const [key, value] = need.permission
+  return caller.permissions[key]?.includes(value) === true
+}
+
+export function describeNeed(need: Need): string {
+  if (need === 'any_key') return "any of the organization's keys"
+  if (need === 'admin') return 'the role organization_admin or system_admin'
+  if (need === 'system_admin') return 'the role system_admin'
+  return `the permission ${need.permission[0]}/${need.permission[1]}`
+}
+
+const callerOf = (response: Response): Caller => response.locals['caller'] as Caller
+
+/** Reads a JSON body into `request.body`, its bytes into `locals`. What brings no body is for the handler to judge. */
+function readBytes(described: Endpoint, deps: ControlPlane): RequestHandler[] {
+  if (described.body === undefined) return []
+  const limitMB = described.body.limit === 'inline_content' ? deps.settings.HTTP_INLINE_LIMIT_MB : 1
+  const readJson = express.json({
+    limit: limitMB * 1024 * 1024,
+    strict: false,
+    type: () => true,
+    verify: (_request, response, bytes) => {
+      ;(response as Response).locals['rawBody'] = bytes
+    },
+  })
+  return [
+    requireJson,
+    (request, response, next) => {
+      readJson(request, response, (error?: unknown) => {
+        const isMalformed = (error as { type?: string } | undefined)?.type === 'entity.parse.failed'
+        next(isMalformed ? new RequestError('invalid_request', 'the body is not valid JSON') : error)
+      })
+    },
+  ]
+}
+
+const requireJson: RequestHandler = (request, _response, next) => {
+  const hasBody =
+    request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0
+  const type = request.headers['content-type']?.split(';')[0]?.trim().toLowerCase()
+  if (hasBody && type !== 'application/json')
+    throw new RequestError('invalid_request', 'the body must be sent with Content-Type: application/json', {
+      status: 415,
+    })
+  next()
+}
+
+function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
+  return async (request, response) => {
+    const call: Call<unknown, unknown> = {
+      deps,
+      caller: callerOf(response),
+      params: request.params as Record<string, string>,
+      headers: request.headers,
+      query: () => readQuery(described.query, request.query),
+      body: () => (described.body === undefined ? undefined : readBody(described.body, request.body)),
+      rawBody: (response.locals['rawBody'] as Buffer | undefined) ?? Buffer.alloc(0),
+    }
+    await send(response, await described.handle(call))
+  }
+}
+
+async function send(response: Response, reply: Reply): Promise<void> {
+  if ('data' in reply) {
+    sendData(response, reply.data, reply.paging)
+    return
+  }
+  response.set(reply.headers ?? {}).type(reply.contentType)
+  for await (const piece of reply.stream) {
+    if (response.destroyed) return
+    if (!response.write(piece)) await drained(response)
+  }
+  response.end()
+}
+
+/** Resolves when the client has taken what was written, or is gone. */
+function drained(response: Response): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      response.off('drain', done).off('close', done)
+      resolve()
+    }
+    response.once('drain', done).once('close', done)
+  })
+}
+
+function refuseMethod(methods: readonly Endpoint[]): RequestHandler {
+  const allowed = [...new Set(methods.map((described) => described.method.toUpperCase()))].join(', ')
+  return (request) => {
+    throw new RequestError('not_found', `${request.method} is not possible here, only ${allowed}`, {
+      status: 405,
+      headers: { Allow: allowed },
+    })
+  }
+}

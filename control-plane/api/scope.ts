@@ -1,0 +1,60 @@
+import type { Caller } from '../../shared/api-keys.ts'
+import { RequestError } from '../../shared/errors.ts'
+import type { MailingListDocument } from '../../shared/schemas/mailing-list.ts'
+import type { ControlPlane } from '../control-plane.ts'
+
+/**
+ * Which records a caller reaches. A record of another organization is not there for him, so that its existence isn't
+ * told; a system admin reaches every record by its id.
+ */
+
+/** A path's id as a number; one that is none names no record. */
+export function pathId(text: string | undefined, what: string): number {
+  if (text === undefined || !/^[1-9]\d{0,15}$/.test(text) || !Number.isSafeInteger(Number(text)))
+    throw missing(what, text)
+  return Number(text)
+}
+
+export const missing = (what: string, id: unknown): RequestError =>
+  new RequestError('not_found', `there is no ${what} ${String(id)}`)
+
+export function reaches(caller: Caller, organizationId: number): boolean {
+  return caller.role === 'system_admin' || caller.organizationId === organizationId
+}
+
+/** The organization in a path such as /organizations/:organization_id/..., or the caller's own without one. */
+export async function scopedOrganization(
+  deps: ControlPlane,
+  caller: Caller,
+  text: string | undefined,
+): Promise<number> {
+  if (text === undefined) return caller.organizationId
+  const id = pathId(text, 'organization')
+  if (
+    !reaches(caller, id) ||
+    (await deps.database.collections.organizations.findOne({ _id: id }, { projection: { _id: 1 } })) === null
+  )
+    throw missing('organization', text)
+  return id
+}
+
+/** The mailing list that a path names. */
+export async function findMailingList(
+  deps: ControlPlane,
+  caller: Caller,
+  text: string | undefined,
+): Promise<MailingListDocument> {
+  const id = pathId(text, 'mailing list')
+  const list = await deps.database.collections.mailingLists.findOne({ _id: id })
+  if (list === null || !reaches(caller, list.organization_id)) throw missing('mailing list', text)
+  return list
+}
+
+/** Imports, autoresponders and subscribers live only on lists of this service. */
+export function refuseRemoteList(list: MailingListDocument): void {
+  if (list.is_remote_list)
+    throw new RequestError(
+      'invalid_request',
+      `mailing list ${list._id} is a Remote List, which has no subscribers here`,
+    )
+}

@@ -1,0 +1,95 @@
+import { z } from 'zod'
+import { RequestError, type RequestErrorCode } from '../../shared/errors.ts'
+import type { BodyDescription } from './endpoint.ts'
+
+/**
+ * Requests against their schemas. A message names the field and what is wrong with it, one sentence each, joined with
+ * "; ", whatever zod would have said.
+ */
+
+/** Reads a query; every problem is `invalid_request`. Repeated parameters and unknown ones never pass for a value. */
+export function readQuery<Query>(
+  schema: z.ZodType<Query> | undefined,
+  query: Record<string, unknown>,
+): Query {
+  if (schema === undefined) return undefined as Query
+  const repeated = Object.keys(query).find((key) => Array.isArray(query[key]))
+  if (repeated !== undefined) throw new RequestError('invalid_request', `${repeated} must be given once`)
+  return parse(schema, query, 'invalid_request')
+}
+
+/** Takes the document out of its wrapper and checks it. */
+export function readBody<Body>(description: BodyDescription<Body>, body: unknown): Body {
+  const { wrapper, schema, optional } = description
+  if (body === undefined && optional === true) return parse(schema, {}, 'validation_failed')
+  if (!isHash(body))
+    throw new RequestError(
+      'invalid_request',
+      `the body must be a JSON hash${wrapper === null ? '' : ` with the key ${wrapper}`}`,
+    )
+  const document = wrapper === null ? body : body[wrapper]
+  if (!isHash(document)) throw new RequestError('invalid_request', `${wrapper} must be a hash`)
+  return parse(schema, description.isUpdate === true ? document : withoutNulls(document), 'validation_failed')
+}
+
+export function isHash(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** An explicit null on creation is the same as leaving the key out, at every depth; in an array it is an element. */
+function withoutNulls(value: unknown): unknown {
+  if (!isHash(value)) return value
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([, entry]) => entry !== null)
+      .map(([key, entry]) => [key, withoutNulls(entry)]),
+  )
+}
+
+function parse<T>(schema: z.ZodType<T>, value: unknown, code: RequestErrorCode): T {
+  const result = schema.safeParse(value, { reportInput: true })
+  if (result.success) return result.data
+  throw new RequestError(code, result.error.issues.map(sentenceOf).join('; '))
+}
+
+/** Problems that a schema can't see, as the same kind of message. Throws when there are any. */
+export function refuseProblems(problems: readonly string[]): void {
+  if (problems.length > 0) throw new RequestError('validation_failed', problems.join('; '))
+}
+
+const typeNames: Record<string, string> = {
+  string: 'a string',
+  boolean: 'a boolean',
+  number: 'a number',
+  int: 'an integer',
+  array: 'an array',
+  object: 'a hash',
+  record: 'a hash',
+}
+
+function sentenceOf(issue: z.core.$ZodIssue): string {
+  const name = issue.path.length === 0 ? 'the document' : issue.path.map(String).join('.')
+  switch (issue.code) {
+    case 'invalid_type':
+      if (issue.input === undefined) return `${name} is required`
+      return `${name} must be ${typeNames[issue.expected] ?? issue.expected}`
+    case 'invalid_value':
+      if (issue.input === undefined) return `${name} is required`
+      return `${name} must be ${issue.values.length === 1 ? '' : 'one of '}${issue.values.map((value) => JSON.stringify(value)).join(', ')}`
+    case 'too_small':
+      return `${name} must ${boundOf(issue.origin, 'at least', issue.minimum)}`
+    case 'too_big':
+      return `${name} must ${boundOf(issue.origin, 'at most', issue.maximum)}`
+    default:
+      return `${name} ${issue.message}`
+  }
+}
+
+function boundOf(origin: string, comparison: string, bound: number | bigint): string {
+  if (origin === 'string')
+    return bound === 1 && comparison === 'at least'
+      ? 'not be blank'
+      : `have ${comparison} ${bound} characters`
+  if (origin === 'array') return `have ${comparison} ${bound} entries`
+  return `be ${comparison} ${bound}`
+}

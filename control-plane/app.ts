@@ -1,0 +1,46 @@
+import express, { type Express } from 'express'
+import helmet from 'helmet'
+import type { Registry } from 'prom-client'
+import { answerOperations } from '../shared/service.ts'
+import { databaseProblem } from '../shared/start-database.ts'
+import { errorHandler, notAnEndpoint } from './api/envelope.ts'
+import { apiRouter } from './api/router.ts'
+import type { ControlPlane } from './control-plane.ts'
+import { docsPage } from './docs-page.ts'
+import { endpoints } from './endpoints.ts'
+import { requestLog } from './middleware/request-log.ts'
+import { basePath, openApiDocument } from './openapi.ts'
+
+/** The HTTP application, in the order in which a request goes through it. It never listens. */
+export function createApp(deps: ControlPlane, registry: Registry): Express {
+  const app = express()
+  app.disable('x-powered-by')
+  app.disable('etag')
+  app.set('query parser', 'simple')
+  app.set('trust proxy', deps.settings.TRUSTED_PROXIES)
+
+  app.use(requestLog(deps.log, registry))
+  // Plain http is what it is served over: browsers must not be sent to https.
+  app.use(
+    helmet({
+      contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } },
+      strictTransportSecurity: false,
+    }),
+  )
+  app.get(['/metrics', '/healthz', '/readyz'], async (request, response) => {
+    const { status, type, body } = await answerOperations(request.path, {
+      registry,
+      unreadyBecause: databaseProblem(deps.database),
+    })
+    response.status(status).set({ 'Content-Type': type, 'Cache-Control': 'no-store' }).send(body)
+  })
+  const description = openApiDocument(endpoints, deps.publicUrl())
+  app.get('/openapi.json', (_request, response) => {
+    response.json({ ...description, servers: [{ url: deps.publicUrl() }] })
+  })
+  app.use('/docs', docsPage())
+  app.use(basePath, apiRouter(endpoints, deps))
+  app.use(notAnEndpoint)
+  app.use(errorHandler)
+  return app
+}

@@ -1,0 +1,50 @@
+import { generateKey, hashKey } from '../shared/api-keys.ts'
+import { inTransaction, isDuplicateKey, nextIds, type Database } from '../shared/database.ts'
+import { systemOrganizationId } from '../shared/schemas/organization.ts'
+
+/**
+ * A database without an organization gets the system organization and the first system-admin key. Resolves to the key
+ * if this call made it up, else null: a key that was given by a setting is known already. Of several control planes
+ * that start at once, one does it.
+ */
+export async function bootstrap(
+  { client, collections }: Database,
+  options: { givenKey: string | undefined; keyHashSecret: Uint8Array },
+): Promise<string | null> {
+  if ((await collections.organizations.findOne({}, { projection: { _id: 1 } })) !== null) return null
+  const key = options.givenKey ?? generateKey()
+  const createdAt = new Date()
+  await collections.counters.updateOne(
+    { _id: 'organization' },
+    { $max: { next: systemOrganizationId + 1 } },
+    { upsert: true },
+  )
+  const keyId = await nextIds(collections, 'api_key')
+  try {
+    await inTransaction(client, async (session) => {
+      const organization = {
+        _id: systemOrganizationId,
+        name: 'System',
+        time_zone_name: 'UTC',
+        subscriber_limit: null,
+        created_at: createdAt,
+      }
+      await collections.organizations.insertOne(organization, { session })
+      const document = {
+        organization_id: systemOrganizationId,
+        name: 'First key',
+        role: 'system_admin' as const,
+        active: true,
+        user_id: null,
+      }
+      await collections.apiKeys.insertOne(
+        { _id: keyId, ...document, key_hash: hashKey(key, options.keyHashSecret), created_at: createdAt },
+        { session },
+      )
+    })
+  } catch (error) {
+    if (isDuplicateKey(error)) return null
+    throw error
+  }
+  return options.givenKey === undefined ? key : null
+}

@@ -1,0 +1,18 @@
+import type { AuthThrottle } from '../shared/api-keys.ts'
+import type { Settings } from '../shared/config.ts'
+import type { Database } from '../shared/database.ts'
+import type { Logger } from '../shared/logger.ts'
+import type { Staging } from '../shared/staging/staging.ts'
+
+/** What the control plane's parts work with; put together in main.ts. */
+export interface ControlPlane {
+  settings: Settings
+  database: Database
+  staging: Staging
+  throttle: AuthThrottle
+  /** Key of the API keys' hashes. */
+  keyHashSecret: Uint8Array
+  /** What links begin with; known when the server listens. */
+  publicUrl: () => string
+  log: Logger
+}

@@ -1,0 +1,46 @@
+import { createServer } from 'node:http'
+import path from 'node:path'
+import { AuthThrottle, keyHashSecret } from '../shared/api-keys.ts'
+import { closeServer, createRegistry, hostInUrl, listen, runProcess } from '../shared/service.ts'
+import { diskStaging } from '../shared/staging/disk-staging.ts'
+import { startDatabase } from '../shared/start-database.ts'
+import { createApp } from './app.ts'
+import { bootstrap } from './bootstrap.ts'
+
+/** The control plane process: the JSON API. What it wants done it writes into the database; it never calls an engine. */
+await runProcess('control-plane', async (process) => {
+  const { settings, log } = process
+  const database = await startDatabase(process)
+  const secret = await keyHashSecret(database.collections)
+  const apiKey = await bootstrap(database, { givenKey: settings.BOOTSTRAP_API_KEY, keyHashSecret: secret })
+
+  let url = ''
+  const deps = {
+    settings,
+    database,
+    staging: diskStaging(path.join(settings.DATA_DIR, 'staging')),
+    throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
+    keyHashSecret: secret,
+    publicUrl: () => settings.PUBLIC_URL ?? url,
+    log,
+  }
+  // 100 emails in one path are longer than Node's default for all headers.
+  const server = createServer(
+    { maxHeaderSize: 65_536, requestTimeout: 120_000, headersTimeout: 20_000 },
+    createApp(deps, createRegistry()),
+  )
+  const { port } = await listen(server, {
+    host: settings.HTTP_HOST,
+    port: settings.HTTP_PORT,
+    setting: 'HTTP_PORT',
+  })
+  process.add({ stop: () => closeServer(server) })
+  url = `http://${hostInUrl(settings.HTTP_HOST)}:${port}`
+  process.ready({
+    process: 'control-plane',
+    http: url,
+    metrics: { control_plane: `${url}/metrics` },
+    mongodb: database.shownUri,
+    api_key: apiKey,
+  })
+})

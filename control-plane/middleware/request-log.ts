@@ -1,0 +1,62 @@
+import { randomUUID } from 'node:crypto'
+import type { RequestHandler, Response } from 'express'
+import { Histogram, type Registry } from 'prom-client'
+import { clock } from '../../shared/clock.ts'
+import type { Logger } from '../../shared/logger.ts'
+
+/** What a request carries along, in `response.locals`. */
+export interface RequestState {
+  id: string
+  log: Logger
+  /** Pattern of the path, never the path itself: that may hold an email. */
+  route: string
+  errorCode: string
+}
+
+export const stateOf = (response: Response): RequestState => response.locals['state'] as RequestState
+
+const clientRequestId = /^[\w.-]{1,128}$/
+
+/** Gives every request an id (the client's, where it is fit to be one), logs its end, and measures it. */
+export function requestLog(log: Logger, registry: Registry): RequestHandler {
+  const durations = new Histogram({
+    name: 'rollcall_http_request_duration_seconds',
+    help: 'Time from a request to the end of its reply',
+    labelNames: ['method', 'route', 'status', 'error_code'],
+    buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+    registers: [registry],
+  })
+  return (request, response, next) => {
+    const startedAt = clock.monotonicMs()
+    const given = request.get('x-request-id')
+    const id = given !== undefined && clientRequestId.test(given) ? given : randomUUID()
+    const state: RequestState = { id, log: log.child({ request_id: id }), route: 'none', errorCode: '' }
+    response.locals['state'] = state
+    response.set('X-Request-Id', id)
+    response.once('close', () => {
+      const seconds = (clock.monotonicMs() - startedAt) / 1000
+      const { method } = request
+      const status = response.writableFinished ? response.statusCode : 499
+      const labels = {
+        method: knownMethods.has(method) ? method : 'other',
+        route: state.route,
+        status: String(status),
+        error_code: state.errorCode,
+      }
+      durations.observe(labels, seconds)
+      state.log.info(
+        {
+          method,
+          route: state.route,
+          status,
+          error_code: state.errorCode || undefined,
+          ms: Math.round(seconds * 1000),
+        },
+        'request',
+      )
+    })
+    next()
+  }
+}
+
+const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])

@@ -1,0 +1,119 @@
+import { z } from 'zod'
+import { roles } from '../../../shared/schemas/api-key.ts'
+import { endpoint, type Endpoint } from '../../api/endpoint.ts'
+import { flag, nameText, oneOf, pagingQuery, positiveId } from '../../api/fields.ts'
+import { readPage } from '../../api/paging.ts'
+import { scopedOrganization } from '../../api/scope.ts'
+import { changeApiKey, createApiKey, deleteApiKey, findApiKey, toView } from './service.ts'
+
+const tag = 'API keys'
+
+const view = z
+  .object({
+    id: z.int(),
+    organization_id: z.int(),
+    name: z.string(),
+    role: z.enum(roles).describe('the role in force: that of the user, where the key belongs to one'),
+    active: z.boolean(),
+    user_id: z.int().nullable(),
+  })
+  .meta({ id: 'ApiKey' })
+const createdView = view
+  .extend({ key: z.string().describe('the key itself; it is shown only here') })
+  .meta({ id: 'CreatedApiKey' })
+
+const example = {
+  id: 7,
+  organization_id: 2,
+  name: 'Nightly import',
+  role: 'organization_admin',
+  active: true,
+  user_id: null,
+}
+
+export const keyCreation = z.object({
+  name: nameText(100),
+  role: oneOf(roles).default('organization_admin'),
+  active: flag().default(true),
+  user_id: positiveId().nullable().default(null),
+})
+export const keyChange = z
+  .object({ name: nameText(100), role: oneOf(roles), active: flag(), user_id: positiveId().nullable() })
+  .partial()
+
+/** The same four endpoints, on the caller's organization and on one that the path names. */
+function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: string): Endpoint[] {
+  const organizationOf = 'organization_id'
+  return [
+    endpoint({
+      method: 'get',
+      path: `${prefix}/api_keys`,
+      operationId: `listApiKeys${suffix}`,
+      summary: 'The API keys of an organization, by id',
+      tag,
+      needs: 'admin',
+      query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
+      reply: { data: z.array(view), paging: 'pages', example: [example] },
+      async handle({ deps, caller, params, query }) {
+        const organizationId = await scopedOrganization(deps, caller, params[organizationOf])
+        const { documents, paging } = await readPage(
+          deps.database.collections.apiKeys,
+          { organization_id: organizationId },
+          { ...query(), sort: { _id: 1 } },
+        )
+        return { data: await Promise.all(documents.map((document) => toView(deps, document))), paging }
+      },
+    }),
+    endpoint({
+      method: 'post',
+      path: `${prefix}/api_keys`,
+      operationId: `createApiKey${suffix}`,
+      summary: 'Creates an API key; its secret is in this reply and never again',
+      tag,
+      needs: 'admin',
+      body: { wrapper: 'api_key', schema: keyCreation, example: { api_key: { name: 'Nightly import' } } },
+      reply: { data: createdView, example: { ...example, key: 'rollcall_4t5r8wqx1h0g6y2m9c3k7v5b' } },
+      async handle({ deps, caller, params, body }) {
+        const organizationId = await scopedOrganization(deps, caller, params[organizationOf])
+        return { data: await createApiKey(deps, caller, organizationId, body()) }
+      },
+    }),
+    endpoint({
+      method: 'put',
+      path: `${prefix}/api_keys/:id`,
+      operationId: `updateApiKey${suffix}`,
+      summary: 'Changes the fields that are given, within 5 s everywhere',
+      tag,
+      needs: 'admin',
+      body: {
+        wrapper: 'api_key',
+        schema: keyChange,
+        isUpdate: true,
+        example: { api_key: { active: false } },
+      },
+      reply: { data: view, example: { ...example, active: false } },
+      async handle({ deps, caller, params, body }) {
+        const key = await findApiKey(deps, caller, params)
+        return { data: await changeApiKey(deps, caller, key, body()) }
+      },
+    }),
+    endpoint({
+      method: 'delete',
+      path: `${prefix}/api_keys/:id`,
+      operationId: `deleteApiKey${suffix}`,
+      summary: 'Deletes an API key',
+      tag,
+      needs: 'admin',
+      reply: { data: z.null(), example: null },
+      async handle({ deps, caller, params }) {
+        await deleteApiKey(deps, caller, await findApiKey(deps, caller, params))
+        return { data: null }
+      },
+    }),
+  ]
+}
+
+export const apiKeyEndpoints = [
+  ...endpointsUnder('', ''),
+  ...endpointsUnder('/organizations/:organization_id', 'OfOrganization'),
+]

@@ -1,0 +1,153 @@
+import { z } from 'zod'
+import { fieldTypes } from '../../../shared/schemas/custom-field.ts'
+import { endpoint, permission } from '../../api/endpoint.ts'
+import { flag, nameText, oneOf, pagingQuery } from '../../api/fields.ts'
+import { readPage } from '../../api/paging.ts'
+import { findMailingList } from '../../api/scope.ts'
+import {
+  changeCustomField,
+  createCustomField,
+  deleteCustomField,
+  findCustomField,
+  toView,
+} from './service.ts'
+
+const tag = 'Custom fields'
+
+const value = z.union([z.string(), z.int(), z.boolean(), z.array(z.string())])
+
+const view = z
+  .object({
+    id: z.int(),
+    mailing_list_id: z.int(),
+    name: z.string(),
+    field_type: z.enum(fieldTypes),
+    required: z.boolean(),
+    options: z.array(z.string()).describe('option names, of the select types'),
+    default: value.nullable(),
+    minimum_length: z.int().nullable(),
+    maximum_length: z.int().nullable(),
+    minimum_value: z.int().nullable(),
+    maximum_value: z.int().nullable(),
+  })
+  .meta({ id: 'CustomField' })
+
+const example = {
+  id: 31,
+  mailing_list_id: 12,
+  name: 'Plan',
+  field_type: 'select_single_dropdown',
+  required: false,
+  options: ['Free', 'Team'],
+  default: 'Free',
+  minimum_length: null,
+  maximum_length: null,
+  minimum_value: null,
+  maximum_value: null,
+}
+
+const length = z.int().min(0).max(65_535).nullable()
+const bound = z.int().nullable()
+const settings = {
+  name: nameText(49),
+  required: flag(),
+  options: z.array(nameText(255)).max(1_000),
+  default: value.nullable(),
+  minimum_length: length,
+  maximum_length: length,
+  minimum_value: bound,
+  maximum_value: bound,
+}
+export const fieldCreation = z.object({
+  ...settings,
+  field_type: oneOf(fieldTypes),
+  required: settings.required.default(false),
+  options: settings.options.default([]),
+  default: settings.default.default(null),
+  minimum_length: length.default(null),
+  maximum_length: length.default(null),
+  minimum_value: bound.default(null),
+  maximum_value: bound.default(null),
+})
+export const fieldChange = z.object({ ...settings, field_type: oneOf(fieldTypes) }).partial()
+
+export const customFieldEndpoints = [
+  endpoint({
+    method: 'get',
+    path: '/mailing_lists/:mailing_list_id/custom_fields',
+    operationId: 'listCustomFields',
+    summary: "The list's custom fields, by id",
+    tag,
+    needs: 'any_key',
+    query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
+    reply: { data: z.array(view), paging: 'pages', example: [example] },
+    async handle({ deps, caller, params, query }) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      const { documents, paging } = await readPage(
+        deps.database.collections.customFields,
+        { mailing_list_id: list._id },
+        { ...query(), sort: { _id: 1 } },
+      )
+      return { data: documents.map(toView), paging }
+    },
+  }),
+  endpoint({
+    method: 'post',
+    path: '/mailing_lists/:mailing_list_id/custom_fields',
+    operationId: 'createCustomField',
+    summary: 'Creates a custom field',
+    tag,
+    needs: permission('custom_field', 'create'),
+    body: {
+      wrapper: 'custom_field',
+      schema: fieldCreation,
+      example: {
+        custom_field: {
+          name: 'Plan',
+          field_type: 'select_single_dropdown',
+          options: ['Free', 'Team'],
+          default: 'Free',
+        },
+      },
+    },
+    reply: { data: view, example },
+    async handle({ deps, caller, params, body }) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      return { data: toView(await createCustomField(deps, list, body())) }
+    },
+  }),
+  endpoint({
+    method: 'put',
+    path: '/mailing_lists/:mailing_list_id/custom_fields/:id',
+    operationId: 'updateCustomField',
+    summary: "Changes the fields that are given; the type can't change",
+    tag,
+    needs: permission('custom_field', 'update'),
+    body: {
+      wrapper: 'custom_field',
+      schema: fieldChange,
+      isUpdate: true,
+      example: { custom_field: { options: ['Free', 'Team', 'Enterprise'] } },
+    },
+    reply: { data: view, example: { ...example, options: ['Free', 'Team', 'Enterprise'] } },
+    async handle({ deps, caller, params, body }) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      const field = await findCustomField(deps, list, params['id'])
+      return { data: toView(await changeCustomField(deps, list, field, body())) }
+    },
+  }),
+  endpoint({
+    method: 'delete',
+    path: '/mailing_lists/:mailing_list_id/custom_fields/:id',
+    operationId: 'deleteCustomField',
+    summary: "Deletes a custom field with its subscribers' values",
+    tag,
+    needs: permission('custom_field', 'delete'),
+    reply: { data: z.null(), example: null },
+    async handle({ deps, caller, params }) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      await deleteCustomField(deps, list, await findCustomField(deps, list, params['id']))
+      return { data: null }
+    },
+  }),
+]

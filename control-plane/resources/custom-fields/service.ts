@@ -1,0 +1,204 @@
+import type { ClientSession } from 'mongodb'
+import type { z } from 'zod'
+import { inTransaction, isDuplicateKey, nextIds } from '../../../shared/database.ts'
+import { RequestError } from '../../../shared/errors.ts'
+import { unfinishedStates } from '../../../shared/import-state.ts'
+import {
+  toFieldDefinition,
+  type CustomFieldDocument,
+  type FieldType,
+} from '../../../shared/schemas/custom-field.ts'
+import { builtInColumns } from '../../../shared/schemas/import.ts'
+import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { fieldReader } from '../../../shared/values/field-value.ts'
+import { comparisonForm } from '../../../shared/values/identity.ts'
+import { missing, pathId } from '../../api/scope.ts'
+import { refuseProblems } from '../../api/validation.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import type { fieldChange, fieldCreation } from './routes.ts'
+
+export async function findCustomField(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  text: string | undefined,
+): Promise<CustomFieldDocument> {
+  const field = await deps.database.collections.customFields.findOne({
+    _id: pathId(text, 'custom field'),
+    mailing_list_id: list._id,
+  })
+  if (field === null) throw missing('custom field', text)
+  return field
+}
+
+export async function createCustomField(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  given: z.infer<typeof fieldCreation>,
+): Promise<CustomFieldDocument> {
+  const { collections } = deps.database
+  const document = checked({
+    _id: await nextIds(collections, 'custom_field'),
+    mailing_list_id: list._id,
+    ...given,
+    name_key: comparisonForm(given.name),
+    created_at: new Date(),
+  })
+  await writeTakingTurns(deps, list, document.name, (session) =>
+    collections.customFields.insertOne(document, { session }),
+  )
+  return document
+}
+
+export async function changeCustomField(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  field: CustomFieldDocument,
+  given: z.infer<typeof fieldChange>,
+): Promise<CustomFieldDocument> {
+  if (given.field_type !== undefined && given.field_type !== field.field_type)
+    throw new RequestError('validation_failed', "field_type can't be changed")
+  const changes = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
+  const { _id, ...changed } = checked({
+    ...field,
+    ...changes,
+    name_key: comparisonForm(given.name ?? field.name),
+  })
+  await writeTakingTurns(deps, list, changed.name, async (session, current) => {
+    if (current.primary_key_custom_field_id === _id && !changed.required)
+      throw new RequestError('validation_failed', 'required must be true for the primary key of the list')
+    const { matchedCount } = await deps.database.collections.customFields.updateOne(
+      { _id },
+      { $set: changed },
+      { session },
+    )
+    if (matchedCount === 0) throw missing('custom field', _id)
+  })
+  return { _id, ...changed }
+}
+
+/** The field goes at once; its values, which nobody can see any more, are removed in the background by the engine. */
+export async function deleteCustomField(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  field: CustomFieldDocument,
+): Promise<void> {
+  const { collections } = deps.database
+  await writeTakingTurns(deps, list, field.name, async (session, current) => {
+    if (current.primary_key_custom_field_id === field._id)
+      throw new RequestError(
+        'validation_failed',
+        `custom field ${field._id} is the primary key of the list and can't be deleted`,
+      )
+    const unfinished = await collections.imports
+      .find(
+        { mailing_list_id: list._id, state: { $in: [...unfinishedStates] } },
+        { session, projection: { field_ids: 1 } },
+      )
+      .toArray()
+    const user = unfinished.find((document) => Object.values(document.field_ids).includes(field._id))
+    if (user !== undefined)
+      throw new RequestError(
+        'validation_failed',
+        `custom field ${field._id} is mapped by import ${user._id}, which is unfinished: wait for it, or cancel it`,
+      )
+    await collections.customFields.deleteOne({ _id: field._id }, { session })
+    await collections.deletedFields.insertOne({ _id: field._id, mailing_list_id: list._id }, { session })
+  })
+}
+
+/** Changes of a list's fields, its primary key, and the creation of imports on it take turns. */
+async function writeTakingTurns(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  name: string,
+  write: (session: ClientSession, current: MailingListDocument) => Promise<unknown>,
+): Promise<void> {
+  const { client, collections } = deps.database
+  try {
+    await inTransaction(client, async (session) => {
+      const current = await collections.mailingLists.findOneAndUpdate(
+        { _id: list._id },
+        { $inc: { revision: 1 } },
+        { session, returnDocument: 'after' },
+      )
+      await write(session, current!)
+    })
+  } catch (error) {
+    if (isDuplicateKey(error))
+      throw new RequestError(
+        'validation_failed',
+        `name ${JSON.stringify(name)} is taken by another custom field of the list`,
+      )
+    throw error
+  }
+}
+
+const withOptions: readonly FieldType[] = [
+  'select_single_dropdown',
+  'select_single_radio',
+  'select_multiple_checkboxes',
+]
+const withLength: readonly FieldType[] = ['text', 'text_multiline']
+
+/** The document with its default as it is stored; refuses settings that don't go together. */
+function checked(field: CustomFieldDocument): CustomFieldDocument {
+  const problems: string[] = []
+  const type = field.field_type
+  if ((builtInColumns as readonly string[]).includes(field.name_key))
+    problems.push(`name ${JSON.stringify(field.name)} is that of a built-in column`)
+  if (withOptions.includes(type) ? field.options.length === 0 : field.options.length > 0) {
+    problems.push(
+      withOptions.includes(type)
+        ? `options must have at least 1 entry for a field of type ${type}`
+        : `options are not possible for a field of type ${type}`,
+    )
+  }
+  if (new Set(field.options.map(comparisonForm)).size < field.options.length)
+    problems.push('options must differ by more than case')
+  if (!withLength.includes(type) && (field.minimum_length !== null || field.maximum_length !== null))
+    problems.push(`minimum_length and maximum_length are not possible for a field of type ${type}`)
+  if (type !== 'number' && (field.minimum_value !== null || field.maximum_value !== null))
+    problems.push(`minimum_value and maximum_value are not possible for a field of type ${type}`)
+  if ((field.minimum_length ?? 0) > (field.maximum_length ?? Infinity))
+    problems.push('minimum_length must not be more than maximum_length')
+  if ((field.minimum_value ?? -Infinity) > (field.maximum_value ?? Infinity))
+    problems.push('minimum_value must not be more than maximum_value')
+  refuseProblems(problems)
+  return { ...field, default: checkedDefault(field) }
+}
+
+function checkedDefault(field: CustomFieldDocument): CustomFieldDocument['default'] {
+  if (field.default === null || field.default === '') return null
+  const reader = fieldReader(toFieldDefinition(field), 'mdy')
+  const value = reader.fromJson(field.default)
+  if (value === null) throw new RequestError('validation_failed', `default must be ${reader.expectation}`)
+  return Array.isArray(value) && value.length === 0 ? null : value
+}
+
+export function toView(field: CustomFieldDocument) {
+  const {
+    _id,
+    mailing_list_id,
+    name,
+    field_type,
+    required,
+    options,
+    minimum_length,
+    maximum_length,
+    minimum_value,
+    maximum_value,
+  } = field
+  return {
+    id: _id,
+    mailing_list_id,
+    name,
+    field_type,
+    required,
+    options,
+    default: field.default,
+    minimum_length,
+    maximum_length,
+    minimum_value,
+    maximum_value,
+  }
+}

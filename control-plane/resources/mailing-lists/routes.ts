@@ -1,0 +1,114 @@
+import { z } from 'zod'
+import { endpoint, permission } from '../../api/endpoint.ts'
+import { flag, nameText, pagingQuery, positiveId } from '../../api/fields.ts'
+import { readPage } from '../../api/paging.ts'
+import { findMailingList } from '../../api/scope.ts'
+import { changeMailingList, createMailingList, toView } from './service.ts'
+
+const tag = 'Mailing lists'
+
+const view = z
+  .object({
+    id: z.int(),
+    organization_id: z.int(),
+    name: z.string(),
+    has_format: z.boolean().describe('whether its subscribers have an email format'),
+    has_confirmed: z.boolean().describe('whether its subscribers are confirmed or not'),
+    is_remote_list: z.boolean(),
+    primary_key_custom_field_id: z
+      .int()
+      .nullable()
+      .describe('the field that tells its subscribers apart, in place of the email'),
+  })
+  .meta({ id: 'MailingList' })
+
+const example = {
+  id: 12,
+  organization_id: 2,
+  name: 'Newsletter',
+  has_format: false,
+  has_confirmed: false,
+  is_remote_list: false,
+  primary_key_custom_field_id: null,
+}
+
+const listFields = { name: nameText(255), has_format: flag(), has_confirmed: flag(), is_remote_list: flag() }
+export const listCreation = z.object({
+  name: listFields.name,
+  has_format: listFields.has_format.default(false),
+  has_confirmed: listFields.has_confirmed.default(false),
+  is_remote_list: listFields.is_remote_list.default(false),
+  organization_id: positiveId().optional().describe('for system admins; ignored from others'),
+})
+export const listChange = z
+  .object({ ...listFields, primary_key_custom_field_id: positiveId().nullable() })
+  .partial()
+
+export const mailingListEndpoints = [
+  endpoint({
+    method: 'get',
+    path: '/mailing_lists',
+    operationId: 'listMailingLists',
+    summary: "The organization's mailing lists, by id",
+    tag,
+    needs: 'any_key',
+    query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
+    reply: { data: z.array(view), paging: 'pages', example: [example] },
+    async handle({ deps, caller, query }) {
+      const { documents, paging } = await readPage(
+        deps.database.collections.mailingLists,
+        { organization_id: caller.organizationId },
+        { ...query(), sort: { _id: 1 } },
+      )
+      return { data: documents.map(toView), paging }
+    },
+  }),
+  endpoint({
+    method: 'get',
+    path: '/mailing_lists/:id',
+    operationId: 'getMailingList',
+    summary: 'One mailing list',
+    tag,
+    needs: 'any_key',
+    reply: { data: view, example },
+    async handle({ deps, caller, params }) {
+      return { data: toView(await findMailingList(deps, caller, params['id'])) }
+    },
+  }),
+  endpoint({
+    method: 'post',
+    path: '/mailing_lists',
+    operationId: 'createMailingList',
+    summary: 'Creates a mailing list',
+    tag,
+    needs: permission('mailing_list', 'create'),
+    body: {
+      wrapper: 'mailing_list',
+      schema: listCreation,
+      example: { mailing_list: { name: 'Newsletter' } },
+    },
+    reply: { data: view, example },
+    async handle({ deps, caller, body }) {
+      return { data: toView(await createMailingList(deps, caller, body())) }
+    },
+  }),
+  endpoint({
+    method: 'put',
+    path: '/mailing_lists/:id',
+    operationId: 'updateMailingList',
+    summary: 'Changes the fields that are given; the primary key only while the list is empty',
+    tag,
+    needs: permission('mailing_list', 'update'),
+    body: {
+      wrapper: 'mailing_list',
+      schema: listChange,
+      isUpdate: true,
+      example: { mailing_list: { has_format: true } },
+    },
+    reply: { data: view, example: { ...example, has_format: true } },
+    async handle({ deps, caller, params, body }) {
+      const list = await findMailingList(deps, caller, params['id'])
+      return { data: toView(await changeMailingList(deps, list, body())) }
+    },
+  }),
+]

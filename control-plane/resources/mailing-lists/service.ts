@@ -1,0 +1,126 @@
+import type { ClientSession } from 'mongodb'
+import type { z } from 'zod'
+import type { Caller } from '../../../shared/api-keys.ts'
+import { inTransaction, isDuplicateKey, nextIds } from '../../../shared/database.ts'
+import { RequestError } from '../../../shared/errors.ts'
+import { unfinishedStates } from '../../../shared/import-state.ts'
+import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { comparisonForm } from '../../../shared/values/identity.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import type { listChange, listCreation } from './routes.ts'
+
+export async function createMailingList(
+  deps: ControlPlane,
+  caller: Caller,
+  given: z.infer<typeof listCreation>,
+): Promise<MailingListDocument> {
+  const { collections } = deps.database
+  const { organization_id: wanted, ...fields } = given
+  const organizationId =
+    caller.role === 'system_admin' ? (wanted ?? caller.organizationId) : caller.organizationId
+  if (
+    (await collections.organizations.findOne({ _id: organizationId }, { projection: { _id: 1 } })) === null
+  ) {
+    throw new RequestError('validation_failed', `organization_id: there is no organization ${organizationId}`)
+  }
+  const document: MailingListDocument = {
+    _id: await nextIds(collections, 'mailing_list'),
+    organization_id: organizationId,
+    ...fields,
+    name_key: comparisonForm(fields.name),
+    primary_key_custom_field_id: null,
+    revision: 0,
+    created_at: new Date(),
+  }
+  await refusingTakenName(fields.name, () => collections.mailingLists.insertOne(document))
+  return document
+}
+
+export async function changeMailingList(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  given: z.infer<typeof listChange>,
+): Promise<MailingListDocument> {
+  const { client, collections } = deps.database
+  const set: Partial<MailingListDocument> = Object.fromEntries(
+    Object.entries(given).filter(([, value]) => value !== undefined),
+  )
+  if (given.name !== undefined) set.name_key = comparisonForm(given.name)
+  const changed = await refusingTakenName(given.name ?? list.name, () =>
+    inTransaction(client, async (session) => {
+      const current = await collections.mailingLists.findOneAndUpdate(
+        { _id: list._id },
+        { $inc: { revision: 1 } },
+        { session, returnDocument: 'after' },
+      )
+      const primaryKey = given.primary_key_custom_field_id
+      if (primaryKey !== undefined && primaryKey !== current!.primary_key_custom_field_id)
+        await refuseBadPrimaryKey(deps, list._id, primaryKey, session)
+      if (Object.keys(set).length === 0) return current
+      return collections.mailingLists.findOneAndUpdate(
+        { _id: list._id },
+        { $set: set },
+        { session, returnDocument: 'after' },
+      )
+    }),
+  )
+  return changed!
+}
+
+async function refuseBadPrimaryKey(
+  deps: ControlPlane,
+  listId: number,
+  fieldId: number | null,
+  session: ClientSession,
+): Promise<void> {
+  const { subscribers, imports, customFields } = deps.database.collections
+  const refuse = (reason: string) =>
+    new RequestError('validation_failed', `primary_key_custom_field_id ${reason}`)
+  if ((await subscribers.findOne({ mailing_list_id: listId }, { session, projection: { _id: 1 } })) !== null)
+    throw refuse('can be changed only while the list is empty')
+  const unfinished = await imports.findOne(
+    { mailing_list_id: listId, state: { $in: [...unfinishedStates] } },
+    { session, projection: { _id: 1 } },
+  )
+  if (unfinished !== null)
+    throw refuse(`can't be changed while import ${unfinished._id} of the list is unfinished`)
+  if (fieldId === null) return
+  const field = await customFields.findOne({ _id: fieldId, mailing_list_id: listId }, { session })
+  if (field === null) throw refuse(`names no custom field of list ${listId}`)
+  if (!field.required || (field.field_type !== 'text' && field.field_type !== 'number'))
+    throw refuse('must name a required field of type text or number')
+}
+
+async function refusingTakenName<T>(name: string, write: () => Promise<T>): Promise<T> {
+  try {
+    return await write()
+  } catch (error) {
+    if (isDuplicateKey(error))
+      throw new RequestError(
+        'validation_failed',
+        `name ${JSON.stringify(name)} is taken by another mailing list of the organization`,
+      )
+    throw error
+  }
+}
+
+export function toView(list: MailingListDocument) {
+  const {
+    _id,
+    organization_id,
+    name,
+    has_format,
+    has_confirmed,
+    is_remote_list,
+    primary_key_custom_field_id,
+  } = list
+  return {
+    id: _id,
+    organization_id,
+    name,
+    has_format,
+    has_confirmed,
+    is_remote_list,
+    primary_key_custom_field_id,
+  }
+}

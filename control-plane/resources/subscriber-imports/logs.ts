@@ -1,0 +1,85 @@
+import { promisify } from 'node:util'
+import { inflate } from 'node:zlib'
+import { RequestError } from '../../../shared/errors.ts'
+import { idsOfImport, logKinds, type ImportDocument, type LogKind } from '../../../shared/schemas/import.ts'
+import { countsOf } from '../../../shared/store/chunks.ts'
+import type { Reply } from '../../api/endpoint.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { writeLine } from '../../../shared/values/csv-line.ts'
+
+/** Days after its end for which an import's logs are kept. */
+export const logDays = 7
+
+const inflateAsync = promisify(inflate)
+
+/** An import's log, streamed from what its batches committed: it is true while the import runs. */
+export async function importLog(
+  deps: ControlPlane,
+  document: ImportDocument,
+  kindText: string | undefined,
+): Promise<Reply> {
+  const kind = logKinds.find((candidate) => candidate === kindText)
+  const purgedBefore = Date.now() - logDays * 24 * 3_600_000
+  const isPurged =
+    document.logs_purged_at !== null ||
+    (document.finished_at !== null && document.finished_at.getTime() <= purgedBefore)
+  const counts = (await countsOf(deps.database.collections, [document])).get(document._id)!
+  if (kind === undefined || isPurged || counts[kind] === 0)
+    throw new RequestError('not_found', `subscriber import ${document._id} has no log ${String(kindText)}`)
+
+  const charset =
+    kind === 'failed' && document.source.type !== 'json'
+      ? document.options.file_format.character_set
+      : 'utf-8'
+  const extension = kind === 'failed' ? 'csv' : 'txt'
+  return {
+    stream:
+      kind === 'failed'
+        ? failedLog(deps, document, charset === 'utf-8' ? 'utf8' : 'latin1')
+        : addressLog(deps, document, kind),
+    contentType: `${kind === 'failed' ? 'text/csv' : 'text/plain'}; charset=${charset}`,
+    headers: { 'Content-Disposition': `attachment; filename="import-${document._id}-${kind}.${extension}"` },
+  }
+}
+
+async function* addressLog(
+  deps: ControlPlane,
+  document: ImportDocument,
+  kind: LogKind,
+): AsyncGenerator<Buffer> {
+  const path = `logs.${kind}`
+  const outcomes = deps.database.collections.outcomes
+    .find({ _id: idsOfImport(document._id), [path]: { $exists: true } }, { projection: { [path]: 1 } })
+    .sort({ _id: 1 })
+    .batchSize(100)
+  for await (const outcome of outcomes) yield await inflateAsync(outcome.logs[kind]!)
+}
+
+const linesPerPiece = 500
+
+/** The failed records as a CSV file that can be mended and imported again, in file order. */
+async function* failedLog(
+  deps: ControlPlane,
+  document: ImportDocument,
+  encoding: 'utf8' | 'latin1',
+): AsyncGenerator<Buffer> {
+  const { header, options } = document
+  if (header !== null) {
+    const padding = new Array<string>(Math.max(0, options.column_mapping.length - header.length)).fill('')
+    yield Buffer.from(`${writeLine([...header, ...padding, 'error'], options.file_format)}\n`, encoding)
+  }
+  const failures = deps.database.collections.failures
+    .find({ _id: idsOfImport(document._id) })
+    .sort({ _id: 1 })
+    .batchSize(linesPerPiece)
+  let lines = ''
+  let count = 0
+  for await (const failure of failures) {
+    lines += `${failure.line}\n`
+    count += 1
+    if (count % linesPerPiece !== 0) continue
+    yield Buffer.from(lines, encoding)
+    lines = ''
+  }
+  if (lines !== '') yield Buffer.from(lines, encoding)
+}

@@ -1,0 +1,187 @@
+import { AddressGuard } from '../../../shared/address-guard.ts'
+import type { Settings } from '../../../shared/config.ts'
+import {
+  toFieldDefinition,
+  type CustomFieldDocument,
+  type FieldValue,
+} from '../../../shared/schemas/custom-field.ts'
+import { builtInColumns, type ImportOptions } from '../../../shared/schemas/import.ts'
+import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { fileNameProblem } from '../../../shared/uploads.ts'
+import { fieldReader } from '../../../shared/values/field-value.ts'
+import { comparisonForm } from '../../../shared/values/identity.ts'
+import type { ImportCreation } from './schemas.ts'
+
+/**
+ * A creation's body against the list that it is for: what a schema alone can't see. Pure; all problems are collected,
+ * so that a client mends them in one go.
+ */
+export interface ImportSurroundings {
+  list: MailingListDocument
+  fields: CustomFieldDocument[]
+}
+
+export interface CheckedOptions {
+  options: ImportOptions
+  fieldIds: Record<string, number>
+}
+
+export function checkOptions(
+  given: ImportCreation,
+  { list, fields }: ImportSurroundings,
+  problems: string[],
+): CheckedOptions {
+  const fieldIds: Record<string, number> = {}
+  const columnMapping = checkMapping(given.column_mapping, { list, fields }, fieldIds, problems)
+  const options: ImportOptions = {
+    overwrite: given.overwrite,
+    deactivate_subscribers_not_in_import: given.deactivate_subscribers_not_in_import,
+    autoresponders: {
+      subscription: given.autoresponders.subscription,
+      api: { trigger_new: null, trigger_updated: null },
+    },
+    overwrite_what: given.overwrite_what,
+    overwrite_when_status: given.overwrite_when_status,
+    column_mapping: columnMapping,
+    default_custom_fields: checkDefaults(given, fields, fieldIds, problems),
+    subscriber_defaults: {
+      status: given.subscriber_defaults.status,
+      ...(list.has_confirmed ? { confirmed: given.subscriber_defaults.confirmed } : {}),
+      ...(list.has_format ? { format: given.subscriber_defaults.format } : {}),
+    },
+    file_format: given.file_format,
+    dry_run: given.dry_run,
+    blank_cells: given.blank_cells,
+  }
+  return { options, fieldIds }
+}
+
+function checkMapping(
+  mapping: (string | null)[],
+  { list, fields }: ImportSurroundings,
+  fieldIds: Record<string, number>,
+  problems: string[],
+): (string | null)[] {
+  const seen = new Set<string>()
+  const names = mapping.map((entry, i) => {
+    const text = entry?.trim() ?? ''
+    if (text === '') return null
+    const at = `column_mapping.${i}`
+    const builtIn = builtInColumns.find((name) => name === text.toLowerCase())
+    const field = builtIn === undefined ? fieldNamed(text, fields) : undefined
+    const name = builtIn ?? field?.name
+    if (name === undefined) {
+      problems.push(
+        `${at} ${JSON.stringify(text)} is neither a built-in column (${builtInColumns.join(', ')}) nor a custom field of the list`,
+      )
+      return null
+    }
+    if (seen.has(name)) problems.push(`${at} ${JSON.stringify(text)} is mapped twice`)
+    seen.add(name)
+    if ((builtIn === 'confirmed' || builtIn === 'confirm_time') && !list.has_confirmed)
+      problems.push(`${at} ${builtIn} needs a list with the confirmed field`)
+    if (builtIn === 'email_format' && !list.has_format)
+      problems.push(`${at} email_format needs a list with the format field`)
+    if (field !== undefined) fieldIds[field.name] = field._id
+    return name
+  })
+  if (!seen.has('email')) problems.push('column_mapping must hold email')
+  const key = fields.find((field) => field._id === list.primary_key_custom_field_id)
+  if (key !== undefined && fieldIds[key.name] !== key._id)
+    problems.push(`column_mapping must hold ${JSON.stringify(key.name)}, the primary key of the list`)
+  return names
+}
+
+/** Custom fields match exactly first, then without case. */
+function fieldNamed(name: string, fields: CustomFieldDocument[]): CustomFieldDocument | undefined {
+  return (
+    fields.find((field) => field.name === name) ??
+    fields.find((field) => field.name_key === comparisonForm(name))
+  )
+}
+
+function checkDefaults(
+  given: ImportCreation,
+  fields: CustomFieldDocument[],
+  fieldIds: Record<string, number>,
+  problems: string[],
+): Record<string, FieldValue> {
+  const values: [string, FieldValue][] = []
+  for (const [name, json] of Object.entries(given.default_custom_fields)) {
+    const field = fieldNamed(name.trim(), fields)
+    if (field === undefined) {
+      problems.push(`default_custom_fields.${name} is no custom field of the list`)
+      continue
+    }
+    const isBlank =
+      (typeof json === 'string' && json.trim() === '') || (Array.isArray(json) && json.length === 0)
+    if (isBlank) continue
+    const reader = fieldReader(toFieldDefinition(field), given.file_format.date_format)
+    const value = reader.fromJson(json)
+    if (value === null) problems.push(`default_custom_fields.${name} must be ${reader.expectation}`)
+    else {
+      values.push([field.name, value])
+      fieldIds[field.name] = field._id
+    }
+  }
+  return Object.fromEntries(values)
+}
+
+export interface CheckedSource {
+  type: ImportCreation['file_source']['type']
+  /** As shown. */
+  filename: string
+  url: string | null
+}
+
+const urlSchemes = ['http:', 'https:', 'ftp:', 'ftps:']
+
+export function checkSource(
+  given: ImportCreation['file_source'],
+  settings: Settings,
+  problems: string[],
+): CheckedSource {
+  switch (given.type) {
+    case 'json':
+      if (given.content === undefined) problems.push('file_source.content is required')
+      else if (given.content.trim() === '') problems.push('file_source.content must not be blank')
+      return { type: 'json', filename: 'data', url: null }
+    case 'upload_directory': {
+      const filename = given.filename ?? ''
+      const problem = given.filename === undefined ? 'is required' : fileNameProblem(filename)
+      if (problem !== null) problems.push(`file_source.filename ${problem}`)
+      return { type: 'upload_directory', filename, url: null }
+    }
+    case 'url': {
+      const url = given.url === undefined ? null : URL.parse(given.url)
+      const problem = given.url === undefined ? 'is required' : urlProblem(url, urlSchemes, settings)
+      if (problem !== null) problems.push(`file_source.url ${problem}`)
+      return { type: 'url', filename: url === null ? '' : fileNameOf(url), url: storedUrl(url, given.url) }
+    }
+  }
+}
+
+/** Why a URL that a client gave isn't taken; null when it is. What its host resolves to is looked at when it is used. */
+export function urlProblem(url: URL | null, schemes: string[], settings: Settings): string | null {
+  if (url === null || !schemes.includes(url.protocol) || url.hostname === '') {
+    return `must be a URL that begins with ${schemes.map((scheme) => `${scheme}//`).join(', ')}`
+  }
+  const problem = new AddressGuard(settings.URL_IMPORT_ALLOW).literalProblem(url.hostname)
+  return problem === null ? null : `can't be used: ${problem}`
+}
+
+/** As given; in the parser's spelling where it has credentials, so that masking finds them. */
+function storedUrl(url: URL | null, text: string | undefined): string | null {
+  if (url === null || text === undefined) return null
+  return url.username === '' && url.password === '' ? text.trim() : url.href
+}
+
+/** The last segment of the path, decoded; the host where there is none. */
+function fileNameOf(url: URL): string {
+  const segment = url.pathname.split('/').at(-1) ?? ''
+  try {
+    return decodeURIComponent(segment) || url.hostname
+  } catch {
+    return segment
+  }
+}

@@ -1,0 +1,256 @@
+import { z } from 'zod'
+import { importStates } from '../../../shared/import-state.ts'
+import { logKinds, rowResults, sourceTypes } from '../../../shared/schemas/import.ts'
+import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
+import { flag, oneOf, oneOfAnyCase, pagingQuery, positiveId } from '../../api/fields.ts'
+
+/** What goes into and comes out of the import endpoints. */
+
+const fieldJson = z.union([z.string(), z.int(), z.boolean(), z.array(z.string())])
+
+const autoresponderReference = z
+  .object({ id: positiveId().optional(), name: z.string().optional() })
+  .refine((given) => given.id !== undefined || given.name !== undefined, {
+    error: 'must have the key id or name',
+  })
+
+export const importCreation = z.object({
+  begins_at: z
+    .string()
+    .optional()
+    .describe("`now`, or ISO 8601 with `T`; without an offset it is the organization's local time"),
+  overwrite: flag().default(false),
+  deactivate_subscribers_not_in_import: flag().default(false),
+  autoresponders: z
+    .object({
+      subscription: z
+        .object({
+          trigger: flag().default(false),
+          also_trigger_on_updated_subscribers: flag().default(false),
+        })
+        .prefault({}),
+      api: z
+        .object({
+          trigger_new: autoresponderReference.nullable().default(null),
+          trigger_updated: autoresponderReference.nullable().default(null),
+        })
+        .prefault({}),
+    })
+    .prefault({}),
+  overwrite_what: z
+    .object({
+      custom_fields: flag().default(true),
+      confirmed: flag().default(false),
+      format: flag().default(false),
+      status: flag().default(false),
+    })
+    .prefault({}),
+  overwrite_when_status: z
+    .object({
+      active: flag().default(true),
+      unsubscribed: flag().default(false),
+      bounced: flag().default(false),
+      deactivated: flag().default(false),
+      scomp: flag().default(false),
+    })
+    .prefault({}),
+  column_mapping: z
+    .array(z.string().nullable())
+    .max(2_000)
+    .describe(
+      'one entry a CSV column: a built-in column, a custom field, or null for a column that is ignored',
+    ),
+  default_custom_fields: z.record(z.string(), fieldJson).default({}),
+  subscriber_defaults: z
+    .object({
+      status: oneOf(subscriberStatuses).default('active'),
+      confirmed: flag().default(false),
+      format: oneOf(emailFormats).default('both'),
+    })
+    .prefault({}),
+  file_source: z.object({
+    type: oneOfAnyCase(sourceTypes),
+    content: z.string().optional().describe('of `json`: the CSV text'),
+    filename: z.string().optional().describe('of `upload_directory`: a file in it'),
+    url: z.string().optional().describe('of `url`: http, https, ftp or ftps'),
+  }),
+  file_format: z
+    .object({
+      csv_has_headers: flag().default(true),
+      character_set: oneOfAnyCase(['utf-8', 'iso-8859-1']).prefault('utf-8'),
+      csv_field_separator: oneOf([',', '\t', ';']).default(','),
+      csv_field_enclosure: oneOf(['"', "'"]).default('"'),
+      date_format: oneOf(['mdy', 'dmy']).default('mdy'),
+    })
+    .prefault({}),
+  dry_run: flag().default(false).describe('everything but the writes: the same counts and logs'),
+  blank_cells: oneOf(['keep', 'clear'])
+    .default('keep')
+    .describe('whether a blank cell clears a custom field when an existing subscriber is overwritten'),
+  callback_url: z.string().optional().describe('is sent the import when it has ended'),
+})
+export type ImportCreation = z.infer<typeof importCreation>
+
+export const importListQuery = z.object({
+  scope: oneOf(['finished', 'active', 'recent', 'all']).default('recent'),
+  ...pagingQuery({ perPage: 100, most: 500 }),
+})
+export type ImportListQuery = z.infer<typeof importListQuery>
+
+const instant = z.string().describe("ISO 8601 in the organization's time zone")
+const count = z.int().min(0)
+
+const fileSource = z.object({ type: z.enum(sourceTypes), filename: z.string(), url: z.string().nullable() })
+
+export const importListView = z
+  .object({
+    id: z.int(),
+    mailing_list_id: z.int(),
+    mailing_list_name: z.string(),
+    created_at: instant,
+    state: z.enum(importStates),
+    begins_at: instant,
+    finished_at: instant.nullable(),
+    file_source: fileSource,
+    stats: z.object({ number_of_records: count.nullable(), records_imported: count }),
+  })
+  .meta({ id: 'SubscriberImportSummary' })
+
+const referenceView = z.object({ id: z.int(), name: z.string() }).nullable()
+const resultCounts = z.object(
+  Object.fromEntries(logKinds.map((kind) => [kind, count])) as Record<
+    (typeof logKinds)[number],
+    typeof count
+  >,
+)
+
+export const importView = z
+  .object({
+    id: z.int(),
+    mailing_list_id: z.int(),
+    mailing_list_name: z.string(),
+    created_at: instant,
+    state: z.enum(importStates),
+    begins_at: instant,
+    finished_at: instant.nullable(),
+    overwrite: z.boolean(),
+    deactivate_subscribers_not_in_import: z.boolean(),
+    error_message: z.string().nullable(),
+    autoresponders: z.object({
+      subscription: z.object({ trigger: z.boolean(), also_trigger_on_updated_subscribers: z.boolean() }),
+      api: z.object({ trigger_new: referenceView, trigger_updated: referenceView }),
+    }),
+    overwrite_what: z.object({
+      custom_fields: z.boolean(),
+      confirmed: z.boolean(),
+      format: z.boolean(),
+      status: z.boolean(),
+    }),
+    overwrite_when_status: z.object({
+      active: z.boolean(),
+      unsubscribed: z.boolean(),
+      bounced: z.boolean(),
+      deactivated: z.boolean(),
+      scomp: z.boolean(),
+    }),
+    column_mapping: z.array(z.string().nullable()),
+    default_custom_fields: z.record(z.string(), fieldJson),
+    subscriber_defaults: z.object({
+      status: z.enum(subscriberStatuses),
+      confirmed: z.boolean().optional(),
+      format: z.enum(emailFormats).optional(),
+    }),
+    file_source: fileSource,
+    file_format: z.object({
+      csv_has_headers: z.boolean(),
+      character_set: z.enum(['utf-8', 'iso-8859-1']),
+      csv_field_separator: z.enum([',', '\t', ';']),
+      csv_field_enclosure: z.enum(['"', "'"]),
+      date_format: z.enum(['mdy', 'dmy']),
+    }),
+    stats: z.object({
+      number_of_records: count.nullable(),
+      records_imported: count,
+      subscribers: resultCounts,
+    }),
+    dry_run: z.boolean(),
+    blank_cells: z.enum(['keep', 'clear']),
+    callback_url: z.string().nullable(),
+    waiting_for_import_id: z.int().nullable(),
+    warnings: z.array(z.string()),
+  })
+  .meta({ id: 'SubscriberImport' })
+
+export const createdImportView = importView
+  .extend({
+    callback_secret: z
+      .string()
+      .optional()
+      .describe('signs the callback; only in this reply, and only where there is a callback_url'),
+  })
+  .meta({ id: 'CreatedSubscriberImport' })
+
+const zeroes = Object.fromEntries(rowResults.map((kind) => [kind, 0])) as Record<
+  (typeof rowResults)[number],
+  number
+>
+
+export const exampleImportSummary: z.infer<typeof importListView> = {
+  id: 4711,
+  mailing_list_id: 12,
+  mailing_list_name: 'Newsletter',
+  created_at: '2026-11-21T09:00:00+01:00',
+  state: 'finished',
+  begins_at: '2026-11-21T09:00:00+01:00',
+  finished_at: '2026-11-21T09:00:07+01:00',
+  file_source: { type: 'upload_directory', filename: 'subscribers.csv', url: null },
+  stats: { number_of_records: 100_000, records_imported: 100_000 },
+}
+
+export const exampleImport: z.infer<typeof importView> = {
+  ...exampleImportSummary,
+  overwrite: false,
+  deactivate_subscribers_not_in_import: false,
+  error_message: null,
+  autoresponders: {
+    subscription: { trigger: false, also_trigger_on_updated_subscribers: false },
+    api: { trigger_new: null, trigger_updated: null },
+  },
+  overwrite_what: { custom_fields: true, confirmed: false, format: false, status: false },
+  overwrite_when_status: {
+    active: true,
+    unsubscribed: false,
+    bounced: false,
+    deactivated: false,
+    scomp: false,
+  },
+  column_mapping: ['email', 'First name', null],
+  default_custom_fields: { Plan: 'Free' },
+  subscriber_defaults: { status: 'active' },
+  file_format: {
+    csv_has_headers: true,
+    character_set: 'utf-8',
+    csv_field_separator: ',',
+    csv_field_enclosure: '"',
+    date_format: 'mdy',
+  },
+  stats: {
+    number_of_records: 100_000,
+    records_imported: 100_000,
+    subscribers: { ...zeroes, added: 98_000, failed: 1_000, skipped_duplicate: 1_000, deactivated: 0 },
+  },
+  dry_run: false,
+  blank_cells: 'keep',
+  callback_url: null,
+  waiting_for_import_id: null,
+  warnings: [],
+}
+
+export const exampleCreation = {
+  subscriber_import: {
+    begins_at: 'now',
+    column_mapping: ['email', 'First name', null],
+    default_custom_fields: { Plan: 'Free' },
+    file_source: { type: 'upload_directory', filename: 'subscribers.csv' },
+  },
+}

@@ -1,0 +1,313 @@
+import { createHash, randomBytes } from 'node:crypto'
+import type { ClientSession, Filter } from 'mongodb'
+import type { Caller } from '../../../shared/api-keys.ts'
+import { databaseTime, inTransaction, isDuplicateKey, nextIds } from '../../../shared/database.ts'
+import { RequestError } from '../../../shared/errors.ts'
+import { hasEnded, unfinishedStates } from '../../../shared/import-state.ts'
+import type { IdempotencyDocument } from '../../../shared/schemas/bookkeeping.ts'
+import type { ImportDocument } from '../../../shared/schemas/import.ts'
+import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { stagedSource } from '../../../shared/staging/staging.ts'
+import { ring } from '../../../shared/store/doorbell.ts'
+import { cancelImport, insertImport, pauseImport, unpauseImport } from '../../../shared/store/imports.ts'
+import { openUpload } from '../../../shared/uploads.ts'
+import { parseApiTime } from '../../../shared/values/date-time.ts'
+import type { Paging } from '../../api/endpoint.ts'
+import { pagingOf } from '../../api/paging.ts'
+import { missing, pathId, reaches } from '../../api/scope.ts'
+import { refuseProblems } from '../../api/validation.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { checkOptions, checkSource, urlProblem } from './options.ts'
+import type { ImportCreation, ImportListQuery } from './schemas.ts'
+import { fullView } from './view.ts'
+
+const recentDays = 14
+
+export async function findImport(
+  deps: ControlPlane,
+  caller: Caller,
+  text: string | undefined,
+): Promise<ImportDocument> {
+  const document = await deps.database.collections.imports.findOne({ _id: pathId(text, 'subscriber import') })
+  if (document === null || !reaches(caller, document.organization_id))
+    throw missing('subscriber import', text)
+  return document
+}
+
+/** First those that haven't ended, soonest first; then the ended ones, newest first. */
+export async function listImports(
+  deps: ControlPlane,
+  where: Filter<ImportDocument>,
+  query: ImportListQuery,
+): Promise<{ documents: ImportDocument[]; paging: Paging }> {
+  const { imports } = deps.database.collections
+  const since = new Date((await databaseTime(deps.database.db)).getTime() - recentDays * 24 * 3_600_000)
+  const active = { ...where, finished_at: null }
+  const ended = { ...where, finished_at: query.scope === 'recent' ? { $gte: since } : { $ne: null } }
+  const [activeTotal, endedTotal] = await Promise.all([
+    query.scope === 'finished' ? 0 : imports.countDocuments(active),
+    query.scope === 'active' ? 0 : imports.countDocuments(ended),
+  ])
+  const start = query.page * query.per_page
+  const documents: ImportDocument[] = []
+  if (start < activeTotal)
+    documents.push(
+      ...(await imports
+        .find(active)
+        .sort({ begins_at: 1, _id: 1 })
+        .skip(start)
+        .limit(query.per_page)
+        .toArray()),
+    )
+  const rest = query.per_page - documents.length
+  if (rest > 0 && endedTotal > 0) {
+    const skipped = Math.max(0, start - activeTotal)
+    documents.push(
+      ...(await imports.find(ended).sort({ finished_at: -1, _id: -1 }).skip(skipped).limit(rest).toArray()),
+    )
+  }
+  return { documents, paging: pagingOf(activeTotal + endedTotal, query) }
+}
+
+export interface CreationRequest {
+  caller: Caller
+  list: MailingListDocument
+  given: ImportCreation
+  /** Digest of the body as sent, and the client's key, where he gave one. */
+  bodyDigest: string
+  idempotencyKey: string | null
+}
+
+type CreatedView = Awaited<ReturnType<typeof fullView>> & { callback_secret?: string }
+
+/** Creates an import, or answers as the first request with the same Idempotency-Key was answered. */
+export async function createImport(deps: ControlPlane, request: CreationRequest): Promise<CreatedView> {
+  const { collections } = deps.database
+  const idempotencyId =
+    request.idempotencyKey === null
+      ? null
+      : digestOf(`${request.caller.keyId}\n${request.list._id}\n${request.idempotencyKey}`)
+  const earlier = await earlierReply(deps, idempotencyId, request.bodyDigest)
+  if (earlier !== null) return earlier
+
+  for (;;) {
+    const { document, revision } = await checkedDocument(deps, request)
+    const view = await viewOfNew(deps, document)
+    const staged = request.given.file_source.type === 'json'
+    if (staged)
+      await deps.staging.write(stagedSource(document._id), pieces(request.given.file_source.content!))
+    try {
+      const reply =
+        idempotencyId === null
+          ? null
+          : {
+              _id: idempotencyId,
+              body_digest: request.bodyDigest,
+              import_id: document._id,
+              reply: JSON.stringify(view),
+            }
+      if (await insertIfUnchanged(deps, document, revision, reply)) {
+        await ring(collections, 'created')
+        return view
+      }
+    } catch (error) {
+      if (staged) await deps.staging.removeImport(document._id)
+      if (!isDuplicateKey(error)) throw error
+      const won = await earlierReply(deps, idempotencyId, request.bodyDigest)
+      if (won !== null) return won
+      throw error
+    }
+    if (staged) await deps.staging.removeImport(document._id)
+  }
+}
+
+async function earlierReply(
+  deps: ControlPlane,
+  id: string | null,
+  bodyDigest: string,
+): Promise<CreatedView | null> {
+  const earlier =
+    id === null
+      ? null
+      : await deps.database.collections.idempotencyKeys.findOne({ _id: id, expires_at: { $gt: new Date() } })
+  if (earlier === null) return null
+  if (earlier.body_digest !== bodyDigest) {
+    throw new RequestError(
+      'validation_failed',
+      `Idempotency-Key was used with another body for import ${earlier.import_id}: give each import a key of its own`,
+    )
+  }
+  return JSON.parse(earlier.reply) as CreatedView
+}
+
+/** The import as it would be, checked against its list; `revision` is the list's that it was checked with. */
+async function checkedDocument(
+  deps: ControlPlane,
+  { list: known, given }: CreationRequest,
+): Promise<{ document: ImportDocument; revision: number }> {
+  const { db, collections } = deps.database
+  const [list, fields, organization, now] = await Promise.all([
+    collections.mailingLists.findOne({ _id: known._id }),
+    collections.customFields.find({ mailing_list_id: known._id }).toArray(),
+    collections.organizations.findOne({ _id: known.organization_id }),
+    databaseTime(db),
+  ])
+  const problems: string[] = []
+  const { options, fieldIds } = checkOptions(given, { list: list!, fields }, problems)
+  const source = checkSource(given.file_source, deps.settings, problems)
+  const beginsAt = beginningOf(given.begins_at, organization!.time_zone_name, now, problems)
+  const callback = checkCallback(given.callback_url, deps, problems)
+  await checkAutoresponders(given, problems)
+  if (problems.length === 0 && source.type === 'upload_directory')
+    await checkUpload(deps, known.organization_id, source.filename, problems)
+  refuseProblems(problems)
+
+  const document: ImportDocument = {
+    _id: await nextIds(collections, 'subscriber_import'),
+    organization_id: known.organization_id,
+    mailing_list_id: known._id,
+    created_at: now,
+    begins_at: beginsAt,
+    started_at: null,
+    finished_at: null,
+    state: 'scheduled',
+    paused_from: null,
+    options,
+    field_ids: fieldIds,
+    source,
+    download: { attempts: 0, next_attempt_at: null, bytes_received: 0, bytes_expected: null },
+    plan: null,
+    header: null,
+    number_of_records: null,
+    partition: null,
+    totals: null,
+    error_message: null,
+    warnings: [],
+    step: null,
+    callback,
+    logs_purged_at: null,
+    settled: false,
+  }
+  return { document, revision: list!.revision }
+}
+
+/** The instant at which the import begins; `now`, and no time at all, is the time of creation. */
+function beginningOf(text: string | undefined, zone: string, now: Date, problems: string[]): Date {
+  if (text === undefined || text === 'now') return now
+  const instant = parseApiTime(text, zone)
+  if (instant === null)
+    problems.push('begins_at must be "now" or ISO 8601 with date and time, such as 2026-01-31T08:00:00+01:00')
+  return instant ?? now
+}
+
+function checkCallback(
+  url: string | undefined,
+  deps: ControlPlane,
+  problems: string[],
+): ImportDocument['callback'] {
+  if (url === undefined) return null
+  const problem = urlProblem(URL.parse(url), ['http:', 'https:'], deps.settings)
+  if (problem !== null) problems.push(`callback_url ${problem}`)
+  return { url, secret: `whsec_${randomBytes(24).toString('base64')}` }
+}
+
+async function checkAutoresponders(given: ImportCreation, problems: string[]): Promise<void> {
+  for (const key of ['trigger_new', 'trigger_updated'] as const) {
+    if (given.autoresponders.api[key] !== null)
+      problems.push(
+        `autoresponders.api.${key} names no autoresponder of the list that is triggered by the API`,
+      )
+  }
+}
+
+async function checkUpload(
+  deps: ControlPlane,
+  organizationId: number,
+  filename: string,
+  problems: string[],
+): Promise<void> {
+  const handle = await openUpload(deps.settings.DATA_DIR, organizationId, filename)
+  if (handle === null)
+    problems.push(`file_source.filename ${JSON.stringify(filename)} is not in the upload directory`)
+  else await handle.close()
+}
+
+async function viewOfNew(deps: ControlPlane, document: ImportDocument): Promise<CreatedView> {
+  const view = await fullView(deps, document)
+  return document.callback === null ? view : { ...view, callback_secret: document.callback.secret }
+}
+
+/** In pieces, so that the text is never whole in memory a second time. */
+async function* pieces(text: string): AsyncGenerator<Buffer> {
+  const length = 1024 * 1024
+  for (let at = 0; at < text.length;) {
+    // Not between the two halves of a character.
+    const isSplit = (text.charCodeAt(at + length - 1) & 0xfc00) === 0xd800
+    const end = at + length - (isSplit ? 1 : 0)
+    yield Buffer.from(text.slice(at, end))
+    at = end
+  }
+}
+
+/** False when the list's fields or primary key changed since the import was checked against them. */
+function insertIfUnchanged(
+  deps: ControlPlane,
+  document: ImportDocument,
+  revision: number,
+  reply: Omit<IdempotencyDocument, 'expires_at'> | null,
+): Promise<boolean> {
+  const { client, collections } = deps.database
+  return inTransaction(client, async (session: ClientSession) => {
+    const { matchedCount } = await collections.mailingLists.updateOne(
+      { _id: document.mailing_list_id, revision },
+      { $inc: { revision: 1 } },
+      { session },
+    )
+    if (matchedCount === 0) return false
+    if (reply !== null) {
+      await collections.idempotencyKeys.deleteOne(
+        { _id: reply._id, expires_at: { $lte: new Date() } },
+        { session },
+      )
+      await collections.idempotencyKeys.insertOne(
+        { ...reply, expires_at: new Date(Date.now() + 24 * 3_600_000) },
+        { session },
+      )
+    }
+    await insertImport(collections, document, session)
+    return true
+  })
+}
+
+export const digestOf = (content: string | Buffer): string =>
+  createHash('sha256').update(content).digest('base64url')
+
+type Move = 'pause' | 'unpause' | 'cancel'
+
+const moves = {
+  pause: { make: pauseImport, expected: 'scheduled, downloading, splitting or importing' },
+  unpause: { make: unpauseImport, expected: 'paused' },
+  cancel: { make: cancelImport, expected: unfinishedStates.join(', ') },
+} as const
+
+/** Pauses, unpauses or cancels; refused where the import's state doesn't allow it. */
+export async function moveImport(
+  deps: ControlPlane,
+  document: ImportDocument,
+  move: Move,
+): Promise<ImportDocument> {
+  const { collections } = deps.database
+  const moved = await moves[move].make(collections, document._id)
+  if (moved === null) {
+    const state =
+      (await collections.imports.findOne({ _id: document._id }, { projection: { state: 1 } }))?.state ??
+      document.state
+    const end = hasEnded(state) ? 'it has ended' : `it must be ${moves[move].expected}`
+    throw new RequestError(
+      'validation_failed',
+      `subscriber import ${document._id} can't be ${move === 'cancel' ? 'cancelled' : `${move}d`}: it is ${state}, and ${end}`,
+    )
+  }
+  await ring(collections, move)
+  return moved
+}

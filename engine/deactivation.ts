@@ -1,0 +1,159 @@
+import { promisify } from 'node:util'
+import { deflate } from 'node:zlib'
+import { inTransaction } from '../shared/database.ts'
+import { outcomeId, type ChunkDocument, type ImportDocument } from '../shared/schemas/import.ts'
+import type { StagedFile } from '../shared/staging/staging.ts'
+import { subscriberKey } from '../shared/values/identity.ts'
+import type { StepContext } from './import-run.ts'
+import { readInPieces, readRecordAt } from './splitting/partition-file.ts'
+
+/**
+ * `deactivate_subscribers_not_in_import`: active subscribers that were there when the import began and whose identity
+ * is in no record. Chunk by chunk, because the chunks' ranges of identities cover all there are: the chunk's identities
+ * beside the subscribers of its range. Memory is one chunk's identities.
+ *
+ * Exactly once: each thousand is one transaction that also moves `deactivated_to` of the chunk, from the value that
+ * it was read with. Whoever comes a second time goes on from there, and a zombie's transaction matches nothing.
+ */
+
+const subscribersPerTransaction = 1_000
+/** Outcomes of this step come after those of a chunk's batches. */
+const firstBatchNumber = 90_000_000
+
+export async function deactivateAbsent(
+  document: ImportDocument,
+  step: { id: number; token: string },
+  context: StepContext,
+): Promise<void> {
+  const { collections } = context.database
+  const file = await context.staging.open(document.partition!)
+  try {
+    const chunks = await collections.chunks
+      .find({ import_id: document._id, kind: { $ne: 'unidentified' } })
+      .sort({ number: 1 })
+      .toArray()
+    // Without any identity in the file there is no chunk with a range; the caller has refused that case.
+    for (const chunk of chunks) await deactivateInRange(document, step, chunk, file!, context)
+  } finally {
+    await file?.close()
+  }
+}
+
+async function deactivateInRange(
+  document: ImportDocument,
+  step: { id: number; token: string },
+  chunk: ChunkDocument,
+  file: StagedFile,
+  context: StepContext,
+): Promise<void> {
+  const { collections } = context.database
+  const listId = document.mailing_list_id
+  const present = await identitiesOf(chunk, file)
+  const from = chunk.deactivated_to ?? subscriberKey(listId, chunk.from ?? '')
+  const end = chunk.to === null ? `${listId};` : subscriberKey(listId, chunk.to)
+  const cursor = collections.subscribers
+    .find(
+      {
+        _id: { $gte: from, $lt: end },
+        status: 'active',
+        id: { $lt: document.plan!.first_new_subscriber_id },
+      },
+      { projection: { _id: 1, email: 1 } },
+    )
+    .sort({ _id: 1 })
+    .batchSize(subscribersPerTransaction)
+  let absent: { _id: string; email: string }[] = []
+  try {
+    for await (const subscriber of cursor) {
+      context.signal.throwIfAborted()
+      if (present.has(subscriber._id.slice(subscriberKey(listId, '').length))) continue
+      absent.push(subscriber)
+      if (absent.length < subscribersPerTransaction) continue
+      await deactivateSome(document, step, chunk, absent, context)
+      absent = []
+    }
+  } finally {
+    await cursor.close()
+  }
+  if (absent.length > 0) await deactivateSome(document, step, chunk, absent, context)
+}
+
+async function identitiesOf(chunk: ChunkDocument, file: StagedFile): Promise<Set<string>> {
+  const identities = new Set<string>()
+  for await (const { bytes } of readInPieces(file, chunk.extents)) {
+    for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end)) {
+      identities.add(bytes.toString('utf8', record.keyStart, record.start))
+    }
+  }
+  return identities
+}
+
+/** Deactivates subscribers of one range that follow each other, and notes on the chunk how far that went. */
+async function deactivateSome(
+  document: ImportDocument,
+  step: { id: number; token: string },
+  chunk: ChunkDocument,
+  absent: { _id: string; email: string }[],
+  context: StepContext,
+): Promise<void> {
+  const { client, collections } = context.database
+  const next = `${absent.at(-1)!._id}\0`
+  await inTransaction(client, async (session) => {
+    // Somebody may have changed or deleted one of them since it was read.
+    const still = await collections.subscribers
+      .find(
+        { _id: { $in: absent.map((subscriber) => subscriber._id) }, status: 'active' },
+        { session, projection: { _id: 1, email: 1 }, batchSize: absent.length + 1 },
+      )
+      .sort({ _id: 1 })
+      .toArray()
+    const current = await collections.imports.findOne(
+      { _id: document._id, state: 'importing', 'step.token': step.token },
+      { session, projection: { _id: 1 } },
+    )
+    const { matchedCount } = await collections.chunks.updateOne(
+      { _id: chunk._id, state: 'done', deactivated_to: chunk.deactivated_to },
+      { $set: { deactivated_to: next }, $inc: { 'counts.deactivated': still.length } },
+      { session },
+    )
+    if (current === null || matchedCount === 0)
+      throw context.signal.aborted
+        ? (context.signal.reason as Error)
+        : new Error('another engine finishes this import now')
+    const batch =
+      firstBatchNumber +
+      (await collections.outcomes.countDocuments(
+        { _id: { $gte: outcomeId(chunk._id, firstBatchNumber), $lt: `${chunk._id};` } },
+        { session },
+      ))
+    if (still.length > 0) {
+      const lines = await deflateAsync(still.map((subscriber) => `${subscriber.email}\n`).join(''), {
+        level: 1,
+      })
+      await collections.outcomes.insertOne(
+        { _id: outcomeId(chunk._id, batch), logs: { deactivated: lines } },
+        { session },
+      )
+    }
+    if (still.length === 0 || document.options.dry_run) return
+    await collections.subscribers.updateMany(
+      { _id: { $in: still.map((subscriber) => subscriber._id) } },
+      { $set: { status: 'deactivated', remove_time: new Date() } },
+      { session },
+    )
+    await collections.subscriberCounts.updateOne(
+      { _id: `${document.mailing_list_id}:${context.stripe}` },
+      {
+        $inc: { active: -still.length, deactivated: still.length, bounced: 0, unsubscribed: 0, scomp: 0 },
+        $setOnInsert: {
+          organization_id: document.organization_id,
+          mailing_list_id: document.mailing_list_id,
+        },
+      },
+      { session, upsert: true },
+    )
+  })
+  chunk.deactivated_to = next
+}
+
+const deflateAsync = promisify(deflate)

@@ -1,0 +1,302 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Database } from '../shared/database.ts'
+import { ImportError, messageOf } from '../shared/errors.ts'
+import { hasEnded } from '../shared/import-state.ts'
+import type { Logger } from '../shared/logger.ts'
+import { noCounts, type ChunkDocument } from '../shared/schemas/import.ts'
+import type { Staging } from '../shared/staging/staging.ts'
+import {
+  claimChunk,
+  closeChunks,
+  countChunkStates,
+  mostAttempts,
+  releaseChunk,
+  sumChunkCounts,
+} from '../shared/store/chunks.ts'
+import {
+  claimStep,
+  failImport,
+  fixTotals,
+  listDueImports,
+  listHeldLists,
+  listWorkingImports,
+  markSettled,
+  startImport,
+  type WorkingImport,
+} from '../shared/store/imports.ts'
+import { ChunkScheduler } from './chunk-scheduler.ts'
+import { removeWorkingData, runStep } from './import-run.ts'
+import type { EngineMetrics } from './metrics.ts'
+import { control, type ChunkReport } from './workers/messages.ts'
+import type { WorkerPool } from './workers/pool.ts'
+
+/**
+ * Decides what this engine does next. Once a second, and at every ring of the doorbell, it looks at the imports for
+ * which there is something to do:
+ *
+ *   due, its list free        → start it
+ *   downloading, splitting    → take its step, if nobody has it
+ *   importing                 → claim chunks while lanes are free; all chunks done: take its step and finish it
+ *   ended, not cleared up     → wait until no chunk is held, fix its totals, remove its files
+ *   anything else             → stop what this engine does for it (paused, cancelled)
+ *
+ * It keeps nothing that it couldn't read again: after a restart, or beside other engines, the documents say it all.
+ */
+export interface DispatcherOptions {
+  engineId: string
+  database: Database
+  staging: Staging
+  dataFolder: string
+  allowedHosts: readonly string[]
+  stripe: string
+  pool: WorkerPool
+  metrics: EngineMetrics
+  log: Logger
+}
+
+const lookEveryMs = 1_000
+const mostSteps = 8
+/** How long a stop waits for running batches before their chunks are left to the lease. */
+const graceMs = 5_000
+
+interface RunningChunk {
+  importId: number
+  word: Int32Array
+  ended: Promise<void>
+}
+
+interface RunningStep {
+  abort: AbortController
+  ended: Promise<void>
+}
+
+export class Dispatcher {
+  readonly #options: DispatcherOptions
+  readonly #scheduler = new ChunkScheduler()
+  readonly #chunks = new Map<string, RunningChunk>()
+  readonly #steps = new Map<number, RunningStep>()
+  #stopped = false
+  #wake: () => void = () => undefined
+  #loop: Promise<void> = Promise.resolve()
+  #filling: Promise<void> | null = null
+
+  constructor(options: DispatcherOptions) {
+    this.#options = options
+  }
+
+  start(): void {
+    this.#loop = this.#run()
+  }
+
+  /** Something changed: look now. */
+  readonly wake = (): void => {
+    this.#wake()
+  }
+
+  /** Share of the lanes in use. */
+  get utilization(): number {
+    return this.#chunks.size / this.#options.pool.lanes
+  }
+
+  /** Stops taking work, lets running batches end, hands back what is left. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#wake()
+    for (const step of this.#steps.values()) step.abort.abort()
+    for (const chunk of this.#chunks.values()) Atomics.store(chunk.word, 0, control.stop)
+    const ended = Promise.all([
+      this.#loop,
+      ...[...this.#steps.values(), ...this.#chunks.values()].map((work) => work.ended),
+    ])
+    await Promise.race([ended, sleep(graceMs, undefined, { ref: false })])
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stopped) {
+      const rung = new Promise<void>((resolve) => (this.#wake = resolve))
+      try {
+        await this.#look()
+      } catch (error) {
+        this.#options.log.warn(`can't look for work, trying again: ${messageOf(error)}`)
+      }
+      await Promise.race([rung, sleep(lookEveryMs * (0.8 + 0.4 * Math.random()))])
+    }
+  }
+
+  async #look(): Promise<void> {
+    const { collections } = this.#options.database
+    await this.#startDueImports()
+    const working = await listWorkingImports(collections)
+    this.#stopWorkOn(working)
+    this.#scheduler.setImports(working.filter((entry) => entry.state === 'importing'))
+    await this.#fillLanes()
+    for (const entry of working) {
+      if (this.#stopped) return
+      if (hasEnded(entry.state)) await this.#settle(entry._id)
+      else if (entry.step === null && !this.#steps.has(entry._id)) await this.#considerStep(entry)
+    }
+  }
+
+  async #startDueImports(): Promise<void> {
+    const { collections } = this.#options.database
+    const due = await listDueImports(collections)
+    if (due.length === 0) return
+    const held = await listHeldLists(collections)
+    for (const entry of due) {
+      const waits = !entry.options.dry_run && held.has(entry.mailing_list_id)
+      if (waits) continue
+      if (!entry.options.dry_run) held.add(entry.mailing_list_id)
+      if (await startImport(collections, entry._id))
+        this.#options.log.info({ import_id: entry._id }, 'import started')
+    }
+  }
+
+  /** Imports that were paused, cancelled or failed aren't worked on any longer. */
+  #stopWorkOn(working: WorkingImport[]): void {
+    const states = new Map(working.map((entry) => [entry._id, entry.state]))
+    for (const chunk of this.#chunks.values()) {
+      if (states.get(chunk.importId) !== 'importing') Atomics.store(chunk.word, 0, control.stop)
+    }
+    for (const [importId, step] of this.#steps) {
+      const state = states.get(importId)
+      if (state === undefined || hasEnded(state)) step.abort.abort()
+    }
+  }
+
+  async #considerStep(entry: WorkingImport): Promise<void> {
+    const { collections } = this.#options.database
+    if (this.#steps.size >= mostSteps) return
+    if (entry.state === 'importing') {
+      const chunks = await countChunkStates(collections, entry._id)
+      if (chunks.ready + chunks.running > 0) return
+    }
+    const token = randomUUID()
+    const document = await claimStep(collections, entry._id, entry.state, {
+      engineId: this.#options.engineId,
+      token,
+    })
+    if (document === null) return
+    const abort = new AbortController()
+    const ended = runStep(document, token, { ...this.#options, signal: abort.signal })
+      .catch((error: unknown) => {
+        this.#options.log.error(
+          { err: error, import_id: entry._id },
+          `a step couldn't be ended: ${messageOf(error)}`,
+        )
+      })
+      .finally(() => {
+        this.#steps.delete(entry._id)
+        this.#wake()
+      })
+    this.#steps.set(entry._id, { abort, ended })
+    if (this.#stopped) abort.abort()
+  }
+
+  /** An ended import: its counts are final once no chunk of it is held. */
+  async #settle(importId: number): Promise<void> {
+    const { collections } = this.#options.database
+    if ((await closeChunks(collections, importId)) > 0 || this.#steps.has(importId)) return
+    const totals = (await sumChunkCounts(collections, [importId])).get(importId) ?? noCounts()
+    await fixTotals(collections, importId, totals)
+    await removeWorkingData(importId, this.#options)
+    await markSettled(collections, importId)
+  }
+
+  /** Claims chunks until every lane has one or nobody has any; one at a time does so. */
+  #fillLanes(): Promise<void> {
+    this.#filling ??= this.#claimUntilFull().finally(() => (this.#filling = null))
+    return this.#filling
+  }
+
+  async #claimUntilFull(): Promise<void> {
+    const { database, engineId, pool } = this.#options
+    while (!this.#stopped && this.#chunks.size < pool.lanes) {
+      const entry = this.#scheduler.next()
+      if (entry === null) return
+      const token = randomUUID()
+      const chunk = await claimChunk(database.collections, entry._id, { engineId, token })
+      if (chunk === null) {
+        this.#scheduler.markDry(entry._id)
+        this.#wakeIfExhausted(entry._id)
+        continue
+      }
+      this.#scheduler.charge(entry.organization_id, chunk.record_count)
+      this.#startChunk(chunk, token)
+    }
+  }
+
+  #startChunk(chunk: ChunkDocument, token: string): void {
+    const shared = new SharedArrayBuffer(4)
+    const word = new Int32Array(shared)
+    if (this.#stopped) Atomics.store(word, 0, control.stop)
+    const ended = this.#options.pool
+      .run({ importId: chunk.import_id, chunkId: chunk._id, token, control: shared })
+      .catch((error: unknown): ChunkReport => ({
+        end: 'failed',
+        message: `the worker thread broke off: ${messageOf(error)}`,
+        retryable: false,
+        fatal: false,
+      }))
+      .then((report) => this.#endChunk(chunk, token, report))
+      .catch((error: unknown) => {
+        this.#options.log.warn(
+          { chunk: chunk._id },
+          `a chunk couldn't be given back and goes on when its lease runs out: ${messageOf(error)}`,
+        )
+      })
+      .finally(() => {
+        this.#chunks.delete(chunk._id)
+        this.#wakeIfExhausted(chunk.import_id)
+        if (!this.#stopped) void this.#fillLanes().catch(() => undefined)
+      })
+    this.#chunks.set(chunk._id, { importId: chunk.import_id, word, ended })
+  }
+
+  async #endChunk(chunk: ChunkDocument, token: string, report: ChunkReport): Promise<void> {
+    const { database, metrics, log } = this.#options
+    metrics.chunkEnded(report.end)
+    switch (report.end) {
+      case 'done':
+        return
+      case 'lost':
+        log.warn({ chunk: chunk._id }, 'a chunk was taken over by another engine')
+        return
+      case 'stopped':
+        await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: true })
+        return
+      case 'failed':
+        await this.#endFailedChunk(chunk, token, report)
+    }
+  }
+
+  /** When this engine has done its part of an import and nobody has more, it may be the one to finish it. */
+  #wakeIfExhausted(importId: number): void {
+    const isRunning = [...this.#chunks.values()].some((chunk) => chunk.importId === importId)
+    if (!isRunning && this.#scheduler.isDry(importId)) this.#wake()
+  }
+
+  async #endFailedChunk(
+    chunk: ChunkDocument,
+    token: string,
+    report: ChunkReport & { end: 'failed' },
+  ): Promise<void> {
+    const { database, log } = this.#options
+    log.warn(
+      { chunk: chunk._id, attempt: chunk.attempt, retryable: report.retryable },
+      `a chunk failed: ${report.message}`,
+    )
+    if (report.fatal || (!report.retryable && chunk.attempt >= mostAttempts)) {
+      const error = new ImportError(
+        'attempts_exhausted',
+        report.fatal
+          ? report.message
+          : `chunk ${chunk._id} failed ${chunk.attempt} times in a row, the last time with: ${report.message}`,
+      )
+      await failImport(database.collections, chunk.import_id, error.message)
+    }
+    // Not at once: whatever it was should have a moment to pass.
+    await sleep(Math.min(5_000, 250 * 2 ** chunk.attempt))
+    await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: report.retryable })
+  }
+}

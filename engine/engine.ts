@@ -1,0 +1,145 @@
+import { randomUUID } from 'node:crypto'
+import { hostname } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+import path from 'node:path'
+import type { Settings } from '../shared/config.ts'
+import type { Database } from '../shared/database.ts'
+import { messageOf } from '../shared/errors.ts'
+import type { Logger } from '../shared/logger.ts'
+import type { Part } from '../shared/service.ts'
+import type { Staging } from '../shared/staging/staging.ts'
+import { listenForRings } from '../shared/store/doorbell.ts'
+import { engineLeaseMs, heartbeatMs, registerEngine, renewEngineLease } from '../shared/store/engines.ts'
+import { Dispatcher } from './dispatcher.ts'
+import { handOver } from './maintenance/take-over.ts'
+import type { EngineMetrics } from './metrics.ts'
+import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
+
+/**
+ * An engine's life among the others. It enters itself under a new id, renews its lease, and works; when the others
+ * have taken it for dead (it was suspended, or cut off from the database for long) it lets go of everything and begins
+ * a new life under another id.
+ */
+export interface EngineOptions {
+  settings: Settings
+  database: Database & { uri: string }
+  staging: Staging
+  metrics: EngineMetrics
+  log: Logger
+}
+
+/** Stripes that one engine number stands for: lanes of its workers, and those of workers that replaced dead ones. */
+const stripesPerEngine = 1_024
+
+interface Life {
+  id: string
+  pool: WorkerPool
+  dispatcher: Dispatcher
+  ended: AbortController
+}
+
+export class Engine implements Part {
+  readonly #options: EngineOptions
+  #life: Life | null = null
+  #stopping = false
+  #stopped: Promise<void> | null = null
+
+  constructor(options: EngineOptions) {
+    this.#options = options
+    options.metrics.utilization = () => this.#life?.dispatcher.utilization ?? 0
+  }
+
+  async start(): Promise<void> {
+    this.#life = await this.#begin()
+    void this.#beat()
+  }
+
+  stop(): Promise<void> {
+    this.#stopped ??= this.#end()
+    return this.#stopped
+  }
+
+  async #begin(): Promise<Life> {
+    const { settings, database, metrics } = this.#options
+    const id = randomUUID()
+    const number = await registerEngine(database.collections, {
+      _id: id,
+      host: hostname(),
+      process_id: process.pid,
+    })
+    const log = this.#options.log.child({ engine: id.slice(0, 8) })
+    const firstStripe = number * stripesPerEngine
+    const pool = startWorkerPool({
+      workers: settings.ENGINE_WORKERS,
+      start: {
+        mongodbUri: database.uri,
+        mongodbDatabase: settings.MONGODB_DATABASE,
+        stagingFolder: path.join(settings.DATA_DIR, 'staging'),
+        engineId: id,
+        firstStripe: firstStripe + 1,
+        laneCounter: new SharedArrayBuffer(4),
+      },
+      onBatch: (report) => {
+        metrics.batch(report)
+      },
+    })
+    pool.piscina.on('error', (error: Error) =>
+      log.error({ err: error }, `a worker thread broke off: ${messageOf(error)}`),
+    )
+    const dispatcher = new Dispatcher({
+      ...this.#options,
+      engineId: id,
+      dataFolder: settings.DATA_DIR,
+      allowedHosts: settings.URL_IMPORT_ALLOW,
+      stripe: `e${firstStripe}`,
+      pool,
+      log,
+    })
+    const ended = new AbortController()
+    dispatcher.start()
+    void listenForRings(database.collections, dispatcher.wake, ended.signal)
+    log.info({ number, workers: settings.ENGINE_WORKERS, lanes: pool.lanes }, 'engine is at work')
+    return { id, pool, dispatcher, ended }
+  }
+
+  /** Renews the lease until the engine stops. A renewal that finds no document starts a new life. */
+  async #beat(): Promise<void> {
+    const { database, metrics, log } = this.#options
+    while (!this.#stopping) {
+      await sleep(heartbeatMs, undefined, { ref: false })
+      try {
+        if (
+          this.#stopping ||
+          this.#life === null ||
+          (await renewEngineLease(database.collections, this.#life.id))
+        )
+          continue
+        log.error(
+          `the lease of ${engineLeaseMs / 1000} s ran out and the others took this engine for dead: it starts anew`,
+        )
+        metrics.leaseLost()
+        const dead = this.#life
+        dead.ended.abort()
+        await Promise.all([dead.dispatcher.stop(), dead.pool.destroy()])
+        this.#life = await this.#begin()
+      } catch (error) {
+        log.warn(`the engine's lease couldn't be renewed, trying again: ${messageOf(error)}`)
+      }
+    }
+  }
+
+  async #end(): Promise<void> {
+    this.#stopping = true
+    const life = this.#life
+    if (life === null) return
+    life.ended.abort()
+    await life.dispatcher.stop()
+    await life.pool.destroy()
+    // What didn't end in time is handed back as if this engine had died, only sooner.
+    await handOver(this.#options.database, { _id: life.id }).catch((error: unknown) => {
+      this.#options.log.warn(
+        `what was in hand couldn't be handed back; the others take it over in ${engineLeaseMs / 1000} s: ${messageOf(error)}`,
+      )
+    })
+  }
+}

@@ -1,0 +1,321 @@
+import { randomUUID } from 'node:crypto'
+import { inTransaction, nextIds, type Database } from '../shared/database.ts'
+import { clock } from '../shared/clock.ts'
+import { ImportError, messageOf } from '../shared/errors.ts'
+import type { Logger } from '../shared/logger.ts'
+import {
+  chunkId,
+  noCounts,
+  recordsIn,
+  type ChunkDocument,
+  type ImportDocument,
+  type ImportPlan,
+} from '../shared/schemas/import.ts'
+import { isStagingFull, stagedPartition, stagedSource, type Staging } from '../shared/staging/staging.ts'
+import { countChunkStates, deleteChunks, sumChunkCounts } from '../shared/store/chunks.ts'
+import { ring } from '../shared/store/doorbell.ts'
+import { failImport, finishImport, releaseStep, writeInStep } from '../shared/store/imports.ts'
+import { deactivateAbsent } from './deactivation.ts'
+import type { EngineMetrics } from './metrics.ts'
+import { makePlan } from './plan.ts'
+import { sourceOf } from './sources/source-of.ts'
+import type { Range } from './splitting/range-writer.ts'
+import { splitFile, type SplitResult } from './splitting/split.ts'
+
+/**
+ * One import, told from its start to its end. What is here is done by one engine at a time, the holder of the
+ * import's step; between `split` and `finish` the chunks are done by all engines (dispatcher.ts, workers/).
+ *
+ *   downloading → obtain the bytes (url) → splitting → obtain (other sources), split → importing → ... → finish → finished
+ *
+ * Each part may be done again from its beginning after a crash or a pause: nothing it did counts before its last,
+ * guarded write.
+ */
+export interface StepContext {
+  database: Database
+  staging: Staging
+  dataFolder: string
+  allowedHosts: readonly string[]
+  stripe: string
+  metrics: EngineMetrics
+  log: Logger
+  /** Aborted when the import is paused, cancelled or no longer this engine's. */
+  signal: AbortSignal
+}
+
+interface Step {
+  id: number
+  token: string
+}
+
+/** Waits after the first and the second failed try of a download. */
+const retryAfterMs = [10_000, 50_000]
+
+/** Takes the import as far as this engine can in one go. The step is released at its end, whatever happened. */
+export async function runStep(document: ImportDocument, token: string, context: StepContext): Promise<void> {
+  const step = { id: document._id, token }
+  const { collections } = context.database
+  const log = context.log.child({ import_id: document._id })
+  try {
+    if (document.state === 'importing') await finish(document, step, context)
+    else await prepare(document, step, context)
+  } catch (error) {
+    if (context.signal.aborted) log.debug('the step was interrupted')
+    else await endInFailure(error, document, step, { ...context, log })
+  } finally {
+    await releaseStep(collections, step.id, token)
+    await ring(collections, 'step')
+  }
+}
+
+async function prepare(document: ImportDocument, step: Step, context: StepContext): Promise<void> {
+  const { collections } = context.database
+  const plan = document.plan ?? (await makePlan(collections, document))
+  const state = document.state
+  if (document.plan === null && !(await writeInStep(collections, { ...step, state }, { $set: { plan } })))
+    return
+  if (document.state === 'downloading') {
+    await timed(context, 'obtain', () => download(document, step, context))
+    if (
+      !(await writeInStep(
+        collections,
+        { ...step, state: 'downloading' },
+        { $set: { state: 'splitting', 'download.next_attempt_at': null } },
+      ))
+    )
+      return
+  } else if (document.source.type !== 'url') {
+    await timed(context, 'obtain', () => obtain(document, context, () => undefined))
+  }
+  await timed(context, 'split', () => split(document, plan, step, context))
+}
+
+async function timed<T>(
+  context: StepContext,
+  stage: 'obtain' | 'split' | 'finish',
+  work: () => Promise<T>,
+): Promise<T> {
+  const startedAt = clock.monotonicMs()
+  const result = await work()
+  context.metrics.stageEnded(stage, (clock.monotonicMs() - startedAt) / 1000)
+  return result
+}
+
+async function obtain(
+  document: ImportDocument,
+  context: StepContext,
+  onProgress: (received: number, expected: number | null) => void,
+): Promise<void> {
+  const { staging, dataFolder, allowedHosts, signal } = context
+  await sourceOf(document)(document, { staging, dataFolder, allowedHosts, signal, onProgress })
+}
+
+/** One try of a download, its progress in the import once a second. */
+async function download(document: ImportDocument, step: Step, context: StepContext): Promise<void> {
+  const { collections } = context.database
+  let received = 0
+  let writtenAt = clock.monotonicMs()
+  const onProgress = (bytes: number, expected: number | null) => {
+    context.metrics.bytes('download', bytes - received)
+    received = bytes
+    if (clock.monotonicMs() - writtenAt < 1_000) return
+    writtenAt = clock.monotonicMs()
+    writeInStep(
+      collections,
+      { ...step, state: 'downloading' },
+      { $set: { 'download.bytes_received': bytes, 'download.bytes_expected': expected } },
+    ).catch(() => undefined)
+  }
+  try {
+    await obtain(document, context, onProgress)
+    context.metrics.downloadAttempt('ok')
+  } catch (error) {
+    const isTry = error instanceof ImportError && !context.signal.aborted
+    if (isTry) context.metrics.downloadAttempt(error.retryable ? 'failed' : 'refused')
+    throw error
+  }
+}
+
+async function split(
+  document: ImportDocument,
+  plan: ImportPlan,
+  step: Step,
+  context: StepContext,
+): Promise<void> {
+  const { staging, signal } = context
+  const partition = stagedPartition(document._id, randomUUID())
+  const source = await staging.open(stagedSource(document._id))
+  if (source === null)
+    throw new ImportError('source_missing', 'the staged file is gone: was DATA_DIR/staging emptied?')
+  try {
+    const output = await staging.create(partition)
+    try {
+      const result = await splitFile({
+        source,
+        output,
+        reopen: () => reopen(staging, partition),
+        plan,
+        format: document.options.file_format,
+        signal,
+      })
+      context.metrics.bytes('split', source.size)
+      await enterImporting(document, step, context, { result, partition })
+    } finally {
+      await output.close()
+    }
+  } finally {
+    await source.close()
+  }
+}
+
+async function reopen(staging: Staging, partition: string) {
+  const file = await staging.open(partition)
+  if (file === null)
+    throw new ImportError(
+      'source_missing',
+      `the staged partition ${partition} is gone while it is written: was DATA_DIR/staging emptied?`,
+    )
+  return file
+}
+
+/** The chunks and the state that lets them be claimed appear together. */
+async function enterImporting(
+  document: ImportDocument,
+  step: Step,
+  context: StepContext,
+  split: { result: SplitResult; partition: string },
+): Promise<void> {
+  const { client, collections } = context.database
+  const { result, partition } = split
+  const firstSubscriberId =
+    result.records === 0 ? 1 : await nextIds(collections, 'subscriber', result.records)
+  const chunks = chunkDocuments(document._id, result.ranges, firstSubscriberId)
+  const moved = await inTransaction(client, async (session) => {
+    const set = {
+      state: 'importing' as const,
+      number_of_records: result.records,
+      header: result.header,
+      warnings: [...document.warnings, ...result.warnings],
+      partition,
+    }
+    if (!(await writeInStep(collections, { ...step, state: 'splitting' }, { $set: set }, session)))
+      return false
+    await collections.chunks.deleteMany({ import_id: document._id }, { session })
+    if (chunks.length > 0) await collections.chunks.insertMany(chunks, { session })
+    return true
+  })
+  if (moved)
+    context.log.info({ import_id: document._id, records: result.records, chunks: chunks.length }, 'split')
+}
+
+function chunkDocuments(importId: number, ranges: Range[], firstSubscriberId: number): ChunkDocument[] {
+  let records = 0
+  return ranges.map((range, number) => {
+    const first = firstSubscriberId + records
+    records += range.records
+    return {
+      _id: chunkId(importId, number),
+      import_id: importId,
+      number,
+      state: 'ready',
+      kind: range.kind,
+      from: range.from?.toString() ?? null,
+      to: range.to?.toString() ?? null,
+      extents: range.extents,
+      crc32: range.crc32,
+      record_count: range.records,
+      first_subscriber_id: first,
+      token: null,
+      engine_id: null,
+      attempt: 0,
+      lease_until: null,
+      next_batch: 0,
+      deactivated_to: null,
+      counts: noCounts(),
+    }
+  })
+}
+
+async function finish(document: ImportDocument, step: Step, context: StepContext): Promise<void> {
+  const { collections } = context.database
+  const states = await countChunkStates(collections, document._id)
+  if (states.ready + states.running > 0) return
+  const startedAt = clock.monotonicMs()
+
+  const counts = await importCounts(context, document._id)
+  const records = document.number_of_records ?? 0
+  if (recordsIn(counts) !== records) {
+    throw new ImportError(
+      'audit_mismatch',
+      `the counts sum up to ${recordsIn(counts)} of ${records} records: this is a defect of the engine; the rows that are counted are written, the logs say which`,
+    )
+  }
+  if (document.options.deactivate_subscribers_not_in_import) {
+    if (counts.failed === records)
+      throw new ImportError(
+        'nothing_valid',
+        'no record of the file is valid, so nobody was deactivated for not being in it: correct the file or its mapping',
+      )
+    await deactivateAbsent(document, step, context)
+  }
+  const totals = await importCounts(context, document._id)
+  if (!(await finishImport(collections, step, totals))) return
+  context.metrics.stageEnded('finish', (clock.monotonicMs() - startedAt) / 1000)
+  context.metrics.stageEnded('import', (Date.now() - (document.started_at?.getTime() ?? Date.now())) / 1000)
+  context.log.info({ import_id: document._id, ...totals }, 'import finished')
+}
+
+async function importCounts(context: StepContext, id: number) {
+  return (await sumChunkCounts(context.database.collections, [id])).get(id) ?? noCounts()
+}
+
+async function endInFailure(
+  error: unknown,
+  document: ImportDocument,
+  step: Step,
+  context: StepContext,
+): Promise<void> {
+  const { collections } = context.database
+  if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
+    const wait = retryAfterMs[document.download.attempts]
+    if (wait !== undefined) {
+      context.log.warn(`download failed, next try in ${wait / 1000} s: ${error.message}`)
+      await collections.imports.updateOne({ _id: document._id, state: { $in: ['downloading', 'paused'] } }, [
+        {
+          $set: {
+            'download.attempts': document.download.attempts + 1,
+            'download.next_attempt_at': { $add: ['$$NOW', wait] },
+          },
+        },
+      ])
+      return
+    }
+  }
+  if (error instanceof ImportError) {
+    const suffix = error.retryable ? ` (the last of ${retryAfterMs.length + 1} tries)` : ''
+    await fail(step, `${error.message}${suffix}`, context)
+  } else if (isStagingFull(error)) {
+    await fail(
+      step,
+      `no space is left for the import's files under DATA_DIR/staging (${messageOf(error)}): free some and create the import again`,
+      context,
+    )
+  } else {
+    // Most likely the database was away for a moment: the step is taken again.
+    context.log.error({ err: error }, `the step broke off and is taken again: ${messageOf(error)}`)
+  }
+}
+
+async function fail(step: Step, message: string, context: StepContext): Promise<void> {
+  context.log.warn(`import failed: ${message}`)
+  await failImport(context.database.collections, step.id, message, step.token)
+}
+
+/** Clears up after an ended import for which no chunk is held any more. */
+export async function removeWorkingData(
+  importId: number,
+  context: Pick<StepContext, 'database' | 'staging'>,
+): Promise<void> {
+  await context.staging.removeImport(importId)
+  await deleteChunks(context.database.collections, importId)
+}

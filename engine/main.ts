@@ -1,0 +1,34 @@
+import path from 'node:path'
+import { createRegistry, runProcess, serveOperations } from '../shared/service.ts'
+import { diskStaging } from '../shared/staging/disk-staging.ts'
+import { databaseProblem, startDatabase } from '../shared/start-database.ts'
+import { Engine } from './engine.ts'
+import { startChore } from './maintenance/maintenance.ts'
+import { takeOverFromDeadEngines } from './maintenance/take-over.ts'
+import { createEngineMetrics } from './metrics.ts'
+
+/** The engine process: takes imports from the database, nothing else; whatever it says, it says there. */
+await runProcess('engine', async (process) => {
+  const { settings, log } = process
+  const database = await startDatabase(process)
+  const registry = createRegistry()
+  const metrics = createEngineMetrics(registry, database.collections)
+  const operations = process.add(
+    await serveOperations({
+      host: settings.METRICS_HOST,
+      port: settings.ENGINE_METRICS_PORT,
+      setting: 'ENGINE_METRICS_PORT',
+      registry,
+      unreadyBecause: databaseProblem(database),
+    }),
+  )
+  const staging = diskStaging(path.join(settings.DATA_DIR, 'staging'))
+  process.add(startChore(takeOverFromDeadEngines(database, log), log))
+  const engine = process.add(new Engine({ settings, database, staging, metrics, log }))
+  await engine.start()
+  process.ready({
+    process: 'engine',
+    metrics: { engine: `${operations.url}/metrics` },
+    mongodb: database.shownUri,
+  })
+})

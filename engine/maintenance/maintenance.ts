@@ -1,0 +1,35 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { messageOf } from '../../shared/errors.ts'
+import type { Logger } from '../../shared/logger.ts'
+import type { Part } from '../../shared/service.ts'
+
+/** Something that is looked after from time to time, by every engine; doing it twice at once must be harmless. */
+export interface Chore {
+  name: string
+  everyMs: number
+  run(): Promise<void>
+}
+
+/** Runs a chore at once and then at its interval (with some jitter, so that engines don't keep step), until stopped. */
+export function startChore(chore: Chore, log: Logger): Part {
+  const stopped = new AbortController()
+  const done = (async () => {
+    while (!stopped.signal.aborted) {
+      try {
+        await chore.run()
+      } catch (error) {
+        log.warn(`${chore.name} failed, trying again: ${messageOf(error)}`)
+      }
+      await sleep(chore.everyMs * (0.8 + 0.4 * Math.random()), undefined, {
+        signal: stopped.signal,
+        ref: false,
+      }).catch(() => undefined)
+    }
+  })()
+  return {
+    stop: () => {
+      stopped.abort()
+      return done
+    },
+  }
+}

@@ -1,0 +1,50 @@
+import type { Database } from '../../shared/database.ts'
+import type { Logger } from '../../shared/logger.ts'
+import type { EngineDocument } from '../../shared/schemas/engine.ts'
+import { releaseChunksOf, releaseExpiredChunks } from '../../shared/store/chunks.ts'
+import { ring } from '../../shared/store/doorbell.ts'
+import { heartbeatMs, killSessions, markDeadEngines, unregisterEngine } from '../../shared/store/engines.ts'
+import { releaseStepsOf } from '../../shared/store/imports.ts'
+import type { Chore } from './maintenance.ts'
+
+/** Takes over from engines whose lease ran out. */
+export function takeOverFromDeadEngines(database: Database, log: Logger): Chore {
+  const { collections } = database
+  return {
+    name: 'taking over from dead engines',
+    everyMs: heartbeatMs,
+    async run() {
+      for (const engine of await markDeadEngines(collections)) {
+        const { chunks, steps } = await handOver(database, engine)
+        log.warn(
+          { dead_engine: engine._id.slice(0, 8), host: engine.host, pid: engine.process_id, chunks, steps },
+          'took over from an engine whose lease ran out',
+        )
+        await ring(collections, 'taken over')
+      }
+      const expired = await releaseExpiredChunks(collections)
+      if (expired > 0)
+        log.warn(
+          { chunks: expired },
+          'took over chunks of which no batch was written for longer than their lease',
+        )
+    },
+  }
+}
+
+/**
+ * Hands on what an engine holds that works no longer: its open transactions end, its chunks and steps are for others.
+ * In this order, so that it can break off anywhere and be done again.
+ */
+export async function handOver(
+  { client, collections }: Database,
+  engine: Pick<EngineDocument, '_id'>,
+): Promise<{ chunks: number; steps: number }> {
+  const document = await collections.engines.findOne({ _id: engine._id })
+  // Without the right to kill sessions its rows stay locked until the server gives up on it, after 90 s at most.
+  await killSessions(client, document?.session_ids ?? []).catch(() => undefined)
+  const chunks = await releaseChunksOf(collections, engine._id)
+  const steps = await releaseStepsOf(collections, engine._id)
+  await unregisterEngine(collections, engine._id)
+  return { chunks, steps }
+}

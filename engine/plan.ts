@@ -1,0 +1,83 @@
+import { peekNextId } from '../shared/database.ts'
+import { ImportError } from '../shared/errors.ts'
+import type { Collections } from '../shared/schemas/collections.ts'
+import { toFieldDefinition, type FieldDefinition } from '../shared/schemas/custom-field.ts'
+import {
+  builtInColumns,
+  type BuiltInColumn,
+  type ImportDocument,
+  type ImportPlan,
+  type PlannedColumn,
+} from '../shared/schemas/import.ts'
+
+/**
+ * Fixes what reading and writing the rows depends on, at the moment when the import begins. Throws an ImportError
+ * when the list changed since the import was created so that its mapping no longer fits.
+ */
+export async function makePlan(collections: Collections, document: ImportDocument): Promise<ImportPlan> {
+  const listId = document.mailing_list_id
+  const [list, organization, fieldDocuments, anySubscriber] = await Promise.all([
+    collections.mailingLists.findOne({ _id: listId }),
+    collections.organizations.findOne({ _id: document.organization_id }),
+    collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
+    collections.subscribers.findOne({ mailing_list_id: listId }, { projection: { _id: 1 } }),
+  ])
+  if (list === null || organization === null)
+    throw new ImportError('plan_invalid', `mailing list ${listId} no longer exists`)
+  const fields = fieldDocuments.map(toFieldDefinition)
+  const columns = document.options.column_mapping.map((name) => planColumn(name, document, fields))
+  return {
+    time_zone_name: organization.time_zone_name,
+    has_format: list.has_format,
+    has_confirmed: list.has_confirmed,
+    identity: planIdentity(list.primary_key_custom_field_id, columns, fields),
+    columns,
+    fields,
+    default_values: Object.fromEntries(
+      Object.entries(document.options.default_custom_fields).map(([name, value]) => [
+        fieldNamed(name, document, fields).id,
+        value,
+      ]),
+    ),
+    list_was_empty: anySubscriber === null,
+    first_new_subscriber_id: await peekNextId(collections, 'subscriber'),
+  }
+}
+
+function planColumn(name: string | null, document: ImportDocument, fields: FieldDefinition[]): PlannedColumn {
+  if (name === null) return null
+  if ((builtInColumns as readonly string[]).includes(name))
+    return { kind: 'built_in', name: name as BuiltInColumn }
+  return { kind: 'field', field_id: fieldNamed(name, document, fields).id }
+}
+
+function fieldNamed(name: string, document: ImportDocument, fields: FieldDefinition[]): FieldDefinition {
+  const field = fields.find((candidate) => candidate.id === document.field_ids[name])
+  if (field === undefined)
+    throw new ImportError('plan_invalid', `the list has no custom field ${JSON.stringify(name)} any more`)
+  return field
+}
+
+function planIdentity(
+  primaryKeyId: number | null,
+  columns: PlannedColumn[],
+  fields: FieldDefinition[],
+): ImportPlan['identity'] {
+  if (primaryKeyId === null) {
+    return {
+      kind: 'email',
+      field_id: null,
+      column: columns.findIndex((column) => column?.kind === 'built_in' && column.name === 'email'),
+    }
+  }
+  const field = fields.find((candidate) => candidate.id === primaryKeyId)
+  const column = columns.findIndex(
+    (candidate) => candidate?.kind === 'field' && candidate.field_id === primaryKeyId,
+  )
+  if (field === undefined || column === -1)
+    throw new ImportError(
+      'plan_invalid',
+      "the list's alternate primary key isn't in the column mapping: it became the key after the import was created",
+    )
+  return { kind: field.field_type === 'number' ? 'number' : 'text', field_id: primaryKeyId, column }
+}

@@ -1,0 +1,169 @@
+import type { FieldValue } from '../../shared/schemas/custom-field.ts'
+import type { ImportOptions, ImportPlan, RowResult } from '../../shared/schemas/import.ts'
+import type { SubscriberDocument, SubscriberStatus } from '../../shared/schemas/subscriber.ts'
+import { emailIdentity } from '../../shared/values/email.ts'
+import { subscriberKey } from '../../shared/values/identity.ts'
+import type { Row } from './row-reader.ts'
+
+/**
+ * What becomes of a good row, given the subscriber that is there already or none. Pure: the same row and subscriber
+ * give the same decision, whoever asks and however often.
+ */
+export type Decision =
+  | { result: 'added'; document: SubscriberDocument }
+  | {
+      result: 'updated'
+      set: Partial<SubscriberDocument> & Record<string, unknown>
+      unset: string[]
+      from: SubscriberStatus
+      to: SubscriberStatus
+    }
+  | { result: Exclude<RowResult, 'added' | 'updated' | 'failed'> }
+  | { result: 'failed'; reason: string }
+
+/** What a decision needs to know of an existing subscriber. */
+export type ExistingSubscriber = Pick<
+  SubscriberDocument,
+  '_id' | 'id' | 'status' | 'confirmed' | 'custom_fields'
+>
+
+export interface RowContext {
+  importId: number
+  mailingListId: number
+  plan: ImportPlan
+  options: ImportOptions
+  mappedFieldIds: number[]
+  /** What `subscribe_time` is where the file brings none. */
+  startedAt: Date
+}
+
+export interface RowToDecide {
+  identity: string
+  row: Row
+  /** The id that a new subscriber gets. */
+  newId: number
+  now: Date
+}
+
+export interface RowDecider {
+  decide(row: RowToDecide, existing: ExistingSubscriber | undefined): Decision
+  /** The parts of an existing subscriber that `decide` looks at. */
+  projection: Record<string, 1>
+}
+
+export function rowDecider(context: RowContext): RowDecider {
+  const { plan, options } = context
+  const { overwrite_what: what } = options
+  const requiredFields = plan.fields.filter((field) => field.required && field.id !== plan.identity.field_id)
+  // Whether clearing a cell would leave a required field empty depends on what is there now.
+  const looksAtFields =
+    options.overwrite && what.custom_fields && options.blank_cells === 'clear' ? requiredFields : []
+  const projection = Object.fromEntries(
+    ['id', 'status', 'confirmed', ...looksAtFields.map((field) => `custom_fields.${field.id}`)].map(
+      (path) => [path, 1 as const],
+    ),
+  )
+  const defaults = Object.entries(plan.default_values).map(([id, value]) => [Number(id), value] as const)
+  const fieldDefaults = plan.fields
+    .filter((field) => field.default !== null)
+    .map((field) => [field.id, field.default!] as const)
+
+  return { projection, decide }
+
+  function decide(toDecide: RowToDecide, existing: ExistingSubscriber | undefined): Decision {
+    if (existing === undefined) return addition(toDecide)
+    if (!options.overwrite) return { result: 'skipped_overwrite' }
+    if (!options.overwrite_when_status[existing.status]) return { result: `skipped_${existing.status}` }
+    return update(toDecide, existing)
+  }
+
+  function addition({ identity, row, newId, now }: RowToDecide): Decision {
+    const values: Record<number, FieldValue> = {}
+    for (const [id, value] of fieldDefaults) values[id] = value
+    for (const [id, value] of defaults) values[id] = value
+    context.mappedFieldIds.forEach((id, i) => {
+      const value = row.fields[i]
+      if (value !== null && value !== undefined) values[id] = value
+    })
+    const missing = requiredFields.find((field) => values[field.id] === undefined)
+    if (missing !== undefined)
+      return {
+        result: 'failed',
+        reason: `${missing.name}: a new subscriber needs a value, and neither the file nor a default has one`,
+      }
+
+    const status = row.status ?? options.subscriber_defaults.status
+    const document: SubscriberDocument = {
+      _id: subscriberKey(context.mailingListId, identity),
+      id: newId,
+      mailing_list_id: context.mailingListId,
+      email: row.email,
+      status,
+      created_at: now,
+      subscribe_time: row.subscribe_time ?? context.startedAt,
+      custom_fields: values,
+    }
+    if (plan.identity.kind !== 'email') document.email_key = emailIdentity(row.email)!
+    if (row.subscribe_ip !== null) document.subscribe_ip = row.subscribe_ip
+    if (row.remove_time !== null) document.remove_time = row.remove_time
+    else if (status !== 'active') document.remove_time = now
+    if (row.remove_ip !== null) document.remove_ip = row.remove_ip
+    if (plan.has_format) document.format = row.email_format ?? options.subscriber_defaults.format ?? 'both'
+    if (plan.has_confirmed) {
+      document.confirmed = row.confirmed ?? options.subscriber_defaults.confirmed ?? false
+      if (row.confirm_time !== null) document.confirm_time = row.confirm_time
+      else if (document.confirmed) document.confirm_time = now
+    }
+    return { result: 'added', document }
+  }
+
+  function update({ row, now }: RowToDecide, existing: ExistingSubscriber): Decision {
+    const set: Partial<SubscriberDocument> & Record<string, unknown> = {}
+    const unset: string[] = []
+    let to = existing.status
+
+    if (what.custom_fields) {
+      for (const [id, value] of defaults)
+        if (id !== plan.identity.field_id) set[`custom_fields.${id}`] = value
+      for (let i = 0; i < context.mappedFieldIds.length; i += 1) {
+        const id = context.mappedFieldIds[i]!
+        if (id === plan.identity.field_id) continue
+        const value = row.fields[i]
+        const path = `custom_fields.${id}`
+        if (value !== null && value !== undefined) set[path] = value
+        else if (options.blank_cells === 'clear' && set[path] === undefined) unset.push(path)
+      }
+      const cleared = looksAtFields.find(
+        (field) =>
+          unset.includes(`custom_fields.${field.id}`) && existing.custom_fields[field.id] !== undefined,
+      )
+      if (cleared !== undefined)
+        return {
+          result: 'failed',
+          reason: `${cleared.name}: the cell is blank, and a required field can't be cleared`,
+        }
+    }
+    if (what.confirmed) {
+      if (row.confirmed !== null) set.confirmed = row.confirmed
+      if (row.confirm_time !== null) set.confirm_time = row.confirm_time
+      else if (row.confirmed === true && existing.confirmed !== true) set.confirm_time = now
+    }
+    if (what.format && row.email_format !== null) set.format = row.email_format
+    if (what.status) {
+      if (row.status !== null) to = set.status = row.status
+      if (row.subscribe_time !== null) set.subscribe_time = row.subscribe_time
+      if (row.subscribe_ip !== null) set.subscribe_ip = row.subscribe_ip
+      if (to === 'active' && existing.status !== 'active') unset.push('remove_time', 'remove_ip')
+      else {
+        if (row.remove_time !== null) set.remove_time = row.remove_time
+        else if (to !== 'active' && existing.status === 'active') set.remove_time = now
+        if (row.remove_ip !== null) set.remove_ip = row.remove_ip
+      }
+    }
+    if (plan.identity.kind !== 'email') {
+      set.email = row.email
+      set.email_key = emailIdentity(row.email)!
+    }
+    return { result: 'updated', set, unset, from: existing.status, to }
+  }
+}

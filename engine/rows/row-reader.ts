@@ -1,0 +1,219 @@
+import type { FieldValue } from '../../shared/schemas/custom-field.ts'
+import type { BuiltInColumn, ImportOptions, ImportPlan } from '../../shared/schemas/import.ts'
+import {
+  emailFormats,
+  subscriberStatuses,
+  type EmailFormat,
+  type SubscriberStatus,
+} from '../../shared/schemas/subscriber.ts'
+import { parseDateTime, toInstant } from '../../shared/values/date-time.ts'
+import { emailExpectation, emailIdentity } from '../../shared/values/email.ts'
+import { fieldReader, longestText } from '../../shared/values/field-value.ts'
+import { canonicalIp, ipExpectation } from '../../shared/values/ip.ts'
+
+/** What the cells of a good row say. Null: the file brings no value (no such column, or a blank cell). */
+export interface Row {
+  /** As typed, trimmed. */
+  email: string
+  status: SubscriberStatus | null
+  email_format: EmailFormat | null
+  subscribe_time: Date | null
+  subscribe_ip: string | null
+  remove_time: Date | null
+  remove_ip: string | null
+  confirmed: boolean | null
+  confirm_time: Date | null
+  /** Values of the mapped custom fields, in the order of `RowReader.mappedFieldIds`. */
+  fields: (FieldValue | null)[]
+}
+
+export interface RowReader {
+  /** Ids of the mapped custom fields, in column order. */
+  mappedFieldIds: number[]
+  /** Index of the email column; the email as typed goes into logs whatever becomes of the row. */
+  emailColumn: number
+  /** The row, or the reasons why it isn't one, as a sentence each. */
+  read(cells: readonly string[]): Row | string
+  /** Why a record whose other cells may be fine has no identity. */
+  identityProblem(cells: readonly string[]): string
+}
+
+interface CellReader {
+  name: string
+  expectation: string
+  required: boolean
+  /** Reads a trimmed, non-blank cell into the row; false when it is no value of the column. */
+  read(text: string, row: Row): boolean
+}
+
+const booleanWords: Readonly<Record<string, boolean>> = {
+  1: true,
+  true: true,
+  t: true,
+  yes: true,
+  y: true,
+  on: true,
+  0: false,
+  false: false,
+  f: false,
+  no: false,
+  n: false,
+  off: false,
+}
+
+/** Makes the reader of an import's rows. All that can be looked up is looked up here, once. */
+export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
+  const mappedFieldIds: number[] = []
+  const columns = plan.columns.map((column): CellReader | null => {
+    if (column === null) return null
+    if (column.kind === 'built_in') return builtInReader(column.name, plan, options)
+    const field = plan.fields.find((candidate) => candidate.id === column.field_id)!
+    const reader = fieldReader(field, options.file_format.date_format)
+    const index = mappedFieldIds.push(field.id) - 1
+    return {
+      name: field.name,
+      expectation: reader.expectation,
+      required: plan.identity.field_id === field.id,
+      read(text, row) {
+        const value = reader.fromText(text)
+        row.fields[index] = Array.isArray(value) && value.length === 0 ? null : value
+        return value !== null
+      },
+    }
+  })
+  const emailColumn = plan.columns.findIndex(
+    (column) => column?.kind === 'built_in' && column.name === 'email',
+  )
+
+  return {
+    mappedFieldIds,
+    emailColumn,
+    read(cells) {
+      if (cells.length > columns.length && cells.slice(columns.length).some((cell) => cell.trim() !== '')) {
+        return `the record has ${cells.length} cells, the mapping ${columns.length} columns`
+      }
+      const row = blankRow(mappedFieldIds.length)
+      let problems = ''
+      for (let i = 0; i < columns.length; i += 1) {
+        const column = columns[i]
+        if (column === null || column === undefined) continue
+        const text = cells[i]?.trim() ?? ''
+        if (text === '' ? column.required : !column.read(text, row)) {
+          problems += (problems === '' ? '' : '; ') + problemOf(column, text)
+        }
+      }
+      return problems === '' ? row : problems
+    },
+    identityProblem(cells) {
+      const column = columns[plan.identity.column]!
+      return problemOf(column, cells[plan.identity.column]?.trim() ?? '')
+    },
+  }
+}
+
+const problemOf = (column: CellReader, text: string): string =>
+  `${column.name}: ${text === '' ? 'the cell is blank instead of' : `${shorten(text)} is not`} ${column.expectation}`
+
+function blankRow(fields: number): Row {
+  return {
+    email: '',
+    status: null,
+    email_format: null,
+    subscribe_time: null,
+    subscribe_ip: null,
+    remove_time: null,
+    remove_ip: null,
+    confirmed: null,
+    confirm_time: null,
+    fields: new Array<null>(fields).fill(null),
+  }
+}
+
+function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOptions): CellReader {
+  const order = options.file_format.date_format
+  const zone = plan.time_zone_name
+  const time = (key: 'subscribe_time' | 'remove_time' | 'confirm_time'): CellReader => ({
+    name,
+    required: false,
+    expectation: `a date or time in a documented form (${order})`,
+    read(text, row) {
+      const value = parseDateTime(text, order)
+      if (value === null) return false
+      row[key] = toInstant(value, zone)
+      return true
+    },
+  })
+  const ip = (key: 'subscribe_ip' | 'remove_ip'): CellReader => ({
+    name,
+    required: false,
+    expectation: ipExpectation,
+    read(text, row) {
+      row[key] = canonicalIp(text)
+      return row[key] !== null
+    },
+  })
+  switch (name) {
+    case 'email':
+      return {
+        name,
+        required: true,
+        expectation: emailExpectation,
+        read(text, row) {
+          row.email = text
+          // On most lists the email is the identity and was looked at when the file was split.
+          return plan.identity.kind === 'email' || emailIdentity(text) !== null
+        },
+      }
+    case 'status':
+      return {
+        name,
+        required: false,
+        expectation: `one of ${subscriberStatuses.join(', ')}`,
+        read(text, row) {
+          row.status = oneOf(subscriberStatuses, text)
+          return row.status !== null
+        },
+      }
+    case 'email_format':
+      return {
+        name,
+        required: false,
+        expectation: `one of ${emailFormats.join(', ')}`,
+        read(text, row) {
+          row.email_format = oneOf(emailFormats, text)
+          return row.email_format !== null
+        },
+      }
+    case 'confirmed':
+      return {
+        name,
+        required: false,
+        expectation: 'yes or no',
+        read(text, row) {
+          row.confirmed = booleanWords[text.toLowerCase()] ?? null
+          return row.confirmed !== null
+        },
+      }
+    case 'subscribe_time':
+    case 'remove_time':
+    case 'confirm_time':
+      return time(name)
+    case 'subscribe_ip':
+    case 'remove_ip':
+      return ip(name)
+  }
+}
+
+function oneOf<T extends string>(values: readonly T[], text: string): T | null {
+  const wanted = text.toLowerCase()
+  return values.find((value) => value === wanted) ?? null
+}
+
+const shownCharacters = 60
+
+/** A value for a message: quoted, on one line, not longer than one wants to read. */
+function shorten(text: string): string {
+  const shown = text.length > shownCharacters ? `${text.slice(0, shownCharacters)}...` : text
+  const size = text.length > longestText ? ` (${text.length} characters)` : ''
+  return `'${shown.replaceAll(/[\0-\x1f\x7f]+/g, ' ')}'${size}`
+}

@@ -1,0 +1,97 @@
+import { crc32 } from 'node:zlib'
+import type { StagedFile } from '../../shared/staging/staging.ts'
+
+/**
+ * The partition: the records of an import, grouped by range of identities, in one file. A range lies in extents,
+ * pieces that were appended as they filled up; read one after the other they are its records in file order.
+ *
+ * A record is a header of four little-endian uint32, its identity, and its bytes without the line end:
+ *   record number, from 1 | first line | length + flags << 24 | length of the identity
+ */
+export const headerLength = 16
+
+/** Positions and lengths in turn: offset, length, offset, length, ... */
+export type Extents = number[]
+
+/** Chunk-sized pieces of a partition, walked record by record. `bytes` holds whole records. */
+export interface PartitionedRecord {
+  number: number
+  line: number
+  flags: number
+  keyStart: number
+  /** Start of the record's bytes, and the end of the identity before them. */
+  start: number
+  end: number
+}
+
+export function writeHeader(
+  target: Buffer,
+  at: number,
+  record: { number: number; line: number; flags: number; keyLength: number; length: number },
+): void {
+  target.writeUInt32LE(record.number, at)
+  target.writeUInt32LE(record.line, at + 4)
+  target.writeUInt32LE((record.length | (record.flags << 24)) >>> 0, at + 8)
+  target.writeUInt32LE(record.keyLength, at + 12)
+}
+
+/** The record at `at`, or null when it isn't whole in `bytes`. The next one begins at its end. */
+export function readRecordAt(bytes: Buffer, at: number): PartitionedRecord | null {
+  if (at + headerLength > bytes.length) return null
+  const lengthAndFlags = bytes.readUInt32LE(at + 8)
+  const keyStart = at + headerLength
+  const start = keyStart + bytes.readUInt32LE(at + 12)
+  const end = start + (lengthAndFlags & 0xffffff)
+  if (end > bytes.length) return null
+  return {
+    number: bytes.readUInt32LE(at),
+    line: bytes.readUInt32LE(at + 4),
+    flags: lengthAndFlags >>> 24,
+    keyStart,
+    start,
+    end,
+  }
+}
+
+export const extentsLength = (extents: Extents): number =>
+  extents.reduce((sum, value, index) => (index % 2 === 1 ? sum + value : sum), 0)
+
+/** Reads a whole range. */
+export async function readExtents(file: StagedFile, extents: Extents): Promise<Buffer> {
+  const bytes = Buffer.allocUnsafeSlow(extentsLength(extents))
+  let at = 0
+  for (let i = 0; i < extents.length; i += 2) {
+    const length = extents[i + 1]!
+    at += await file.read(bytes.subarray(at, at + length), extents[i]!)
+  }
+  return bytes.subarray(0, at)
+}
+
+/**
+ * Reads a range of any size piece by piece; each piece holds whole records only. `crc` of the last piece is the
+ * checksum of the whole.
+ */
+export async function* readInPieces(
+  file: StagedFile,
+  extents: Extents,
+): AsyncGenerator<{ bytes: Buffer; crc: number }> {
+  let rest: Buffer = Buffer.alloc(0)
+  let crc = 0
+  for (let i = 0; i < extents.length; i += 2) {
+    const piece = Buffer.allocUnsafeSlow(rest.length + extents[i + 1]!)
+    rest.copy(piece)
+    const read = await file.read(piece.subarray(rest.length), extents[i]!)
+    const bytes = piece.subarray(0, rest.length + read)
+    crc = crc32(bytes.subarray(rest.length), crc)
+    const whole = endOfWholeRecords(bytes)
+    rest = bytes.subarray(whole)
+    yield { bytes: bytes.subarray(0, whole), crc }
+  }
+}
+
+function endOfWholeRecords(bytes: Buffer): number {
+  let at = 0
+  for (let record = readRecordAt(bytes, at); record !== null; record = readRecordAt(bytes, at))
+    at = record.end
+  return at
+}

@@ -1,0 +1,187 @@
+import { crc32 } from 'node:zlib'
+import type { StagedWriter } from '../../shared/staging/staging.ts'
+import type { ChunkDocument } from '../../shared/schemas/import.ts'
+import { headerLength, writeHeader, type Extents } from './partition-file.ts'
+
+/** One range of identities [from, to) and where its records lie; null is open. The future chunk. */
+export interface Range {
+  kind: ChunkDocument['kind']
+  from: Buffer | null
+  to: Buffer | null
+  extents: Extents
+  /** Bytes in its extents. */
+  length: number
+  crc32: number
+  records: number
+}
+
+export interface RecordToWrite {
+  number: number
+  line: number
+  flags: number
+  key: Buffer
+  keyLength: number
+  bytes: Buffer
+  start: number
+  end: number
+}
+
+/** The end of the partition file: buffers queue up during a scan and are written in one go between its steps. */
+export class PartitionOutput {
+  readonly #file: StagedWriter
+  #position = 0
+  #queue: Buffer[] = []
+  readonly #free: Buffer[] = []
+
+  constructor(file: StagedWriter) {
+    this.#file = file
+  }
+
+  /** Takes a buffer over and returns the offset at which it will lie. */
+  enqueue(bytes: Buffer): number {
+    const offset = this.#position
+    this.#position += bytes.length
+    this.#queue.push(bytes)
+    return offset
+  }
+
+  takeBuffer(size: number): Buffer {
+    const free = this.#free.pop()
+    return free?.length === size ? free : Buffer.allocUnsafeSlow(size)
+  }
+
+  async flush(): Promise<void> {
+    if (this.#queue.length === 0) return
+    const batch = this.#queue
+    this.#queue = []
+    await this.#file.append(batch)
+    for (const bytes of batch) this.#free.push(Buffer.from(bytes.buffer))
+  }
+}
+
+interface OpenRange extends Range {
+  buffer: Buffer | null
+  fill: number
+}
+
+/**
+ * Hands records to their ranges. Which range: a binary search over the borders, by the first six bytes of the
+ * identity as one number, and by all of it where those are equal.
+ */
+export class RangeWriter {
+  readonly #output: PartitionOutput
+  readonly #bufferSize: number
+  readonly #borders: Buffer[]
+  readonly #prefixes: Float64Array
+  readonly #ranges: OpenRange[]
+
+  /** `borders`: ascending; range i is [borders[i-1], borders[i]), the outer two are bounded by `within`. */
+  constructor(options: {
+    output: PartitionOutput
+    bufferSize: number
+    borders: Buffer[]
+    within: { from: Buffer | null; to: Buffer | null }
+  }) {
+    const { borders, within } = options
+    this.#output = options.output
+    this.#bufferSize = options.bufferSize
+    this.#borders = borders
+    this.#prefixes = Float64Array.from(borders, (border) => prefixOf(border, border.length))
+    this.#ranges = Array.from({ length: borders.length + 1 }, (_, i) =>
+      openRange(borders[i - 1] ?? within.from, borders[i] ?? within.to),
+    )
+  }
+
+  add(record: RecordToWrite): void {
+    this.#append(this.#ranges[this.#indexOf(record.key, record.keyLength)]!, record)
+  }
+
+  /** Ends the ranges and returns those that hold records; borders between them are moved together. */
+  finish(): Range[] {
+    for (const range of this.#ranges) this.#spill(range)
+    const filled = this.#ranges.filter((range) => range.records > 0)
+    filled.forEach((range, i) => {
+      range.from = i === 0 ? this.#ranges[0]!.from : range.from
+      range.to = filled[i + 1]?.from ?? this.#ranges.at(-1)!.to
+    })
+    return filled
+  }
+
+  #indexOf(key: Buffer, length: number): number {
+    const prefix = prefixOf(key, length)
+    let low = 0
+    let high = this.#prefixes.length
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      const border = this.#prefixes[middle]!
+      const isBelow =
+        prefix === border
+          ? key.compare(this.#borders[middle]!, 0, this.#borders[middle]!.length, 0, length) < 0
+          : prefix < border
+      if (isBelow) high = middle
+      else low = middle + 1
+    }
+    return low
+  }
+
+  #append(range: OpenRange, record: RecordToWrite): void {
+    const { start, end, keyLength } = record
+    const length = headerLength + keyLength + end - start
+    if (range.fill + length > this.#bufferSize) this.#spill(range)
+    range.records += 1
+    const fits = length <= this.#bufferSize
+    if (fits) range.buffer ??= this.#output.takeBuffer(this.#bufferSize)
+    const target = fits ? range.buffer! : Buffer.allocUnsafeSlow(length)
+    const at = fits ? range.fill : 0
+    writeHeader(target, at, {
+      number: record.number,
+      line: record.line,
+      flags: record.flags,
+      keyLength,
+      length: end - start,
+    })
+    record.key.copy(target, at + headerLength, 0, keyLength)
+    record.bytes.copy(target, at + headerLength + keyLength, start, end)
+    if (fits) range.fill += length
+    else this.#store(range, target)
+  }
+
+  #spill(range: OpenRange): void {
+    if (range.buffer === null || range.fill === 0) return
+    const bytes = range.buffer.subarray(0, range.fill)
+    range.buffer = null
+    range.fill = 0
+    this.#store(range, bytes)
+  }
+
+  #store(range: OpenRange, bytes: Buffer): void {
+    range.crc32 = crc32(bytes, range.crc32)
+    range.extents.push(this.#output.enqueue(bytes), bytes.length)
+    range.length += bytes.length
+  }
+}
+
+function openRange(from: Buffer | null, to: Buffer | null): OpenRange {
+  const isPoint = from !== null && to !== null && to.equals(successor(from))
+  return {
+    kind: isPoint ? 'single_identity' : 'sorted',
+    from,
+    to,
+    extents: [],
+    length: 0,
+    crc32: 0,
+    records: 0,
+    buffer: null,
+    fill: 0,
+  }
+}
+
+/** The least key above `key`: a range [key, successor) holds one identity. */
+export const successor = (key: Buffer): Buffer => Buffer.concat([key, Buffer.alloc(1)])
+
+function prefixOf(key: Buffer, length: number): number {
+  if (length >= 6) return key.readUIntBE(0, 6)
+  let prefix = 0
+  for (let i = 0; i < 6; i += 1) prefix = prefix * 256 + (i < length ? key[i]! : 0)
+  return prefix
+}

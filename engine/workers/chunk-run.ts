@@ -1,0 +1,173 @@
+import { crc32 } from 'node:zlib'
+import type { ClientSession } from 'mongodb'
+import { ImportError, messageOf } from '../../shared/errors.ts'
+import type { Collections } from '../../shared/schemas/collections.ts'
+import type { ChunkDocument, ImportDocument, ImportPlan } from '../../shared/schemas/import.ts'
+import type { StagedFile, Staging } from '../../shared/staging/staging.ts'
+import { readHeldChunk } from '../../shared/store/chunks.ts'
+import { cutBatches, listRecords, readBatch, sortedByIdentity, type Batch } from '../rows/chunk-records.ts'
+import { rowDecider, type RowDecider } from '../rows/row-decision.ts'
+import { rowReader, type RowReader } from '../rows/row-reader.ts'
+import { extentsLength, readExtents, readInPieces } from '../splitting/partition-file.ts'
+import { BatchWriter, type BatchCommit } from '../writing/batch-writer.ts'
+import { retryReason } from '../writing/transaction.ts'
+import type { ChunkReport, ChunkTask } from './messages.ts'
+
+/** What the rows of one import need, made once per import and worker. */
+export interface ImportContext {
+  document: ImportDocument
+  plan: ImportPlan
+  partition: string
+  reader: RowReader
+  decider: RowDecider
+}
+
+/** A worker's place for one chunk at a time: a session of its own and a counter stripe that nobody else writes. */
+export interface Lane {
+  session: ClientSession
+  stripe: string
+}
+
+export interface ChunkRunOptions {
+  collections: Collections
+  staging: Staging
+  lane: Lane
+  task: ChunkTask
+  importContext: (importId: number) => Promise<ImportContext | null>
+  isStopped: () => boolean
+  onBatch: (commit: BatchCommit & { bytes: number }) => void
+}
+
+/** A chunk of one identity may have any size; beyond this one it is read piece by piece. */
+const wholeInMemory = 8 * 1024 * 1024
+
+/** One chunk: read its records, put them in order, and write batch after batch from the first one not done. */
+export async function runChunk(options: ChunkRunOptions): Promise<ChunkReport> {
+  const { collections, staging, task } = options
+  try {
+    const chunk = await readHeldChunk(collections, task.chunkId, task.token)
+    const context = await options.importContext(task.importId)
+    if (chunk === null || context === null) return { end: 'lost' }
+    const file = await staging.open(context.partition)
+    if (file === null)
+      throw new ImportError(
+        'chunk_damaged',
+        `the staged partition ${context.partition} is gone: was it removed from DATA_DIR/staging?`,
+      )
+    try {
+      return await writeBatches(options, chunk, context, batchesOf(chunk, file))
+    } finally {
+      await file.close()
+    }
+  } catch (error) {
+    return {
+      end: 'failed',
+      message: messageOf(error),
+      retryable: retryReason(error) !== null,
+      fatal: error instanceof ImportError,
+    }
+  }
+}
+
+async function writeBatches(
+  options: ChunkRunOptions,
+  chunk: ChunkDocument & { token: string },
+  context: ImportContext,
+  batches: AsyncIterable<Batch & { isLast: boolean }>,
+): Promise<ChunkReport> {
+  const { document, plan } = context
+  const writer = new BatchWriter({
+    collections: options.collections,
+    session: options.lane.session,
+    stripe: options.lane.stripe,
+    importId: document._id,
+    organizationId: document.organization_id,
+    mailingListId: document.mailing_list_id,
+    options: document.options,
+    listWasEmpty: plan.list_was_empty,
+    columnCount: plan.columns.length,
+    reader: context.reader,
+    decider: context.decider,
+    chunk,
+    isStopped: options.isStopped,
+  })
+  let number = 0
+  for await (const batch of batches) {
+    if (number < chunk.next_batch) {
+      const last = batch.records.at(-1)!
+      writer.skip(
+        batch.records.length,
+        chunk.kind === 'unidentified' ? null : batch.bytes.toString('utf8', last.keyStart, last.start),
+      )
+    } else {
+      if (options.isStopped()) return { end: 'stopped' }
+      const commit = await writer.write(
+        number,
+        readBatch(batch, document.options.file_format, chunk.kind),
+        batch.isLast,
+      )
+      if (commit === null) return { end: options.isStopped() ? 'stopped' : 'lost' }
+      options.onBatch({
+        ...commit,
+        bytes: batch.records.reduce((sum, record) => sum + record.end - record.start, 0),
+      })
+    }
+    number += 1
+  }
+  return { end: 'done' }
+}
+
+/** The chunk's batches, always the same ones: their borders depend on nothing but its bytes. */
+async function* batchesOf(
+  chunk: ChunkDocument,
+  file: StagedFile,
+): AsyncGenerator<Batch & { isLast: boolean }> {
+  if (chunk.kind === 'single_identity' && extentsLength(chunk.extents) > wholeInMemory) {
+    yield* batchesInPieces(chunk, file)
+    return
+  }
+  const bytes = await readExtents(file, chunk.extents)
+  refuseDamaged(chunk, crc32(bytes))
+  const records = listRecords(bytes)
+  const batches = cutBatches(chunk.kind === 'sorted' ? sortedByIdentity(records, bytes) : records, bytes)
+  for (const [i, batch] of batches.entries()) yield { ...batch, isLast: i === batches.length - 1 }
+}
+
+async function* batchesInPieces(
+  chunk: ChunkDocument,
+  file: StagedFile,
+): AsyncGenerator<Batch & { isLast: boolean }> {
+  let checksum = 0
+  for await (const { crc } of readInPieces(file, chunk.extents)) checksum = crc
+  refuseDamaged(chunk, checksum)
+  let left = chunk.record_count
+  for await (const { bytes } of readInPieces(file, chunk.extents)) {
+    for (const batch of cutBatches(listRecords(bytes), bytes)) {
+      left -= batch.records.length
+      yield { ...batch, isLast: left === 0 }
+    }
+  }
+}
+
+function refuseDamaged(chunk: ChunkDocument, checksum: number): void {
+  if (checksum === chunk.crc32) return
+  throw new ImportError(
+    'chunk_damaged',
+    `chunk ${chunk._id} isn't what was written when the file was split (its checksum differs): was DATA_DIR/staging changed, or is the disk faulty?`,
+  )
+}
+
+export function importContext(document: ImportDocument): ImportContext | null {
+  const { plan, partition, options, started_at: startedAt } = document
+  if (plan === null || partition === null || startedAt === null) return null
+  const reader = rowReader(plan, options)
+  const decider = rowDecider({
+    importId: document._id,
+    mailingListId: document.mailing_list_id,
+    plan,
+    options,
+    mappedFieldIds: reader.mappedFieldIds,
+    startedAt,
+  })
+  return { document, plan, partition, reader, decider }
+}

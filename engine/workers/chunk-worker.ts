@@ -1,0 +1,74 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import { openDatabase } from '../../shared/database.ts'
+import { diskStaging } from '../../shared/staging/disk-staging.ts'
+import { noteSessions } from '../../shared/store/engines.ts'
+import { importContext, runChunk, type ImportContext, type Lane } from './chunk-run.ts'
+import {
+  control,
+  lanesPerWorker,
+  type BatchReport,
+  type ChunkReport,
+  type ChunkTask,
+  type WorkerStart,
+} from './messages.ts'
+
+/**
+ * Entry of a worker thread. It connects for itself (a MongoClient can't cross threads), notes its sessions with the
+ * engine, and then takes a chunk per lane. Piscina waits for the exported promise, so no chunk comes before that.
+ */
+async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>> {
+  const start = workerData as WorkerStart
+  const { client, collections } = await openDatabase({
+    uri: start.mongodbUri,
+    name: start.mongodbDatabase,
+    maxPoolSize: lanesPerWorker + 2,
+  })
+  const staging = diskStaging(start.stagingFolder)
+
+  const laneNumbers = new Int32Array(start.laneCounter)
+  const lanes: Lane[] = Array.from({ length: lanesPerWorker }, () => ({
+    session: client.startSession(),
+    stripe: `e${start.firstStripe + Atomics.add(laneNumbers, 0, 1)}`,
+  }))
+  const sessionIds = lanes.map(({ session }) => session.id!.id as unknown as Uint8Array)
+  if (!(await noteSessions(collections, start.engineId, sessionIds)))
+    throw new Error('the engine is no longer registered')
+
+  const contexts = new Map<number, ImportContext>()
+  const contextOf = async (importId: number): Promise<ImportContext | null> => {
+    const known = contexts.get(importId)
+    if (known !== undefined) return known
+    const document = await collections.imports.findOne({ _id: importId })
+    const context = document === null ? null : importContext(document)
+    if (contexts.size >= rememberedImports) contexts.delete(contexts.keys().next().value!)
+    if (context !== null) contexts.set(importId, context)
+    return context
+  }
+
+  return async (task) => {
+    const word = new Int32Array(task.control)
+    const lane = lanes.pop()
+    if (lane === undefined)
+      throw new Error(`a worker has ${lanesPerWorker} lanes and was given one more chunk`)
+    try {
+      return await runChunk({
+        collections,
+        staging,
+        lane,
+        task,
+        importContext: contextOf,
+        isStopped: () => Atomics.load(word, 0) !== control.run,
+        onBatch: ({ counts, bytes, writeMs, retries }) => {
+          const report: BatchReport = { kind: 'batch', counts, bytes, writeMs, retries }
+          parentPort!.postMessage(report)
+        },
+      })
+    } finally {
+      lanes.push(lane)
+    }
+  }
+}
+
+const rememberedImports = 32
+
+export default startWorker()

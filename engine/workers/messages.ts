@@ -1,0 +1,55 @@
+/**
+ * What the engine's main thread and its workers say to each other. Plain values only: an Error that crosses a thread
+ * loses its code. Rows never do; the worker reads them from the staged partition.
+ */
+
+/** Handed to every worker when it starts. */
+export interface WorkerStart {
+  mongodbUri: string
+  mongodbDatabase: string
+  stagingFolder: string
+  engineId: string
+  /** First of the counter stripes that this engine writes; each lane of each worker takes one. */
+  firstStripe: number
+  /** Next free lane, taken with Atomics.add. */
+  laneCounter: SharedArrayBuffer
+}
+
+/** Chunks that one worker has in hand at once. While one waits for the database, another one is parsed. */
+export const lanesPerWorker = 3
+
+export interface ChunkTask {
+  importId: number
+  chunkId: string
+  token: string
+  /** One Int32: see `control`. */
+  control: SharedArrayBuffer
+}
+
+/** Values of a task's control word. It is looked at before each batch. */
+export const control = { run: 0, stop: 1 } as const
+
+/** How a chunk task ended. */
+export type ChunkReport =
+  /** All its batches are committed. */
+  | { end: 'done' }
+  /** Told to stop; what is committed counts, the rest goes on from there. */
+  | { end: 'stopped' }
+  /** Somebody else holds the chunk now. */
+  | { end: 'lost' }
+  /**
+   * A batch could not be written. `retryable`: the database's doing, later it will go well. `fatal`: it never will.
+   * Neither: nobody knows, and a few tries will tell.
+   */
+  | { end: 'failed'; message: string; retryable: boolean; fatal: boolean }
+
+/** Sent after every committed batch, for the metrics. */
+export interface BatchReport {
+  kind: 'batch'
+  counts: Record<string, number>
+  /** Bytes of its records. */
+  bytes: number
+  writeMs: number
+  /** Attempts that were aborted before, by reason. */
+  retries: Record<string, number>
+}

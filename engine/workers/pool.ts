@@ -1,0 +1,50 @@
+import { Piscina } from 'piscina'
+import {
+  lanesPerWorker,
+  type BatchReport,
+  type ChunkReport,
+  type ChunkTask,
+  type WorkerStart,
+} from './messages.ts'
+
+/** The engine's worker threads. */
+export interface WorkerPool {
+  /** Chunks that can run at once. */
+  lanes: number
+  run(task: ChunkTask): Promise<ChunkReport>
+  /** Waits for running chunks, then ends the threads. */
+  close(): Promise<void>
+  /** Ends the threads at once. */
+  destroy(): Promise<void>
+  piscina: Piscina<ChunkTask, ChunkReport>
+}
+
+export function startWorkerPool(options: {
+  workers: number
+  start: WorkerStart
+  onBatch: (report: BatchReport) => void
+}): WorkerPool {
+  const piscina = new Piscina<ChunkTask, ChunkReport>({
+    filename: new URL('./chunk-worker.ts', import.meta.url).href,
+    workerData: options.start,
+    minThreads: options.workers,
+    maxThreads: options.workers,
+    concurrentTasksPerWorker: lanesPerWorker,
+    // A thread that waits in Atomics.wait can't answer the database's heartbeats.
+    atomics: 'disabled',
+    // A thread that ends when idle takes its connections with it.
+    idleTimeout: Infinity,
+    recordTiming: true,
+    resourceLimits: { maxOldGenerationSizeMb: 512 },
+  })
+  piscina.on('message', (message: BatchReport) => {
+    options.onBatch(message)
+  })
+  return {
+    lanes: options.workers * lanesPerWorker,
+    run: (task) => piscina.run(task),
+    close: () => piscina.close(),
+    destroy: () => piscina.destroy(),
+    piscina,
+  }
+}

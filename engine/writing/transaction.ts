@@ -1,0 +1,79 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { MongoError, MongoServerError, type ClientSession } from 'mongodb'
+import { retryReasonOfDriver } from '../../shared/database.ts'
+
+/**
+ * One batch as one transaction. Whoever writes the same rows at the same moment makes it fail; then all of it is done
+ * again on a fresh snapshot. What the database forgot about a commit is asked again, never guessed: a second commit of
+ * the same transaction is answered with what became of the first.
+ */
+
+export interface TransactionOptions {
+  session: ClientSession
+  /** Does the reads and writes; called again for every attempt. */
+  attempt: () => Promise<void>
+  /** Asked before every further attempt: no more when it is true. */
+  isStopped: () => boolean
+  /** Milliseconds after which no further attempt begins; the lease must not run out under a commit. */
+  patienceMs: number
+  onRetry: (reason: string) => void
+}
+
+/** Thrown by an attempt to end the transaction without another try. */
+export class BatchAbandoned extends Error {}
+
+const firstPauseMs = 4
+const longestPauseMs = 500
+
+/** Resolves to true when it is committed, to false when it was given up by `isStopped` or a BatchAbandoned. */
+export async function runTransaction(options: TransactionOptions): Promise<boolean> {
+  const { session } = options
+  const deadline = performance.now() + options.patienceMs
+  for (let tries = 0; ; tries += 1) {
+    try {
+      session.startTransaction({ readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' } })
+      await options.attempt()
+      await commit(session, deadline, options.onRetry)
+      return true
+    } catch (error) {
+      await session.abortTransaction().catch(() => undefined)
+      if (error instanceof BatchAbandoned) return false
+      const reason = retryReason(error)
+      if (reason === null || performance.now() > deadline) throw error
+      options.onRetry(reason)
+      await sleep(pauseMs(tries))
+      if (options.isStopped()) return false
+    }
+  }
+}
+
+async function commit(
+  session: ClientSession,
+  deadline: number,
+  onRetry: (reason: string) => void,
+): Promise<void> {
+  for (let tries = 0; ; tries += 1) {
+    try {
+      await session.commitTransaction()
+      return
+    } catch (error) {
+      const isUnknown = error instanceof MongoError && error.hasErrorLabel('UnknownTransactionCommitResult')
+      if (!isUnknown || performance.now() > deadline) throw error
+      onRetry('commit_unknown')
+      await sleep(pauseMs(tries))
+    }
+  }
+}
+
+/** Why another attempt may go well; null when it would not. */
+export function retryReason(error: unknown): string | null {
+  if (error instanceof MongoServerError) {
+    if (error.code === 112) return 'write_conflict'
+    if (error.code === 11000) return 'duplicate_key'
+  }
+  return retryReasonOfDriver(error)
+}
+
+function pauseMs(tries: number): number {
+  return Math.min(longestPauseMs, firstPauseMs * 2 ** tries) * (0.5 + Math.random())
+}

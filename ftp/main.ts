@@ -1,0 +1,54 @@
+import { lookup } from 'node:dns/promises'
+import { AuthThrottle, keyHashSecret } from '../shared/api-keys.ts'
+import { messageOf, StartError } from '../shared/errors.ts'
+import { createRegistry, hostInUrl, runProcess, serveOperations } from '../shared/service.ts'
+import { databaseProblem, startDatabase } from '../shared/start-database.ts'
+import { createFtpMetrics } from './metrics.ts'
+import { startFtpServer } from './server.ts'
+
+/** The FTP process: it fills upload directories, nothing else. Imports begin by a request, never by an upload. */
+await runProcess('ftp', async (process) => {
+  const { settings, log } = process
+  const database = await startDatabase(process)
+  const registry = createRegistry()
+  const operations = process.add(
+    await serveOperations({
+      host: settings.METRICS_HOST,
+      port: settings.FTP_METRICS_PORT,
+      setting: 'FTP_METRICS_PORT',
+      registry,
+      unreadyBecause: databaseProblem(database),
+    }),
+  )
+  const server = process.add(
+    await startFtpServer({
+      host: settings.FTP_HOST,
+      port: settings.FTP_PORT,
+      passivePorts: settings.FTP_PASSIVE_PORTS,
+      publicAddress: settings.FTP_PUBLIC_HOST === undefined ? null : await ipv4Of(settings.FTP_PUBLIC_HOST),
+      dataFolder: settings.DATA_DIR,
+      collections: database.collections,
+      keyHashSecret: await keyHashSecret(database.collections),
+      throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
+      metrics: createFtpMetrics(registry),
+      log,
+    }),
+  )
+  process.ready({
+    process: 'ftp',
+    ftp: `ftp://${hostInUrl(settings.FTP_HOST)}:${server.port}`,
+    metrics: { ftp: `${operations.url}/metrics` },
+    mongodb: database.shownUri,
+  })
+})
+
+async function ipv4Of(host: string): Promise<string> {
+  try {
+    return (await lookup(host, { family: 4 })).address
+  } catch (error) {
+    throw new StartError(
+      `setting FTP_PUBLIC_HOST ${JSON.stringify(host)} has no IPv4 address: ${messageOf(error)}`,
+      { cause: error },
+    )
+  }
+}

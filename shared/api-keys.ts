@@ -1,0 +1,116 @@
+import { createHmac, randomBytes } from 'node:crypto'
+import type { Collections } from './schemas/collections.ts'
+import type { ApiKeyDocument, Role } from './schemas/api-key.ts'
+import { permissionValues, type Permissions } from './schemas/user.ts'
+
+/**
+ * API keys, as the control plane and the FTP server check them. What is stored of a key is its HMAC under a secret of
+ * the installation; looking that up is the whole check, so its time tells nothing about other keys.
+ */
+
+/** Who calls, with the role and the permissions that are in force: the user's, where the key belongs to one. */
+export interface Caller {
+  keyId: number
+  organizationId: number
+  role: Role
+  permissions: Permissions
+  userId: number | null
+}
+
+export const keyPattern = /^[\w-]{16,128}$/
+
+const allPermissions: Permissions = permissionValues
+
+/** A new key: 192 random bits, letters and digits only, so that it survives shells, URLs and FTP servers. */
+export function generateKey(): string {
+  return `rollcall_${BigInt(`0x${randomBytes(24).toString('hex')}`).toString(36)}`
+}
+
+export function hashKey(key: string, secret: Uint8Array): Buffer {
+  return createHmac('sha256', secret).update(key).digest()
+}
+
+/** The secret of the installation, made by whoever asks first. */
+export async function keyHashSecret(collections: Collections): Promise<Uint8Array> {
+  await collections.installation.updateOne(
+    { _id: 'installation' },
+    { $setOnInsert: { key_hash_secret: randomBytes(32), credentials_revision: 0 } },
+    { upsert: true },
+  )
+  const document = await collections.installation.findOne({ _id: 'installation' })
+  return document!.key_hash_secret
+}
+
+/** The caller that a key stands for; null for a key that is wrong, inactive, or of a user who is. */
+export async function findCaller(
+  collections: Collections,
+  secret: Uint8Array,
+  key: string,
+): Promise<Caller | null> {
+  if (!keyPattern.test(key)) return null
+  const document = await collections.apiKeys.findOne({ key_hash: hashKey(key, secret), active: true })
+  return document === null ? null : callerOf(collections, document)
+}
+
+/** What a key may do now; null when its user may do nothing. */
+export async function callerOf(collections: Collections, key: ApiKeyDocument): Promise<Caller | null> {
+  const { _id: keyId, organization_id: organizationId, user_id: userId } = key
+  if (userId === null)
+    return { keyId, organizationId, role: key.role, permissions: permissionsOf(key.role, {}), userId }
+  const user = await collections.users.findOne({ _id: userId, active: true })
+  return user === null
+    ? null
+    : {
+        keyId,
+        organizationId,
+        role: user.role,
+        permissions: permissionsOf(user.role, user.permissions),
+        userId,
+      }
+}
+
+function permissionsOf(role: Role, own: Permissions): Permissions {
+  return role === 'standard' ? own : allPermissions
+}
+
+/**
+ * Counts a wrong credential from an address, and tells whether there were too many of them: then everything from there
+ * is refused until its minute is over. All processes count together.
+ */
+export class AuthThrottle {
+  readonly #collections: Collections
+  readonly #limit: number
+
+  constructor(collections: Collections, failuresPerMinute: number) {
+    this.#collections = collections
+    this.#limit = failuresPerMinute
+  }
+
+  /** Seconds for which the address is still refused; 0 when it isn't. */
+  async blockedSeconds(address: string): Promise<number> {
+    const failures = await this.#collections.authFailures.findOne({ _id: address })
+    return failures !== null && failures.count > this.#limit ? secondsUntil(failures.until) : 0
+  }
+
+  /** Notes a failure; resolves as `blockedSeconds` does. */
+  async noteFailure(address: string): Promise<number> {
+    const isSameMinute = { $gt: ['$until', '$$NOW'] }
+    const failures = await this.#collections.authFailures.findOneAndUpdate(
+      { _id: address },
+      [
+        {
+          $set: {
+            count: { $cond: [isSameMinute, { $add: ['$count', 1] }, 1] },
+            until: { $cond: [isSameMinute, '$until', { $add: ['$$NOW', 60_000] }] },
+          },
+        },
+      ],
+      { upsert: true, returnDocument: 'after' },
+    )
+    return failures!.count > this.#limit ? secondsUntil(failures!.until) : 0
+  }
+}
+
+function secondsUntil(instant: Date): number {
+  return Math.max(0, Math.ceil((instant.getTime() - Date.now()) / 1000))
+}

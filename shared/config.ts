@@ -1,0 +1,169 @@
+import { existsSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import path from 'node:path'
+import { z } from 'zod'
+import { StartError } from './errors.ts'
+
+/**
+ * Every setting of every process: its default, its unit and its sentence. This is the only file that reads
+ * the environment. The README's table is made from this schema (`settingsTable`).
+ */
+
+const optionalText = () => z.string().optional()
+
+function integer(bounds: { min: number; max: number; default: number }) {
+  const { min, max } = bounds
+  return z
+    .string()
+    .refine((text) => /^\d{1,15}$/.test(text) && Number(text) >= min && Number(text) <= max, {
+      error: `must be an integer from ${min} to ${max}`,
+    })
+    .transform(Number)
+    .default(bounds.default)
+}
+
+const port = (fallback: number) => integer({ min: 0, max: 65535, default: fallback })
+
+const commaList = () =>
+  z
+    .string()
+    .transform((text) =>
+      text
+        .split(',')
+        .map((part) => part.trim())
+        .filter((part) => part !== ''),
+    )
+    .default([])
+
+const cidr = /^(?:\d{1,3}(?:\.\d{1,3}){3}|[\da-f:.]*:[\da-f:.]*)(?:\/\d{1,3})?$/i
+
+const settingsSchema = z.object({
+  MONGODB_URI: z
+    .string()
+    .regex(/^mongodb(\+srv)?:\/\/\S+$/, { error: 'must begin with mongodb:// or mongodb+srv://' })
+    .optional()
+    .describe(
+      'the MongoDB replica set or sharded cluster; without it an embedded server is started under `DATA_DIR`',
+    ),
+  MONGODB_DATABASE: z
+    .string()
+    .regex(/^[\w-]{1,63}$/, { error: 'must be 1 to 63 letters, digits, "-" or "_"' })
+    .default('rollcall')
+    .describe('name of the database'),
+  MONGOD_BINARY: optionalText().describe('a `mongod` for the embedded server, before any other'),
+  MONGOD_CACHE_DIR: optionalText().describe(
+    "where a downloaded `mongod` is kept, by default `rollcall/mongod` in the user's cache folder",
+  ),
+  MONGOD_CACHE_MB: integer({ min: 256, max: 1_000_000, default: 1024 }).describe(
+    "the embedded server's cache, in MB",
+  ),
+  DATA_DIR: z
+    .string()
+    .default('./data')
+    .transform((folder) => path.resolve(folder))
+    .describe('uploads, staging and the embedded database; several engines share it (NFS or the like)'),
+  STAGING: z
+    .enum(['disk', 'gridfs'], { error: 'must be disk or gridfs' })
+    .default('disk')
+    .describe(
+      'where files wait for the engine: `disk` (under `DATA_DIR`) or `gridfs` (in MongoDB, for engines without a shared folder)',
+    ),
+  HTTP_HOST: z.string().default('127.0.0.1').describe('address that the control plane listens on'),
+  HTTP_PORT: port(8080).describe(
+    'port of the control plane; 0 is a free port, here and in every other port setting',
+  ),
+  PUBLIC_URL: z
+    .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
+    .optional()
+    .describe('what links in mails begin with, by default the HTTP address'),
+  HTTP_INLINE_LIMIT_MB: integer({ min: 1, max: 1024, default: 64 }).describe(
+    'body limit for creating imports, in MB; it is 1 MB elsewhere',
+  ),
+  METRICS_HOST: z
+    .string()
+    .default('127.0.0.1')
+    .describe("address that the engine's and the FTP server's metrics and health ports listen on"),
+  ENGINE_METRICS_PORT: port(9464).describe('`/metrics`, `/healthz`, `/readyz` of the engine'),
+  ENGINE_WORKERS: integer({ min: 1, max: 256, default: availableParallelism() }).describe(
+    'worker threads of one engine, by default the number of cores',
+  ),
+  FTP_HOST: z.string().default('127.0.0.1').describe('address that the FTP server listens on'),
+  FTP_PORT: port(2121).describe('control port of the FTP server'),
+  FTP_PASSIVE_PORTS: z
+    .string()
+    .refine((text) => parsePortRange(text) !== null, { error: 'must be FIRST-LAST, or 0 for any free port' })
+    .default('2122-2222')
+    .describe('ports of passive data connections'),
+  FTP_PUBLIC_HOST: optionalText().describe(
+    'the address that passive replies name, by default the one that the client connected to',
+  ),
+  FTP_METRICS_PORT: port(9465).describe('`/metrics`, `/healthz`, `/readyz` of the FTP server'),
+  BOOTSTRAP_API_KEY: z
+    .string()
+    .regex(/^[\w-]{16,128}$/, { error: 'must be 16 to 128 letters, digits, "-" or "_"' })
+    .optional()
+    .describe(
+      'the first system-admin key, by default a generated one; used only when the database has no organization yet',
+    ),
+  URL_IMPORT_ALLOW: commaList().describe(
+    'comma-separated CIDRs and host names that URL imports and callbacks may reach although they are private',
+  ),
+  AUTH_FAILURES_PER_MINUTE: integer({ min: 1, max: 1_000_000, default: 20 }).describe(
+    'wrong credentials from one address within a minute, over which it is refused for the rest of that minute',
+  ),
+  TRUSTED_PROXIES: commaList()
+    .refine((list) => list.every((entry) => cidr.test(entry)), { error: 'must be comma-separated CIDRs' })
+    .describe('comma-separated CIDRs whose `X-Forwarded-For` is believed'),
+  LOG_LEVEL: z
+    .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
+      error: 'must be trace, debug, info, warn, error, fatal or silent',
+    })
+    .default('info')
+    .describe('least level that is logged, one JSON line an event on standard error'),
+})
+
+export type Settings = Readonly<z.infer<typeof settingsSchema>>
+
+/**
+ * Reads the settings from `env`; a `.env` file in the working folder fills in what `env` lacks.
+ * A blank value is the same as none. Throws a StartError that lists every wrong setting.
+ */
+export function loadSettings(env: NodeJS.ProcessEnv = process.env): Settings {
+  if (env === process.env && existsSync('.env')) process.loadEnvFile('.env')
+  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value?.trim() !== ''))
+  const parsed = settingsSchema.safeParse(given)
+  if (parsed.success) return Object.freeze(parsed.data)
+  const problems = parsed.error.issues.map((issue) => {
+    const name = String(issue.path[0])
+    return `setting ${name} ${issue.message} (it is ${JSON.stringify(given[name])})`
+  })
+  throw new StartError(problems.join('; '))
+}
+
+/** The first and last port of "2122-2222"; "0" is {first: 0, last: 0}, any free port; null when malformed. */
+export function parsePortRange(text: string): { first: number; last: number } | null {
+  if (text === '0') return { first: 0, last: 0 }
+  const match = /^(\d{1,5})-(\d{1,5})$/.exec(text)
+  if (match === null) return null
+  const range = { first: Number(match[1]), last: Number(match[2]) }
+  return range.first >= 1 && range.first <= range.last && range.last <= 65535 ? range : null
+}
+
+/** The settings as rows of the README's table, in the schema's order. */
+export function settingsTable(): string {
+  const rows = Object.entries(settingsSchema.shape).map(([name, schema]) => {
+    const fallback = z.safeParse(schema, undefined)
+    return `| \`${name}\` | ${shownDefault(name, fallback.data)} | ${schema.description ?? ''} |`
+  })
+  return ['| setting | default | |', '|---|---|---|', ...rows].join('\n')
+}
+
+function shownDefault(name: string, value: unknown): string {
+  if (name === 'ENGINE_WORKERS') return 'cores'
+  if (name === 'DATA_DIR') return '`./data`'
+  if (value === undefined || (Array.isArray(value) && value.length === 0)) return ''
+  return `\`${JSON.stringify(value).replaceAll('"', '')}\``
+}
+
+/** Where programs are looked up, folder by folder. */
+export const programSearchPath = (env: NodeJS.ProcessEnv = process.env): string => env['PATH'] ?? ''

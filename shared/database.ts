@@ -1,0 +1,189 @@
+import {
+  MongoClient,
+  MongoError,
+  MongoNetworkError,
+  MongoServerError,
+  MongoServerSelectionError,
+  type ClientSession,
+  type Db,
+  type MongoClientOptions,
+} from 'mongodb'
+import { messageOf, StartError } from './errors.ts'
+import { maskPassword, type Logger } from './logger.ts'
+import { toBsonSchema } from './schemas/bson-schema.ts'
+import {
+  collectionDefinitions,
+  collectionsOf,
+  doorbellName,
+  type CollectionDefinition,
+  type Collections,
+} from './schemas/collections.ts'
+
+/**
+ * The connection to MongoDB that a process works with. `collections` are typed; `client` is for sessions.
+ */
+export interface Database {
+  client: MongoClient
+  db: Db
+  collections: Collections
+  /** For the ready line and logs: without a password. */
+  shownUri: string
+  close(): Promise<void>
+}
+
+export interface DatabaseOptions {
+  uri: string
+  name: string
+  /** Connections kept at most; one thread of the engine needs one for each lane. */
+  maxPoolSize?: number
+}
+
+const connectTimeoutMs = 8_000
+const leastWireVersion = 17 // MongoDB 6.0
+
+export const clientOptions: MongoClientOptions = {
+  appName: 'rollcall',
+  serverSelectionTimeoutMS: connectTimeoutMs,
+  connectTimeoutMS: connectTimeoutMs,
+  // A socket on which nothing comes back for so long is dead; no single command of ours takes that long.
+  socketTimeoutMS: 60_000,
+  promoteBuffers: true,
+  writeConcern: { w: 'majority' },
+}
+
+/** Connects. Throws a StartError when nobody answers or the server can't do transactions. */
+export async function openDatabase(options: DatabaseOptions): Promise<Database> {
+  const shownUri = maskPassword(options.uri)
+  let client: MongoClient
+  try {
+    client = new MongoClient(options.uri, { ...clientOptions, maxPoolSize: options.maxPoolSize ?? 50 })
+    await client.connect()
+    await refuseUnfitServer(client, shownUri)
+  } catch (error) {
+    if (error instanceof StartError) throw error
+    throw new StartError(
+      `MongoDB at ${shownUri} can't be reached (tried for ${connectTimeoutMs / 1000} s): ${messageOf(error)}; check MONGODB_URI, the network and that the server runs, or leave MONGODB_URI out for an embedded server`,
+      { cause: error },
+    )
+  }
+  const db = client.db(options.name)
+  return { client, db, collections: collectionsOf(db), shownUri, close: () => client.close() }
+}
+
+async function refuseUnfitServer(client: MongoClient, shownUri: string): Promise<void> {
+  const hello = await client.db('admin').command({ hello: 1 })
+  const isCluster = hello['setName'] !== undefined || hello['msg'] === 'isdbgrid'
+  let problem: string | null = null
+  if (!isCluster) {
+    problem =
+      'is a standalone server, and Rollcall needs transactions: make it a replica set of one by starting mongod with --replSet rs0 and running rs.initiate() once in mongosh, then connect with ?replicaSet=rs0'
+  } else if (Number(hello['maxWireVersion']) < leastWireVersion) {
+    problem = 'is older than version 6.0, the oldest that Rollcall works with: upgrade it'
+  }
+  if (problem === null) return
+  await client.close()
+  throw new StartError(`MongoDB at ${shownUri} ${problem}`)
+}
+
+/**
+ * Makes every collection, validator and index there is in `collectionDefinitions`. Does nothing where they are as
+ * they should be; several processes may do it at once.
+ */
+export async function ensureSchema(db: Db, log: Logger): Promise<void> {
+  const existing = new Map(
+    (await db.listCollections().toArray()).map((info) => [
+      info.name,
+      info as { options?: { validator?: unknown } },
+    ]),
+  )
+  for (const definition of collectionDefinitions) {
+    await ensureCollection(db, definition, existing.get(definition.name)?.options?.validator, log)
+    if (definition.indexes.length === 0) continue
+    await db
+      .collection(definition.name)
+      .createIndexes(
+        definition.indexes.map(({ keys, options }) => ({ key: keys as Record<string, 1 | -1>, ...options })),
+      )
+  }
+  if (!existing.has(doorbellName))
+    await createUnlessThere(db, doorbellName, { capped: true, size: 64 * 1024 })
+}
+
+async function ensureCollection(
+  db: Db,
+  definition: CollectionDefinition,
+  present: unknown,
+  log: Logger,
+): Promise<void> {
+  const validator = { $jsonSchema: toBsonSchema(definition.schema) }
+  if (JSON.stringify(present) === JSON.stringify(validator)) return
+  if (present === undefined && (await createUnlessThere(db, definition.name, { validator }))) return
+  log.debug(`the validator of ${definition.name} is brought up to date`)
+  await db.command({
+    collMod: definition.name,
+    validator,
+    validationLevel: 'strict',
+    validationAction: 'error',
+  })
+}
+
+async function createUnlessThere(db: Db, name: string, options: object): Promise<boolean> {
+  try {
+    await db.createCollection(name, options)
+    return true
+  } catch (error) {
+    if (error instanceof MongoServerError && error.codeName === 'NamespaceExists') return false
+    throw error
+  }
+}
+
+/** Hands out `amount` ids in a row and returns the first. Gaps are fine, so it stands outside of transactions. */
+export async function nextIds(collections: Collections, kind: string, amount = 1): Promise<number> {
+  const counter = await collections.counters.findOneAndUpdate(
+    { _id: kind },
+    [{ $set: { next: { $add: [{ $ifNull: ['$next', 1] }, amount] } } }],
+    { upsert: true, returnDocument: 'after' },
+  )
+  return counter!.next - amount
+}
+
+/** The id that `nextIds` would hand out next. */
+export async function peekNextId(collections: Collections, kind: string): Promise<number> {
+  return (await collections.counters.findOne({ _id: kind }))?.next ?? 1
+}
+
+/** The time by the database's clock, which every engine's leases go by. */
+export async function databaseTime(db: Db): Promise<Date> {
+  return (await db.command({ hello: 1 }))['localTime'] as Date
+}
+
+/**
+ * Runs `work` in a transaction that sees one snapshot and commits to a majority; repeated by the driver when it
+ * met another one. For requests; the engine's batches have a loop of their own (engine/writing).
+ */
+export function inTransaction<T>(
+  client: MongoClient,
+  work: (session: ClientSession) => Promise<T>,
+): Promise<T> {
+  return client.withSession((session) =>
+    session.withTransaction(() => work(session), {
+      readConcern: { level: 'snapshot' },
+      writeConcern: { w: 'majority' },
+    }),
+  )
+}
+
+/** Why an operation that the driver gave up may go well later; null when it would not. */
+export function retryReasonOfDriver(error: unknown): 'network' | 'transient' | null {
+  if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError) return 'network'
+  if (
+    error instanceof MongoError &&
+    (error.hasErrorLabel('TransientTransactionError') || error.hasErrorLabel('RetryableWriteError'))
+  )
+    return 'transient'
+  return null
+}
+
+export function isDuplicateKey(error: unknown): boolean {
+  return error instanceof MongoServerError && error.code === 11000
+}

@@ -1,0 +1,80 @@
+/**
+ * The errors that cross a room's border. Everything else that is thrown is a defect.
+ *
+ * - `ImportError`: an import can't go on as it is. `retryable` says whether the same step may succeed later.
+ * - `RequestError`: a request is refused; the code is one of the API's, the status is its HTTP status.
+ * - `StartError`: a process can't start; the message is the whole story, a stack would only hide it.
+ */
+abstract class RollcallError extends Error {
+  abstract readonly code: string
+}
+
+export type ImportErrorCode =
+  | 'source_missing'
+  | 'source_refused'
+  | 'source_unreadable'
+  | 'source_unavailable'
+  | 'content_refused'
+  | 'staging_full'
+  | 'plan_invalid'
+  | 'chunk_damaged'
+  | 'audit_mismatch'
+  | 'nothing_valid'
+  | 'attempts_exhausted'
+
+export class ImportError extends RollcallError {
+  override readonly name = 'ImportError'
+  readonly code: ImportErrorCode
+  readonly retryable: boolean
+
+  constructor(
+    code: ImportErrorCode,
+    message: string,
+    options: { retryable?: boolean; cause?: unknown } = {},
+  ) {
+    super(message, { cause: options.cause })
+    this.code = code
+    this.retryable = options.retryable ?? false
+  }
+}
+
+export type RequestErrorCode =
+  | 'validation_failed'
+  | 'invalid_request'
+  | 'requested_too_many'
+  | 'not_found'
+  | 'multiple_records_found'
+  | 'not_authorized'
+  | 'internal_error'
+
+export class RequestError extends RollcallError {
+  override readonly name = 'RequestError'
+  readonly code: RequestErrorCode
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(
+    code: RequestErrorCode,
+    message: string,
+    options: { status?: number; headers?: Record<string, string>; cause?: unknown } = {},
+  ) {
+    super(message, { cause: options.cause })
+    this.code = code
+    this.status = options.status ?? 200
+    this.headers = options.headers ?? {}
+  }
+}
+
+export class StartError extends RollcallError {
+  override readonly name = 'StartError'
+  readonly code = 'start_failed'
+}
+
+/** What an unknown thrown value says, in one line. */
+export function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  if (error.message !== '') return error.message.replaceAll(/\s*\n\s*/g, ' ')
+  // Node's AggregateError (a host name with several addresses) has its texts inside.
+  const inner = error instanceof AggregateError ? (error.errors as unknown[]).map(messageOf).join('; ') : ''
+  return inner === '' ? error.name : inner
+}

@@ -1,0 +1,72 @@
+import { fork } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import type { MongodDownload } from './find-mongod.ts'
+
+/** A site of which no byte has come by then is out of reach. */
+const firstByteMs = 9_000
+/** A download of which no byte comes for so long is given up. */
+const stallMs = 30_000
+
+export interface DownloadReport {
+  bytes?: number
+  binary?: string
+  error?: string
+}
+
+/**
+ * A download through mongodb-memory-server. It runs in a child process: the library has no way to stop a request
+ * that hangs, and a process can be ended.
+ */
+export const downloadFromMongoDB: MongodDownload = (folder, { log, signal }) =>
+  new Promise((resolve, reject) => {
+    const child = fork(
+      fileURLToPath(new URL('./download-from-mongodb-child.ts', import.meta.url)),
+      [folder],
+      {
+        stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+      },
+    )
+    let received = 0
+    let loggedAt = Date.now()
+    let watchdog: NodeJS.Timeout
+    const expectBytesWithin = (ms: number) => {
+      clearTimeout(watchdog)
+      watchdog = setTimeout(() => {
+        fail(`no answer within ${ms / 1000} s`)
+      }, ms)
+    }
+    const end = () => {
+      clearTimeout(watchdog)
+      child.kill('SIGKILL')
+    }
+    const fail = (reason: string) => {
+      end()
+      reject(new Error(reason))
+    }
+
+    expectBytesWithin(firstByteMs)
+    signal.addEventListener('abort', () => {
+      fail('stopped')
+    })
+    child.on('message', (report: DownloadReport) => {
+      if (report.error !== undefined) fail(report.error)
+      if (report.bytes !== undefined && report.bytes > received) {
+        received = report.bytes
+        expectBytesWithin(stallMs)
+        if (Date.now() - loggedAt > 5_000) {
+          loggedAt = Date.now()
+          log.info(`embedded MongoDB: ${Math.round(received / 1e6)} MB received`)
+        }
+      }
+      if (report.binary !== undefined) {
+        end()
+        resolve(report.binary)
+      }
+    })
+    child.on('error', (error) => {
+      fail(error.message)
+    })
+    child.on('exit', (code) => {
+      fail(`the download ended with exit code ${code}`)
+    })
+  })

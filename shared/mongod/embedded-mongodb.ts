@@ -1,0 +1,223 @@
+import { spawn } from 'node:child_process'
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { MongoClient } from 'mongodb'
+import { z } from 'zod'
+import { messageOf, StartError } from '../errors.ts'
+import type { Logger } from '../logger.ts'
+import { processIsAlive, withFolderLock } from './folder-lock.ts'
+import type { Mongod } from './find-mongod.ts'
+
+/**
+ * The embedded MongoDB server: a replica set of one, on loopback, its data in `<data folder>/mongodb`. One server
+ * per data folder, shared by the processes that work on it. Each leaves its process id in `mongodb/users`; the one
+ * that finds no other living user when it stops ends the server. A server that survived a crash of all its users
+ * is found again by the next one.
+ *
+ * Everything that starts or stops the server happens under the folder's lock.
+ */
+
+export interface EmbeddedMongoDB {
+  uri: string
+  /** Leaves the server; the last to leave ends it cleanly. */
+  stop(): Promise<void>
+}
+
+export interface EmbeddedMongoDBOptions {
+  dataFolder: string
+  cacheMB: number
+  findMongod: () => Promise<Mongod>
+  log: Logger
+  /** Gives the start up. */
+  signal: AbortSignal
+}
+
+const replicaSet = 'rollcall'
+const startTimeoutMs = 60_000
+const stopTimeoutMs = 8_000
+
+const serverRecord = z.object({ pid: z.number(), port: z.number() })
+type ServerRecord = z.infer<typeof serverRecord>
+
+export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Promise<EmbeddedMongoDB> {
+  const folder = path.join(options.dataFolder, 'mongodb')
+  const lock = path.join(folder, 'lock')
+  const user = path.join(folder, 'users', String(process.pid))
+  await mkdir(path.join(folder, 'users'), { recursive: true })
+  await mkdir(path.join(folder, 'db'), { recursive: true })
+
+  const server = await withFolderLock(lock, async () => {
+    const record = (await findRunning(folder)) ?? (await start(folder, options))
+    await writeFile(user, '')
+    return record
+  })
+
+  let stopped: Promise<void> | undefined
+  return {
+    uri: uriOf(server),
+    stop: () =>
+      (stopped ??= withFolderLock(lock, async () => {
+        await rm(user, { force: true })
+        if ((await livingUsers(folder)) === 0) await end(folder, server, options.log)
+      })),
+  }
+}
+
+const uriOf = (server: ServerRecord): string => `mongodb://127.0.0.1:${server.port}/?directConnection=true`
+
+async function findRunning(folder: string): Promise<ServerRecord | null> {
+  const text = await readFile(path.join(folder, 'server.json'), 'utf8').catch(() => null)
+  if (text === null) return null
+  const parsed = serverRecord.safeParse(JSON.parse(text))
+  if (!parsed.success || !processIsAlive(parsed.data.pid)) return null
+  // The process id may be somebody else's by now: ask what listens there.
+  const answers = await withAdmin(parsed.data, 3_000, (admin) => admin.command({ serverStatus: 1 })).catch(
+    () => null,
+  )
+  return Number(answers?.['pid']) === parsed.data.pid ? parsed.data : null
+}
+
+async function start(folder: string, options: EmbeddedMongoDBOptions): Promise<ServerRecord> {
+  const mongod = await options.findMongod()
+  const logFile = path.join(folder, 'mongod.log')
+  const port = await freePort()
+  // Detached, so that Ctrl-C in a terminal doesn't end it before its users are done.
+  const child = spawn(
+    mongod.binary,
+    [
+      ...['--dbpath', path.join(folder, 'db')],
+      ...['--port', String(port), '--bind_ip', '127.0.0.1'],
+      ...['--replSet', replicaSet],
+      // The defaults are 5 % of the free disk and half of the memory.
+      ...['--oplogSize', '1024', '--wiredTigerCacheSizeGB', String(options.cacheMB / 1024)],
+      ...['--logpath', logFile, '--logappend'],
+      ...['--setParameter', 'shutdownTimeoutMillisForSignaledShutdown=100'],
+      ...(process.platform === 'win32' ? [] : ['--nounixsocket']),
+    ],
+    { detached: true, stdio: 'ignore' },
+  )
+  let failure: string | null = null
+  child.once('error', (error) => (failure = error.message))
+  child.once('exit', (code, signal) => (failure = `it ended with ${signal ?? `exit code ${code}`}`))
+  child.unref()
+
+  const record = { pid: child.pid ?? 0, port }
+  const deadline = performance.now() + startTimeoutMs
+  for (;;) {
+    if (options.signal.aborted) failure = 'the process was told to stop'
+    if (failure !== null) break
+    if (performance.now() > deadline) {
+      failure = `it gave no answer within ${startTimeoutMs / 1000} s`
+      break
+    }
+    const ready = await withAdmin(record, 1_000, (admin) => becomePrimary(admin, port)).catch(() => false)
+    if (ready) {
+      await writeFile(path.join(folder, 'server.json'), JSON.stringify(record))
+      options.log.info({ port, version: mongod.version, mongod: mongod.binary }, 'embedded MongoDB is up')
+      return record
+    }
+    await sleep(50)
+  }
+  child.kill('SIGKILL')
+  throw new StartError(
+    `the embedded MongoDB server (${mongod.binary}, data in ${path.join(folder, 'db')}) didn't start: ${failure}; the reason is at the end of ${logFile}: ${await lastErrorIn(logFile)}`,
+  )
+}
+
+interface Admin {
+  command(command: Record<string, unknown>): Promise<Record<string, unknown>>
+}
+
+async function becomePrimary(admin: Admin, port: number): Promise<boolean> {
+  const hello = await admin.command({ hello: 1 })
+  const member = { _id: 0, host: `127.0.0.1:${port}` }
+  if (hello['isWritablePrimary'] === true) return true
+  if (hello['setName'] === undefined && hello['info'] === 'Does not have a valid replica set config') {
+    const known = await admin.command({ replSetGetConfig: 1 }).catch(() => null)
+    if (known === null) await admin.command({ replSetInitiate: { _id: replicaSet, members: [member] } })
+    // Data of an earlier start, which listened on another port.
+    else
+      await admin.command({
+        replSetReconfig: { ...(known['config'] as object), version: nextVersion(known), members: [member] },
+        force: true,
+      })
+  }
+  return false
+}
+
+const nextVersion = (reply: Record<string, unknown>): number =>
+  (reply['config'] as { version: number }).version + 1
+
+async function withAdmin<T>(
+  server: ServerRecord,
+  timeoutMs: number,
+  work: (admin: Admin) => Promise<T>,
+): Promise<T> {
+  const client = new MongoClient(uriOf(server), {
+    serverSelectionTimeoutMS: timeoutMs,
+    connectTimeoutMS: timeoutMs,
+  })
+  try {
+    return await work(client.db('admin'))
+  } finally {
+    await client.close()
+  }
+}
+
+async function livingUsers(folder: string): Promise<number> {
+  const users = path.join(folder, 'users')
+  let living = 0
+  for (const name of await readdir(users)) {
+    if (processIsAlive(Number(name))) living += 1
+    else await rm(path.join(users, name), { force: true })
+  }
+  return living
+}
+
+async function end(folder: string, server: ServerRecord, log: Logger): Promise<void> {
+  if (!processIsAlive(server.pid)) return
+  process.kill(server.pid, 'SIGTERM')
+  const deadline = performance.now() + stopTimeoutMs
+  while (processIsAlive(server.pid)) {
+    if (performance.now() > deadline) {
+      log.warn(
+        `embedded MongoDB didn't end within ${stopTimeoutMs / 1000} s and is killed; it recovers from its journal at the next start`,
+      )
+      process.kill(server.pid, 'SIGKILL')
+      break
+    }
+    await sleep(25)
+  }
+  await rm(path.join(folder, 'server.json'), { force: true })
+  log.info('embedded MongoDB has ended')
+}
+
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer()
+    probe.once('error', reject)
+    probe.listen(0, '127.0.0.1', () => {
+      const address = probe.address()
+      probe.close(() => {
+        if (address === null || typeof address === 'string') reject(new Error('no free port'))
+        else resolve(address.port)
+      })
+    })
+  })
+}
+
+/** The last thing that mongod complained about. */
+async function lastErrorIn(logFile: string): Promise<string> {
+  try {
+    const lines = (await readFile(logFile, 'utf8')).trim().split('\n').slice(-200)
+    const errors = lines
+      .map((line) => JSON.parse(line) as { s: string; msg: string; attr?: unknown })
+      .filter((line) => line.s === 'E' || line.s === 'F')
+    const last = errors[0]
+    return last === undefined ? 'nothing was logged' : `${last.msg} ${JSON.stringify(last.attr ?? {})}`
+  } catch (error) {
+    return messageOf(error)
+  }
+}

@@ -1,0 +1,36 @@
+import { z } from 'zod'
+import { bytes, id, instant, integer } from './bson-schema.ts'
+
+/** The next free id of a kind of document. */
+export const counterDocument = z.object({ _id: z.string(), next: integer().min(1) })
+export type CounterDocument = z.infer<typeof counterDocument>
+
+/** The one document about the installation as a whole. */
+export const installationDocument = z.object({
+  _id: z.literal('installation'),
+  /** Key of the API keys' hashes. */
+  key_hash_secret: bytes(),
+  /** Raised by every change of keys and users, so that two of them take turns. */
+  credentials_revision: integer().min(0),
+})
+export type InstallationDocument = z.infer<typeof installationDocument>
+
+/** Wrong credentials from one address; removed by a TTL index when its minute is over. */
+export const authFailureDocument = z.object({ _id: z.string(), count: integer().min(0), until: instant() })
+export type AuthFailureDocument = z.infer<typeof authFailureDocument>
+
+/** A successful creation that is answered again the same way for a day. */
+export const idempotencyDocument = z.object({
+  /** Digest of API key, list and the client's key. */
+  _id: z.string(),
+  body_digest: z.string(),
+  import_id: id(),
+  /** The reply's `data` as JSON text. */
+  reply: z.string(),
+  expires_at: instant(),
+})
+export type IdempotencyDocument = z.infer<typeof idempotencyDocument>
+
+/** A custom field whose subscribers may still hold values of it; `_id` is the field's. */
+export const deletedFieldDocument = z.object({ _id: id(), mailing_list_id: id() })
+export type DeletedFieldDocument = z.infer<typeof deletedFieldDocument>

@@ -1,0 +1,156 @@
+import type { Collection, CreateIndexesOptions, Db, IndexSpecification } from 'mongodb'
+import type { z } from 'zod'
+import { apiKeyDocument, type ApiKeyDocument } from './api-key.ts'
+import {
+  authFailureDocument,
+  counterDocument,
+  deletedFieldDocument,
+  idempotencyDocument,
+  installationDocument,
+  type AuthFailureDocument,
+  type CounterDocument,
+  type DeletedFieldDocument,
+  type IdempotencyDocument,
+  type InstallationDocument,
+} from './bookkeeping.ts'
+import { customFieldDocument, type CustomFieldDocument } from './custom-field.ts'
+import { engineDocument, type EngineDocument } from './engine.ts'
+import {
+  chunkDocument,
+  failureDocument,
+  importDocument,
+  outcomeDocument,
+  type ChunkDocument,
+  type FailureDocument,
+  type ImportDocument,
+  type OutcomeDocument,
+} from './import.ts'
+import { mailingListDocument, type MailingListDocument } from './mailing-list.ts'
+import { organizationDocument, type OrganizationDocument } from './organization.ts'
+import {
+  subscriberCountDocument,
+  subscriberDocument,
+  type SubscriberCountDocument,
+  type SubscriberDocument,
+} from './subscriber.ts'
+import { userDocument, type UserDocument } from './user.ts'
+
+export interface CollectionDefinition {
+  name: string
+  schema: z.ZodType
+  indexes: { keys: IndexSpecification; options?: CreateIndexesOptions }[]
+}
+
+/** Every collection with its documents' shape and its indexes; `_id` has its index anyway. */
+export const collectionDefinitions: CollectionDefinition[] = [
+  { name: 'counters', schema: counterDocument, indexes: [] },
+  { name: 'installation', schema: installationDocument, indexes: [] },
+  {
+    name: 'auth_failures',
+    schema: authFailureDocument,
+    indexes: [{ keys: { until: 1 }, options: { expireAfterSeconds: 0 } }],
+  },
+  {
+    name: 'idempotency_keys',
+    schema: idempotencyDocument,
+    indexes: [{ keys: { expires_at: 1 }, options: { expireAfterSeconds: 0 } }],
+  },
+  { name: 'organizations', schema: organizationDocument, indexes: [] },
+  {
+    name: 'api_keys',
+    schema: apiKeyDocument,
+    indexes: [
+      { keys: { key_hash: 1 }, options: { unique: true } },
+      { keys: { organization_id: 1, _id: 1 } },
+      { keys: { user_id: 1 } },
+    ],
+  },
+  {
+    name: 'users',
+    schema: userDocument,
+    indexes: [
+      { keys: { email_key: 1 }, options: { unique: true } },
+      { keys: { organization_id: 1, _id: 1 } },
+    ],
+  },
+  {
+    name: 'mailing_lists',
+    schema: mailingListDocument,
+    indexes: [{ keys: { organization_id: 1, name_key: 1 }, options: { unique: true } }],
+  },
+  {
+    name: 'custom_fields',
+    schema: customFieldDocument,
+    indexes: [{ keys: { mailing_list_id: 1, name_key: 1 }, options: { unique: true } }],
+  },
+  { name: 'deleted_fields', schema: deletedFieldDocument, indexes: [] },
+  {
+    name: 'subscribers',
+    schema: subscriberDocument,
+    indexes: [
+      // Reading by id and every kind of paging. Not unique: the counter is, and uniqueness would cost the server 5 us a row.
+      { keys: { mailing_list_id: 1, id: 1 } },
+      {
+        keys: { mailing_list_id: 1, email_key: 1 },
+        options: { partialFilterExpression: { email_key: { $exists: true } } },
+      },
+    ],
+  },
+  {
+    name: 'subscriber_counts',
+    schema: subscriberCountDocument,
+    indexes: [{ keys: { organization_id: 1, mailing_list_id: 1 } }, { keys: { mailing_list_id: 1 } }],
+  },
+  {
+    name: 'imports',
+    schema: importDocument,
+    indexes: [
+      // One import at a time has a list: the index is the lock.
+      {
+        keys: { mailing_list_id: 1, holds_list: 1 },
+        options: { unique: true, partialFilterExpression: { holds_list: true } },
+      },
+      // What engines look at; settled imports, nearly all there are, aren't in it.
+      { keys: { begins_at: 1, _id: 1 }, options: { partialFilterExpression: { settled: false } } },
+      { keys: { state: 1 } },
+      { keys: { organization_id: 1, finished_at: -1, _id: -1 } },
+      { keys: { mailing_list_id: 1, finished_at: -1, _id: -1 } },
+    ],
+  },
+  {
+    name: 'import_chunks',
+    schema: chunkDocument,
+    indexes: [{ keys: { import_id: 1, state: 1, number: 1 } }, { keys: { state: 1, engine_id: 1 } }],
+  },
+  { name: 'import_outcomes', schema: outcomeDocument, indexes: [] },
+  { name: 'import_failures', schema: failureDocument, indexes: [] },
+  { name: 'engines', schema: engineDocument, indexes: [{ keys: { number: 1 }, options: { unique: true } }] },
+]
+
+/** Capped: old rings fall out by themselves, and readers can wait at its end. */
+export const doorbellName = 'doorbell'
+
+/** The collections of a database by name, typed. */
+export function collectionsOf(db: Db) {
+  return {
+    counters: db.collection<CounterDocument>('counters'),
+    installation: db.collection<InstallationDocument>('installation'),
+    authFailures: db.collection<AuthFailureDocument>('auth_failures'),
+    idempotencyKeys: db.collection<IdempotencyDocument>('idempotency_keys'),
+    organizations: db.collection<OrganizationDocument>('organizations'),
+    apiKeys: db.collection<ApiKeyDocument>('api_keys'),
+    users: db.collection<UserDocument>('users'),
+    mailingLists: db.collection<MailingListDocument>('mailing_lists'),
+    customFields: db.collection<CustomFieldDocument>('custom_fields'),
+    deletedFields: db.collection<DeletedFieldDocument>('deleted_fields'),
+    subscribers: db.collection<SubscriberDocument>('subscribers'),
+    subscriberCounts: db.collection<SubscriberCountDocument>('subscriber_counts'),
+    imports: db.collection<ImportDocument>('imports'),
+    chunks: db.collection<ChunkDocument>('import_chunks'),
+    outcomes: db.collection<OutcomeDocument>('import_outcomes'),
+    failures: db.collection<FailureDocument>('import_failures'),
+    engines: db.collection<EngineDocument>('engines'),
+    doorbell: db.collection<{ reason: string }>(doorbellName) as Collection<{ reason: string }>,
+  }
+}
+export type Collections = ReturnType<typeof collectionsOf>

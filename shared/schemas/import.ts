@@ -1,0 +1,251 @@
+import { z } from 'zod'
+import { importStates, pausableStates } from '../import-state.ts'
+import { bytes, id, instant, integer } from './bson-schema.ts'
+import { fieldDefinition, fieldValue } from './custom-field.ts'
+import { emailFormats, subscriberStatuses } from './subscriber.ts'
+
+/** What becomes of a record: the names of the logs and of the counts. A record has exactly one of them. */
+export const rowResults = [
+  'added',
+  'updated',
+  'failed',
+  'skipped_overwrite',
+  'skipped_active',
+  'skipped_unsubscribed',
+  'skipped_scomp',
+  'skipped_bounced',
+  'skipped_deactivated',
+  'skipped_duplicate',
+  'skipped_over_limit',
+] as const
+export type RowResult = (typeof rowResults)[number]
+
+/** `deactivated` counts subscribers that are in no record, so it is outside of every sum. */
+export const logKinds = [...rowResults, 'deactivated'] as const
+export type LogKind = (typeof logKinds)[number]
+
+const count = () => integer().min(0)
+export const importCounts = z.object(
+  Object.fromEntries(logKinds.map((kind) => [kind, count()])) as Record<LogKind, ReturnType<typeof count>>,
+)
+export type ImportCounts = z.infer<typeof importCounts>
+
+export const noCounts = (): ImportCounts =>
+  Object.fromEntries(logKinds.map((kind) => [kind, 0])) as ImportCounts
+
+export const recordsIn = (counts: ImportCounts): number =>
+  rowResults.reduce((sum, result) => sum + counts[result], 0)
+
+/** Columns with a meaning of their own; a custom field can't have one of these names. */
+export const builtInColumns = [
+  'email',
+  'status',
+  'email_format',
+  'subscribe_time',
+  'subscribe_ip',
+  'remove_time',
+  'remove_ip',
+  'confirmed',
+  'confirm_time',
+] as const
+export type BuiltInColumn = (typeof builtInColumns)[number]
+
+export const sourceTypes = ['json', 'upload_directory', 'url'] as const
+export type SourceType = (typeof sourceTypes)[number]
+
+export const fileFormat = z.object({
+  csv_has_headers: z.boolean(),
+  character_set: z.enum(['utf-8', 'iso-8859-1']),
+  csv_field_separator: z.enum([',', '\t', ';']),
+  csv_field_enclosure: z.enum(['"', "'"]),
+  date_format: z.enum(['mdy', 'dmy']),
+})
+export type FileFormat = z.infer<typeof fileFormat>
+
+const autoresponderReference = z.object({ id: id(), name: z.string() })
+
+/** What the creator of an import asked for, with the defaults filled in. */
+export const importOptions = z.object({
+  overwrite: z.boolean(),
+  deactivate_subscribers_not_in_import: z.boolean(),
+  autoresponders: z.object({
+    subscription: z.object({ trigger: z.boolean(), also_trigger_on_updated_subscribers: z.boolean() }),
+    api: z.object({
+      trigger_new: autoresponderReference.nullable(),
+      trigger_updated: autoresponderReference.nullable(),
+    }),
+  }),
+  overwrite_what: z.object({
+    custom_fields: z.boolean(),
+    confirmed: z.boolean(),
+    format: z.boolean(),
+    status: z.boolean(),
+  }),
+  overwrite_when_status: z.object({
+    active: z.boolean(),
+    unsubscribed: z.boolean(),
+    bounced: z.boolean(),
+    deactivated: z.boolean(),
+    scomp: z.boolean(),
+  }),
+  /** One entry a CSV column: a built-in column, a custom field's name, or null for a column that is ignored. */
+  column_mapping: z.array(z.string().nullable()),
+  default_custom_fields: z.record(z.string(), fieldValue),
+  subscriber_defaults: z.object({
+    status: z.enum(subscriberStatuses),
+    confirmed: z.boolean().optional(),
+    format: z.enum(emailFormats).optional(),
+  }),
+  file_format: fileFormat,
+  dry_run: z.boolean(),
+  blank_cells: z.enum(['keep', 'clear']),
+})
+export type ImportOptions = z.infer<typeof importOptions>
+
+const column = z.union([
+  z.object({ kind: z.literal('built_in'), name: z.enum(builtInColumns) }),
+  z.object({ kind: z.literal('field'), field_id: id() }),
+  z.null(),
+])
+export type PlannedColumn = z.infer<typeof column>
+
+/**
+ * All that reading and writing a row depends on, fixed when the import leaves `scheduled`: what is changed on the
+ * list later doesn't reach an import that runs.
+ */
+export const importPlan = z.object({
+  time_zone_name: z.string(),
+  has_format: z.boolean(),
+  has_confirmed: z.boolean(),
+  identity: z.object({
+    kind: z.enum(['email', 'text', 'number']),
+    column: integer().min(0),
+    field_id: id().nullable(),
+  }),
+  columns: z.array(column),
+  fields: z.array(fieldDefinition),
+  /** `default_custom_fields` by field id. */
+  default_values: z.record(z.string(), fieldValue),
+  /** No subscriber was on the list at the start, so the first look for existing ones may be left out. */
+  list_was_empty: z.boolean(),
+  /** Subscriber ids from here on were handed out after the import began. */
+  first_new_subscriber_id: id(),
+})
+export type ImportPlan = z.infer<typeof importPlan>
+
+export const importDocument = z.object({
+  _id: id(),
+  organization_id: id(),
+  mailing_list_id: id(),
+  created_at: instant(),
+  begins_at: instant(),
+  started_at: instant().nullable(),
+  finished_at: instant().nullable(),
+  state: z.enum(importStates),
+  paused_from: z.enum(pausableStates).nullable(),
+  /** True while this import has its list for itself; absent otherwise (a partial unique index stands on it). */
+  holds_list: z.literal(true).optional(),
+  options: importOptions,
+  /** Ids of the custom fields that the options name: a field may be renamed before the import begins. */
+  field_ids: z.record(z.string(), id()),
+  source: z.object({
+    type: z.enum(sourceTypes),
+    /** As shown: `data` for inline content. */
+    filename: z.string(),
+    /** Whole, its password included; views and logs mask it. */
+    url: z.string().nullable(),
+  }),
+  download: z.object({
+    attempts: integer().min(0),
+    next_attempt_at: instant().nullable(),
+    bytes_received: integer().min(0),
+    bytes_expected: integer().min(0).nullable(),
+  }),
+  plan: importPlan.nullable(),
+  /** Cells of the header as typed, for the failed log; null where the file has none. */
+  header: z.array(z.string()).nullable(),
+  number_of_records: integer().min(0).nullable(),
+  /** Name of the staged partition that the chunks' extents lie in. */
+  partition: z.string().nullable(),
+  /** The counts once nothing can change them any more; until then they are the sum over the chunks. */
+  totals: importCounts.nullable(),
+  error_message: z.string().nullable(),
+  warnings: z.array(z.string()),
+  /** The engine that obtains, splits or finishes this import just now. Chunks have owners of their own. */
+  step: z.object({ engine_id: z.string(), token: z.string() }).nullable(),
+  callback: z.object({ url: z.string(), secret: z.string() }).nullable(),
+  /** When the logs were removed; null while they are there. */
+  logs_purged_at: instant().nullable(),
+  /** False while an engine still has something to do for it, be it only to clear up after its end. */
+  settled: z.boolean(),
+})
+export type ImportDocument = z.infer<typeof importDocument>
+
+export const chunkStates = ['ready', 'running', 'done'] as const
+
+/**
+ * A chunk: the records of one range of identities, the unit of leasing. Whoever holds its token writes its batches
+ * one after the other; each batch's transaction also moves `next_batch` and `counts`, filtered by the token, so a
+ * batch commits once and only for the holder.
+ */
+export const chunkDocument = z.object({
+  /** `<import>:<number>`, see chunkId. */
+  _id: z.string(),
+  import_id: id(),
+  number: integer().min(0),
+  state: z.enum(chunkStates),
+  /** How its records lie: to be sorted by identity, all of one identity in file order, or without any identity. */
+  kind: z.enum(['sorted', 'single_identity', 'unidentified']),
+  /** The range of identities [from, to); null is open. */
+  from: z.string().nullable(),
+  to: z.string().nullable(),
+  /** Where its bytes lie in the partition file: offset, length, offset, length, ... */
+  extents: z.array(integer().min(0)),
+  crc32: integer().min(0),
+  record_count: integer().min(0),
+  /** Its records' subscriber ids are this one and those after it. */
+  first_subscriber_id: id(),
+  token: z.string().nullable(),
+  engine_id: z.string().nullable(),
+  /** Times that it was claimed since a batch of it last committed. */
+  attempt: integer().min(0),
+  lease_until: instant().nullable(),
+  next_batch: integer().min(0),
+  /** Subscribers of its range before this `_id` were looked at for being absent from the import. */
+  deactivated_to: z.string().nullable(),
+  counts: importCounts,
+})
+export type ChunkDocument = z.infer<typeof chunkDocument>
+
+/** `_id` of a chunk. Digits are padded, so that ids sort as numbers. */
+export const chunkId = (importId: number, number: number): string =>
+  `${importId}:${String(number).padStart(6, '0')}`
+
+/**
+ * What one batch did, written in its transaction. In `_id` order the logs of an import are in identity order.
+ */
+export const outcomeDocument = z.object({
+  /** `<import>:<chunk number>:<batch number>` */
+  _id: z.string(),
+  /** By log kind, `failed` excepted: email addresses, one a line, deflated. */
+  logs: z.record(z.string(), bytes()),
+})
+export type OutcomeDocument = z.infer<typeof outcomeDocument>
+
+export const outcomeId = (chunk: string, batch: number): string =>
+  `${chunk}:${String(batch).padStart(8, '0')}`
+
+/** A line of the `failed` log. In `_id` order they are in file order. */
+export const failureDocument = z.object({
+  /** `<import>:<record number>` */
+  _id: z.string(),
+  /** The record's cells and the message as a CSV line, without its end. */
+  line: z.string(),
+})
+export type FailureDocument = z.infer<typeof failureDocument>
+
+export const failureId = (importId: number, recordNumber: number): string =>
+  `${importId}:${String(recordNumber).padStart(12, '0')}`
+
+/** The filter on `_id` for all chunks, outcomes or failures of an import: ";" follows ":". */
+export const idsOfImport = (importId: number) => ({ $gte: `${importId}:`, $lt: `${importId};` })

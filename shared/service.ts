@@ -1,0 +1,240 @@
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { collectDefaultMetrics, Registry } from 'prom-client'
+import { clock } from './clock.ts'
+import { loadSettings, type Settings } from './config.ts'
+import { messageOf, StartError } from './errors.ts'
+import { createLogger, type Logger } from './logger.ts'
+
+/**
+ * What every process of Rollcall does the same way: start in order, say that it is ready, stop in the reverse order
+ * on a signal, answer health and metrics.
+ */
+
+/** A long-lived part of a process. `stop` may be called twice. */
+export interface Part {
+  stop(): Promise<void>
+}
+
+export interface Process {
+  settings: Settings
+  log: Logger
+  /** Aborted when the process begins to stop: what takes long at start gives up. */
+  stopping: AbortSignal
+  /** Takes a part that is running now; parts stop in the reverse order. */
+  add<T extends Part>(part: T): T
+  /** Prints the ready line. */
+  ready(line: Record<string, unknown>): void
+  /** Begins the stop as a signal would. */
+  stop(exitCode: number): void
+}
+
+const stopTimeoutMs = 9_500
+/** Ctrl-C reaches a process twice, from the terminal and from npm: so close together it is one signal. */
+const sameSignalMs = 250
+
+/**
+ * Runs a process from its start to its exit code: 0 after a signal, 1 when it can't start or breaks. A second
+ * signal ends it at once.
+ */
+export async function runProcess(name: string, start: (process: Process) => Promise<void>): Promise<void> {
+  const settings = settingsOrExit(name)
+  const log = createLogger({ process: name, level: settings.LOG_LEVEL })
+  const parts: Part[] = []
+  const stopping = new AbortController()
+  let stoppingSince = 0
+  let started: Promise<void> = Promise.resolve()
+
+  const stop = (exitCode: number): void => {
+    if (stopping.signal.aborted) return
+    stoppingSince = clock.monotonicMs()
+    stopping.abort()
+    setTimeout(() => {
+      log.error(
+        `didn't stop within ${stopTimeoutMs / 1000} s and is ended; what it had claimed is taken over when its lease runs out`,
+      )
+      process.exit(1)
+    }, stopTimeoutMs).unref()
+    void started
+      .catch(() => undefined)
+      .then(() => stopParts(parts, log))
+      .then((clean) => process.exit(clean ? exitCode : 1))
+  }
+  const stopOnSignal = (signal: NodeJS.Signals) => {
+    if (stopping.signal.aborted) {
+      if (clock.monotonicMs() - stoppingSince < sameSignalMs) return
+      log.warn(`${signal} again: ended at once`)
+      process.exit(1)
+    }
+    log.info(`${signal}: stopping`)
+    stop(0)
+  }
+  process.on('SIGTERM', stopOnSignal)
+  process.on('SIGINT', stopOnSignal)
+  // A child of `npm start` whose parent was killed has nobody left to stop it.
+  process.on('disconnect', () => {
+    log.warn('the parent process is gone: stopping')
+    stop(0)
+  })
+  process.on('unhandledRejection', (error) => {
+    log.fatal({ err: error }, `a defect: ${messageOf(error)}`)
+    stop(1)
+  })
+  process.on('uncaughtException', (error) => {
+    log.fatal({ err: error }, `a defect: ${messageOf(error)}`)
+    stop(1)
+  })
+
+  started = start({
+    settings,
+    log,
+    stopping: stopping.signal,
+    add: (part) => {
+      parts.push(part)
+      return part
+    },
+    ready: (line) => {
+      if (!stopping.signal.aborted) process.stdout.write(`${JSON.stringify({ ready: true, ...line })}\n`)
+    },
+    stop,
+  })
+  try {
+    await started
+  } catch (error) {
+    if (stopping.signal.aborted) return
+    if (error instanceof StartError) log.fatal(error.message)
+    else log.fatal({ err: error }, `couldn't start: ${messageOf(error)}`)
+    stop(1)
+  }
+}
+
+function settingsOrExit(name: string): Settings {
+  try {
+    return loadSettings()
+  } catch (error) {
+    createLogger({ process: name, level: 'info' }).fatal(messageOf(error))
+    process.exit(1)
+  }
+}
+
+async function stopParts(parts: Part[], log: Logger): Promise<boolean> {
+  let clean = true
+  for (const part of parts.reverse()) {
+    await part.stop().catch((error: unknown) => {
+      clean = false
+      log.error({ err: error }, `a part didn't stop cleanly: ${messageOf(error)}`)
+    })
+  }
+  return clean
+}
+
+export function createRegistry(): Registry {
+  const register = new Registry()
+  collectDefaultMetrics({ register })
+  return register
+}
+
+export interface OperationsOptions {
+  host: string
+  port: number
+  /** Name of the port's setting, for the message when it is taken. */
+  setting: string
+  registry: Registry
+  /** Whether the process can do its work now; resolves to the reason why not, or null. */
+  unreadyBecause: () => Promise<string | null>
+}
+
+export interface Operations extends Part {
+  /** `http://HOST:PORT` */
+  url: string
+}
+
+/** The port for operators: `/metrics`, `/healthz`, `/readyz`. */
+export async function serveOperations(options: OperationsOptions): Promise<Operations> {
+  const server = createServer((request, response) => {
+    void answerOperations(request.url ?? '/', options).then(({ status, type, body }) => {
+      response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(body)
+    })
+  })
+  const { port } = await listen(server, options)
+  return { url: `http://${hostInUrl(options.host)}:${port}`, stop: () => closeServer(server) }
+}
+
+export interface OperationsAnswer {
+  status: number
+  type: string
+  body: string
+}
+
+export async function answerOperations(
+  path: string,
+  options: Pick<OperationsOptions, 'registry' | 'unreadyBecause'>,
+): Promise<OperationsAnswer> {
+  const text = (status: number, body: string): OperationsAnswer => ({
+    status,
+    type: 'text/plain; charset=utf-8',
+    body: `${body}\n`,
+  })
+  switch (path.split('?')[0]) {
+    case '/metrics':
+      try {
+        return { status: 200, type: options.registry.contentType, body: await options.registry.metrics() }
+      } catch (error) {
+        return text(503, `the metrics can't be read: ${messageOf(error)}`)
+      }
+    case '/healthz':
+      return text(200, 'alive')
+    case '/readyz': {
+      const reason = await options.unreadyBecause().catch(messageOf)
+      return reason === null ? text(200, 'ready') : text(503, reason)
+    }
+    default:
+      return text(404, 'there is /metrics, /healthz and /readyz')
+  }
+}
+
+/** Listens, or throws a StartError that names the setting. */
+export function listen(
+  server: Server,
+  options: { host: string; port: number; setting: string },
+): Promise<AddressInfo> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      reject(new StartError(describeListenError(error, options), { cause: error }))
+    })
+    server.listen(options.port, options.host, () => {
+      resolve(server.address() as AddressInfo)
+    })
+  })
+}
+
+export function describeListenError(
+  error: NodeJS.ErrnoException,
+  options: { host: string; port: number; setting: string },
+): string {
+  const place = `${options.host}:${options.port}`
+  const advice = `set ${options.setting} to another port, or to 0 for a free one`
+  if (error.code === 'EADDRINUSE') return `can't listen on ${place}: another program does already; ${advice}`
+  if (error.code === 'EACCES') return `can't listen on ${place}: not allowed to this user; ${advice}`
+  return `can't listen on ${place}: ${error.message}`
+}
+
+/** Stops accepting, lets running requests end, and closes connections as soon as they are idle. */
+export function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    if (!server.listening) {
+      resolve()
+      return
+    }
+    const sweep = setInterval(() => {
+      server.closeIdleConnections()
+    }, 50)
+    server.close(() => {
+      clearInterval(sweep)
+      resolve()
+    })
+    server.closeIdleConnections()
+  })
+}
+
+export const hostInUrl = (host: string): string => (host.includes(':') ? `[${host}]` : host)

@@ -1,0 +1,127 @@
+import { mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises'
+import path from 'node:path'
+import type { StagedFile, StagedWriter, Staging } from './staging.ts'
+
+/** Staging in a folder, which all processes of one site share. */
+export function diskStaging(folder: string): Staging {
+  const locate = (name: string) => path.join(folder, name)
+  return {
+    async write(name, content) {
+      const target = locate(name)
+      await mkdir(path.dirname(target), { recursive: true })
+      const unfinished = `${target}.part`
+      try {
+        const size = await writeWhole(unfinished, content)
+        await rename(unfinished, target)
+        await syncFolder(path.dirname(target))
+        return size
+      } finally {
+        await rm(unfinished, { force: true })
+      }
+    },
+    async create(name) {
+      const target = locate(name)
+      await mkdir(path.dirname(target), { recursive: true })
+      return new DiskWriter(await open(target, 'w'))
+    },
+    async open(name) {
+      try {
+        const handle = await open(locate(name), 'r')
+        return new DiskFile(handle, (await handle.stat()).size)
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+        throw error
+      }
+    },
+    async removeImport(importId) {
+      await rm(locate(String(importId)), { recursive: true, force: true })
+    },
+    async listImports() {
+      const names = await readdir(folder).catch(() => [])
+      return names.map(Number).filter(Number.isSafeInteger)
+    },
+  }
+}
+
+async function writeWhole(file: string, content: AsyncIterable<Uint8Array>): Promise<number> {
+  const handle = await open(file, 'w')
+  let size = 0
+  try {
+    for await (const piece of content) {
+      await handle.writeFile(piece)
+      size += piece.length
+    }
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+  return size
+}
+
+/** A rename is only as lasting as the folder that holds it. */
+async function syncFolder(folder: string): Promise<void> {
+  if (process.platform === 'win32') return
+  const handle = await open(folder, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+class DiskFile implements StagedFile {
+  readonly #handle: FileHandle
+  readonly size: number
+
+  constructor(handle: FileHandle, size: number) {
+    this.#handle = handle
+    this.size = size
+  }
+
+  async read(target: Uint8Array, position: number): Promise<number> {
+    let done = 0
+    while (done < target.length) {
+      const { bytesRead } = await this.#handle.read(target, done, target.length - done, position + done)
+      if (bytesRead === 0) break
+      done += bytesRead
+    }
+    return done
+  }
+
+  close(): Promise<void> {
+    return this.#handle.close()
+  }
+}
+
+class DiskWriter implements StagedWriter {
+  readonly #handle: FileHandle
+  #closed = false
+
+  constructor(handle: FileHandle) {
+    this.#handle = handle
+  }
+
+  async append(buffers: Uint8Array[]): Promise<void> {
+    let rest = buffers
+    while (rest.length > 0) {
+      const { bytesWritten } = await this.#handle.writev(rest)
+      rest = dropBytes(rest, bytesWritten)
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return
+    this.#closed = true
+    await this.#handle.close()
+  }
+}
+
+function dropBytes(buffers: Uint8Array[], count: number): Uint8Array[] {
+  let left = count
+  const index = buffers.findIndex((buffer) => {
+    if (left < buffer.length) return true
+    left -= buffer.length
+    return false
+  })
+  return index === -1 ? [] : [buffers[index]!.subarray(left), ...buffers.slice(index + 1)]
+}

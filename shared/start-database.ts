@@ -1,0 +1,49 @@
+import { programSearchPath } from './config.ts'
+import { ensureSchema, openDatabase, type Database } from './database.ts'
+import { startEmbeddedMongoDB } from './mongod/embedded-mongodb.ts'
+import { defaultCacheFolder, findMongod } from './mongod/find-mongod.ts'
+import type { Process } from './service.ts'
+
+/** The database as `openDatabase` gives it, with the whole URI for threads that connect by themselves. */
+export type StartedDatabase = Database & { uri: string }
+
+/**
+ * The database that the settings name, or an embedded server, connected and with every collection and index in
+ * place. What was started for it stops with the process, the server last.
+ */
+export async function startDatabase(process: Process): Promise<StartedDatabase> {
+  const { settings } = process
+  const uri = settings.MONGODB_URI ?? (await startEmbedded(process))
+  const database = await openDatabase({ uri, name: settings.MONGODB_DATABASE })
+  process.add({ stop: () => database.close() })
+  await ensureSchema(database.db, process.log)
+  return { ...database, uri }
+}
+
+async function startEmbedded(process: Process): Promise<string> {
+  const { settings, log, stopping: signal } = process
+  const search = {
+    binarySetting: settings.MONGOD_BINARY,
+    searchPath: programSearchPath(),
+    cacheFolder: settings.MONGOD_CACHE_DIR ?? defaultCacheFolder(),
+    log,
+    signal,
+  }
+  const server = await startEmbeddedMongoDB({
+    dataFolder: settings.DATA_DIR,
+    cacheMB: settings.MONGOD_CACHE_MB,
+    findMongod: () => findMongod(search),
+    log,
+    signal,
+  })
+  process.add(server)
+  return server.uri
+}
+
+/** For `/readyz`: whether the database answers. */
+export function databaseProblem(database: Database): () => Promise<string | null> {
+  return async () => {
+    await database.db.command({ ping: 1 }, { signal: AbortSignal.timeout(2_000) })
+    return null
+  }
+}

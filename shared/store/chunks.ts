@@ -1,0 +1,185 @@
+import type { ClientSession } from 'mongodb'
+import type { Collections } from '../schemas/collections.ts'
+import { noCounts, type ChunkDocument, type ImportCounts, type ImportDocument } from '../schemas/import.ts'
+
+/**
+ * Chunk documents: claimed by an engine, moved on by its worker batch by batch, given back or done. Every write names
+ * the state and the token it expects, so whoever lost a chunk changes nothing any more.
+ */
+
+/** A chunk of which no batch committed for so long may be taken over, whatever its engine says. */
+export const chunkLeaseMs = 60_000
+
+/** Claims without a committed batch in between, after which something is wrong with the chunk itself. */
+export const mostAttempts = 5
+
+export interface Claim {
+  engineId: string
+  token: string
+}
+
+/** The next chunk of the import that is ready, now held under the claim's token; null when there is none. */
+export function claimChunk(
+  collections: Collections,
+  importId: number,
+  claim: Claim,
+): Promise<ChunkDocument | null> {
+  return collections.chunks.findOneAndUpdate(
+    { import_id: importId, state: 'ready' },
+    [
+      {
+        $set: {
+          state: 'running',
+          token: claim.token,
+          engine_id: claim.engineId,
+          attempt: { $add: ['$attempt', 1] },
+          lease_until: leaseEnd,
+        },
+      },
+    ],
+    { sort: { number: 1 }, returnDocument: 'after', projection: { extents: 0 } },
+  )
+}
+
+const leaseEnd = { $add: ['$$NOW', chunkLeaseMs] }
+
+export function readHeldChunk(
+  collections: Collections,
+  chunkId: string,
+  token: string,
+): Promise<(ChunkDocument & { token: string }) | null> {
+  return collections.chunks.findOne({ _id: chunkId, state: 'running', token }) as Promise<
+    (ChunkDocument & { token: string }) | null
+  >
+}
+
+/**
+ * Inside a batch's transaction: the batch is done and the chunk's counts are these. False when the chunk isn't held
+ * under that token any more, or the batch was done before. Two holders can't both commit: they write this document.
+ */
+export async function advanceChunk(
+  collections: Collections,
+  session: ClientSession,
+  progress: {
+    chunk: ChunkDocument & { token: string }
+    batch: number
+    isLast: boolean
+    counts: ImportCounts
+  },
+): Promise<boolean> {
+  const { chunk, batch, isLast, counts } = progress
+  const end = isLast
+    ? { state: 'done', token: null, engine_id: null, lease_until: null }
+    : { lease_until: leaseEnd }
+  const { matchedCount } = await collections.chunks.updateOne(
+    { _id: chunk._id, state: 'running', token: chunk.token, next_batch: batch },
+    [{ $set: { next_batch: batch + 1, counts: { $literal: counts }, attempt: 0, ...end } }],
+    { session, bypassDocumentValidation: true },
+  )
+  return matchedCount === 1
+}
+
+/** Gives a chunk back that goes on later. `blameless`: it is no failed attempt. */
+export async function releaseChunk(
+  collections: Collections,
+  held: { chunkId: string; token: string; blameless: boolean },
+): Promise<void> {
+  const given = { state: 'ready' as const, token: null, engine_id: null, lease_until: null }
+  await collections.chunks.updateOne(
+    { _id: held.chunkId, state: 'running', token: held.token },
+    { $set: { ...given, ...(held.blameless ? { attempt: 0 } : {}) } },
+  )
+}
+
+/** Gives back what a dead engine held. */
+export async function releaseChunksOf(collections: Collections, engineId: string): Promise<number> {
+  const { modifiedCount } = await collections.chunks.updateMany(
+    { engine_id: engineId, state: 'running' },
+    { $set: { state: 'ready', token: null, engine_id: null, lease_until: null } },
+  )
+  return modifiedCount
+}
+
+/** Gives back chunks whose lease ran out although their engine lives. */
+export async function releaseExpiredChunks(collections: Collections): Promise<number> {
+  const { modifiedCount } = await collections.chunks.updateMany(
+    { state: 'running', $expr: { $lt: ['$lease_until', '$$NOW'] } },
+    { $set: { state: 'ready', token: null, engine_id: null, lease_until: null } },
+  )
+  return modifiedCount
+}
+
+export interface ChunkStates {
+  ready: number
+  running: number
+  done: number
+}
+
+export async function countChunkStates(collections: Collections, importId: number): Promise<ChunkStates> {
+  const states: ChunkStates = { ready: 0, running: 0, done: 0 }
+  const groups = collections.chunks.aggregate<{ _id: keyof ChunkStates; n: number }>([
+    { $match: { import_id: importId } },
+    { $group: { _id: '$state', n: { $sum: 1 } } },
+  ])
+  for await (const { _id, n } of groups) states[_id] = n
+  return states
+}
+
+/** The counts of imports whose totals aren't fixed yet: the sums over their chunks, true at every moment. */
+export async function sumChunkCounts(
+  collections: Collections,
+  importIds: number[],
+): Promise<Map<number, ImportCounts>> {
+  if (importIds.length === 0) return new Map()
+  const kinds = Object.keys(noCounts())
+  const sums = collections.chunks.aggregate<ImportCounts & { _id: number }>([
+    { $match: { import_id: { $in: importIds } } },
+    {
+      $group: {
+        _id: '$import_id',
+        ...Object.fromEntries(kinds.map((kind) => [kind, { $sum: `$counts.${kind}` }])),
+      },
+    },
+  ])
+  const result = new Map<number, ImportCounts>()
+  for await (const { _id, ...counts } of sums) result.set(_id, counts)
+  return result
+}
+
+/**
+ * The counts of imports, whatever their state. An import may be settled between the read of its document and this
+ * one: its chunks are gone then, and its totals are there.
+ */
+export async function countsOf(
+  collections: Collections,
+  documents: Pick<ImportDocument, '_id' | 'totals'>[],
+): Promise<Map<number, ImportCounts>> {
+  const counts = await sumChunkCounts(
+    collections,
+    documents.filter((document) => document.totals === null).map((document) => document._id),
+  )
+  const unknown: number[] = []
+  for (const { _id, totals } of documents) {
+    if (totals !== null) counts.set(_id, totals)
+    else if (!counts.has(_id)) {
+      counts.set(_id, noCounts())
+      unknown.push(_id)
+    }
+  }
+  if (unknown.length === 0) return counts
+  const settled = await collections.imports
+    .find({ _id: { $in: unknown } }, { projection: { totals: 1 } })
+    .toArray()
+  for (const { _id, totals } of settled) counts.set(_id, totals ?? noCounts())
+  return counts
+}
+
+/** Chunks of an ended import that nobody holds are over; resolves to how many are held still. */
+export async function closeChunks(collections: Collections, importId: number): Promise<number> {
+  await collections.chunks.updateMany({ import_id: importId, state: 'ready' }, { $set: { state: 'done' } })
+  return collections.chunks.countDocuments({ import_id: importId, state: 'running' })
+}
+
+export async function deleteChunks(collections: Collections, importId: number): Promise<void> {
+  await collections.chunks.deleteMany({ import_id: importId })
+}

@@ -1,0 +1,217 @@
+import type { ClientSession, Filter, UpdateFilter } from 'mongodb'
+import { isDuplicateKey } from '../database.ts'
+import { endedStates, pausableStates, unfinishedStates, type ImportState } from '../import-state.ts'
+import type { Collections } from '../schemas/collections.ts'
+import type { ImportCounts, ImportDocument } from '../schemas/import.ts'
+
+/**
+ * Import documents. Each move is one guarded write: the states it may come from are in its filter, and where an
+ * engine moves, the token of its step. Nothing matched means that somebody else was faster; the caller is told and
+ * nothing has changed.
+ */
+
+export async function insertImport(
+  collections: Collections,
+  document: ImportDocument,
+  session: ClientSession,
+): Promise<void> {
+  await collections.imports.insertOne(document, { session })
+}
+
+// ---- moves that a request asks for; null: not possible in the state it is in ----
+
+export function pauseImport(collections: Collections, id: number): Promise<ImportDocument | null> {
+  return move(
+    collections,
+    { _id: id, state: { $in: [...pausableStates] } },
+    { paused_from: '$state', state: 'paused' },
+  )
+}
+
+export function unpauseImport(collections: Collections, id: number): Promise<ImportDocument | null> {
+  return move(collections, { _id: id, state: 'paused' }, { state: '$paused_from', paused_from: null })
+}
+
+export function cancelImport(collections: Collections, id: number): Promise<ImportDocument | null> {
+  return move(
+    collections,
+    { _id: id, state: { $in: [...unfinishedStates] } },
+    { state: 'cancelled', finished_at: '$$NOW', paused_from: null },
+  )
+}
+
+function move(
+  collections: Collections,
+  from: Filter<ImportDocument>,
+  to: Record<string, unknown>,
+): Promise<ImportDocument | null> {
+  return collections.imports.findOneAndUpdate(from, [{ $set: to }], { returnDocument: 'after' })
+}
+
+// ---- what an engine looks at ----
+
+/** Imports that are due and not started, in the order in which they are to be. */
+export function listDueImports(
+  collections: Collections,
+): Promise<Pick<ImportDocument, '_id' | 'mailing_list_id' | 'options'>[]> {
+  return collections.imports
+    .find(
+      { settled: false, state: 'scheduled', $expr: { $lte: ['$begins_at', '$$NOW'] } },
+      { projection: { mailing_list_id: 1, 'options.dry_run': 1 } },
+    )
+    .sort({ begins_at: 1, _id: 1 })
+    .limit(1_000)
+    .toArray()
+}
+
+export type WorkingImport = Pick<
+  ImportDocument,
+  '_id' | 'organization_id' | 'state' | 'begins_at' | 'step' | 'download'
+>
+
+/** Started imports for which there is something to do, also those that ended and aren't cleared up yet. */
+export function listWorkingImports(collections: Collections): Promise<WorkingImport[]> {
+  return collections.imports
+    .find(
+      { settled: false, state: { $nin: ['scheduled', 'paused'] } },
+      { projection: { organization_id: 1, state: 1, begins_at: 1, step: 1, download: 1 } },
+    )
+    .sort({ begins_at: 1, _id: 1 })
+    .toArray()
+}
+
+/** Lists that an import has for itself just now. */
+export async function listHeldLists(collections: Collections): Promise<Set<number>> {
+  const holders = await collections.imports
+    .find({ holds_list: true }, { projection: { mailing_list_id: 1 } })
+    .toArray()
+  return new Set(holders.map((holder) => holder.mailing_list_id))
+}
+
+/** Starts a due import. False when it is no longer due, or another import has the list. */
+export async function startImport(collections: Collections, id: number): Promise<boolean> {
+  const started = {
+    state: { $cond: [{ $eq: ['$source.type', 'url'] }, 'downloading', 'splitting'] },
+    started_at: '$$NOW',
+    holds_list: { $cond: ['$options.dry_run', '$$REMOVE', true] },
+  }
+  try {
+    const { matchedCount } = await collections.imports.updateOne(
+      { _id: id, state: 'scheduled', $expr: { $lte: ['$begins_at', '$$NOW'] } },
+      [{ $set: started }],
+    )
+    return matchedCount === 1
+  } catch (error) {
+    if (isDuplicateKey(error)) return false
+    throw error
+  }
+}
+
+// ---- steps: obtaining, splitting and finishing are done by one engine at a time ----
+
+export interface StepClaim {
+  engineId: string
+  token: string
+}
+
+/** The import with its step taken; null when another engine has it, or the import moved on. */
+export function claimStep(
+  collections: Collections,
+  id: number,
+  state: ImportState,
+  claim: StepClaim,
+): Promise<ImportDocument | null> {
+  return collections.imports.findOneAndUpdate(
+    {
+      _id: id,
+      state,
+      step: null,
+      settled: false,
+      $expr: { $lte: [{ $ifNull: ['$download.next_attempt_at', '$begins_at'] }, '$$NOW'] },
+    },
+    { $set: { step: { engine_id: claim.engineId, token: claim.token } } },
+    { returnDocument: 'after' },
+  )
+}
+
+export async function releaseStep(collections: Collections, id: number, token: string): Promise<void> {
+  await collections.imports.updateOne({ _id: id, 'step.token': token }, { $set: { step: null } })
+}
+
+export async function releaseStepsOf(collections: Collections, engineId: string): Promise<number> {
+  const { modifiedCount } = await collections.imports.updateMany(
+    { settled: false, 'step.engine_id': engineId },
+    { $set: { step: null } },
+  )
+  return modifiedCount
+}
+
+/** A write by the holder of a step while the import is in the state that the step works in. False: not ours any more. */
+export async function writeInStep(
+  collections: Collections,
+  step: { id: number; token: string; state: ImportState },
+  update: UpdateFilter<ImportDocument> | Record<string, unknown>[],
+  session?: ClientSession,
+): Promise<boolean> {
+  const { matchedCount } = await collections.imports.updateOne(
+    { _id: step.id, state: step.state, 'step.token': step.token },
+    update,
+    session === undefined ? {} : { session },
+  )
+  return matchedCount === 1
+}
+
+// ---- ends ----
+
+/**
+ * Fails an import that works; with a token only while that step is held. False when it was paused, cancelled or ended
+ * meanwhile.
+ */
+export async function failImport(
+  collections: Collections,
+  id: number,
+  message: string,
+  token?: string,
+): Promise<boolean> {
+  const held = token === undefined ? {} : { 'step.token': token }
+  const { matchedCount } = await collections.imports.updateOne(
+    { _id: id, state: { $in: ['downloading', 'splitting', 'importing'] }, ...held },
+    [{ $set: { state: 'failed', finished_at: '$$NOW', error_message: { $literal: message } } }],
+  )
+  return matchedCount === 1
+}
+
+/** Finishes an import whose chunks are all done, and gives its list to the next one. */
+export function finishImport(
+  collections: Collections,
+  step: { id: number; token: string },
+  totals: ImportCounts,
+): Promise<boolean> {
+  return writeInStep(collections, { ...step, state: 'importing' }, [
+    {
+      $set: {
+        state: 'finished',
+        finished_at: '$$NOW',
+        totals: { $literal: totals },
+        step: null,
+        holds_list: '$$REMOVE',
+      },
+    },
+  ])
+}
+
+/** Fixes the counts of an ended import, for which nobody can write a row any more, and gives its list free. */
+export async function fixTotals(collections: Collections, id: number, totals: ImportCounts): Promise<void> {
+  await collections.imports.updateOne(
+    { _id: id, state: { $in: [...endedStates] }, totals: null },
+    { $set: { totals }, $unset: { holds_list: '' } },
+  )
+}
+
+/** Nothing is left to do for an ended import. */
+export async function markSettled(collections: Collections, id: number): Promise<void> {
+  await collections.imports.updateOne(
+    { _id: id, state: { $in: [...endedStates] }, totals: { $ne: null } },
+    { $set: { settled: true } },
+  )
+}

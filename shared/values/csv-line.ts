@@ -1,0 +1,22 @@
+import type { FileFormat } from '../schemas/import.ts'
+
+export type CsvDialect = Pick<FileFormat, 'csv_field_separator' | 'csv_field_enclosure'>
+
+/** A CSV line with enclosures only where they are needed to read the same cells again. Without its line end. */
+export function writeLine(cells: readonly string[], dialect: CsvDialect): string {
+  const { csv_field_separator: separator, csv_field_enclosure: enclosure } = dialect
+  const line = cells
+    .map((cell) => (needsEnclosure(cell, separator, enclosure) ? enclose(cell, enclosure) : cell))
+    .join(separator)
+  // A line of blanks alone would be skipped when it is read again.
+  return /^[ \t]*$/.test(line)
+    ? enclose(cells[0] ?? '', enclosure) + line.slice((cells[0] ?? '').length)
+    : line
+}
+
+function needsEnclosure(cell: string, separator: string, enclosure: string): boolean {
+  return cell.startsWith(enclosure) || cell.includes(separator) || cell.includes('\n') || cell.includes('\r')
+}
+
+const enclose = (cell: string, enclosure: string): string =>
+  `${enclosure}${cell.replaceAll(enclosure, enclosure + enclosure)}${enclosure}`
