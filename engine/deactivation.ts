@@ -3,6 +3,7 @@ import { deflate } from 'node:zlib'
 import { inTransaction } from '../shared/database.ts'
 import { outcomeId, type ChunkDocument, type ImportDocument } from '../shared/schemas/import.ts'
 import type { StagedFile } from '../shared/staging/staging.ts'
+import { noteDeactivated } from '../shared/store/chunks.ts'
 import { subscriberKey } from '../shared/values/identity.ts'
 import type { StepContext } from './import-run.ts'
 import { readInPieces, readRecordAt } from './splitting/partition-file.ts'
@@ -111,12 +112,8 @@ async function deactivateSome(
       { _id: document._id, state: 'importing', 'step.token': step.token },
       { session, projection: { _id: 1 } },
     )
-    const { matchedCount } = await collections.chunks.updateOne(
-      { _id: chunk._id, state: 'done', deactivated_to: chunk.deactivated_to },
-      { $set: { deactivated_to: next }, $inc: { 'counts.deactivated': still.length } },
-      { session },
-    )
-    if (current === null || matchedCount === 0)
+    const isOurs = await noteDeactivated(collections, session, { chunk, to: next, subscribers: still.length })
+    if (current === null || !isOurs)
       throw context.signal.aborted
         ? (context.signal.reason as Error)
         : new Error('another engine finishes this import now')

@@ -12,9 +12,9 @@ import {
   type ImportPlan,
 } from '../shared/schemas/import.ts'
 import { isStagingFull, stagedPartition, stagedSource, type Staging } from '../shared/staging/staging.ts'
-import { countChunkStates, deleteChunks, sumChunkCounts } from '../shared/store/chunks.ts'
+import { countChunkStates, deleteChunks, replaceChunks, sumChunkCounts } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
-import { failImport, finishImport, releaseStep, writeInStep } from '../shared/store/imports.ts'
+import { failImport, finishImport, releaseStep, scheduleRetry, writeInStep } from '../shared/store/imports.ts'
 import { deactivateAbsent } from './deactivation.ts'
 import type { EngineMetrics } from './metrics.ts'
 import { makePlan } from './plan.ts'
@@ -200,8 +200,7 @@ async function enterImporting(
     }
     if (!(await writeInStep(collections, { ...step, state: 'splitting' }, { $set: set }, session)))
       return false
-    await collections.chunks.deleteMany({ import_id: document._id }, { session })
-    if (chunks.length > 0) await collections.chunks.insertMany(chunks, { session })
+    await replaceChunks(collections, session, document._id, chunks)
     return true
   })
   if (moved)
@@ -280,14 +279,7 @@ async function endInFailure(
     const wait = retryAfterMs[document.download.attempts]
     if (wait !== undefined) {
       context.log.warn(`download failed, next try in ${wait / 1000} s: ${error.message}`)
-      await collections.imports.updateOne({ _id: document._id, state: { $in: ['downloading', 'paused'] } }, [
-        {
-          $set: {
-            'download.attempts': document.download.attempts + 1,
-            'download.next_attempt_at': { $add: ['$$NOW', wait] },
-          },
-        },
-      ])
+      await scheduleRetry(collections, document._id, document.download.attempts + 1, wait)
       return
     }
   }

@@ -127,11 +127,17 @@ function readBytes(described: Endpoint, deps: ControlPlane): RequestHandler[] {
 const requireJson: RequestHandler = (request, _response, next) => {
   const hasBody =
     request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0
-  const type = request.headers['content-type']?.split(';')[0]?.trim().toLowerCase()
-  if (hasBody && type !== 'application/json')
-    throw new RequestError('invalid_request', 'the body must be sent with Content-Type: application/json', {
-      status: 415,
-    })
+  const [type, ...parameters] = (request.headers['content-type'] ?? '').toLowerCase().split(';')
+  const charset = parameters
+    .map((parameter) => /^\s*charset="?([^"\s]*)/.exec(parameter)?.[1])
+    .find((name) => name !== undefined)
+  const isJson = type?.trim() === 'application/json' && (charset === undefined || charset === 'utf-8')
+  if (hasBody && !isJson)
+    throw new RequestError(
+      'invalid_request',
+      'the body must be sent with Content-Type: application/json, in UTF-8',
+      { status: 415 },
+    )
   next()
 }
 
@@ -177,7 +183,7 @@ function drained(response: Response): Promise<void> {
 function refuseMethod(methods: readonly Endpoint[]): RequestHandler {
   const allowed = [...new Set(methods.map((described) => described.method.toUpperCase()))].join(', ')
   return (request) => {
-    throw new RequestError('not_found', `${request.method} is not possible here, only ${allowed}`, {
+    throw new RequestError('invalid_request', `${request.method} is not possible here, only ${allowed}`, {
       status: 405,
       headers: { Allow: allowed },
     })

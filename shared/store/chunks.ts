@@ -7,6 +7,17 @@ import { noCounts, type ChunkDocument, type ImportCounts, type ImportDocument } 
  * the state and the token it expects, so whoever lost a chunk changes nothing any more.
  */
 
+/** Puts the chunks of a split in place, inside the transaction that lets them be claimed. */
+export async function replaceChunks(
+  collections: Collections,
+  session: ClientSession,
+  importId: number,
+  chunks: ChunkDocument[],
+): Promise<void> {
+  await collections.chunks.deleteMany({ import_id: importId }, { session })
+  if (chunks.length > 0) await collections.chunks.insertMany(chunks, { session })
+}
+
 /** A chunk of which no batch committed for so long may be taken over, whatever its engine says. */
 export const chunkLeaseMs = 60_000
 
@@ -172,6 +183,23 @@ export async function countsOf(
     .toArray()
   for (const { _id, totals } of settled) counts.set(_id, totals ?? noCounts())
   return counts
+}
+
+/**
+ * Inside a transaction that deactivates subscribers of a chunk's range: they are counted, and the range is done up to
+ * `to`. False when somebody else has come further.
+ */
+export async function noteDeactivated(
+  collections: Collections,
+  session: ClientSession,
+  step: { chunk: ChunkDocument; to: string; subscribers: number },
+): Promise<boolean> {
+  const { matchedCount } = await collections.chunks.updateOne(
+    { _id: step.chunk._id, state: 'done', deactivated_to: step.chunk.deactivated_to },
+    { $set: { deactivated_to: step.to }, $inc: { 'counts.deactivated': step.subscribers } },
+    { session },
+  )
+  return matchedCount === 1
 }
 
 /** Chunks of an ended import that nobody holds are over; resolves to how many are held still. */

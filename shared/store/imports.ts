@@ -161,6 +161,18 @@ export async function writeInStep(
   return matchedCount === 1
 }
 
+/** A download that failed is tried again after `waitMs`, by the database's clock; also by an engine of tomorrow. */
+export async function scheduleRetry(
+  collections: Collections,
+  id: number,
+  attempts: number,
+  waitMs: number,
+): Promise<void> {
+  await collections.imports.updateOne({ _id: id, state: { $in: ['downloading', 'paused'] } }, [
+    { $set: { 'download.attempts': attempts, 'download.next_attempt_at': { $add: ['$$NOW', waitMs] } } },
+  ])
+}
+
 // ---- ends ----
 
 /**

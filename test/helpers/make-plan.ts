@@ -1,0 +1,67 @@
+import type { FieldDefinition } from '../../shared/schemas/custom-field.ts'
+import type { FileFormat, ImportOptions, ImportPlan } from '../../shared/schemas/import.ts'
+
+/** Plans and options for tests of what lies below an import: complete, with the defaults of the API. */
+
+export const utf8Format: FileFormat = {
+  csv_has_headers: false,
+  character_set: 'utf-8',
+  csv_field_separator: ',',
+  csv_field_enclosure: '"',
+  date_format: 'mdy',
+}
+
+export function makeOptions(changes: Partial<ImportOptions> = {}): ImportOptions {
+  return {
+    overwrite: false,
+    deactivate_subscribers_not_in_import: false,
+    autoresponders: {
+      subscription: { trigger: false, also_trigger_on_updated_subscribers: false },
+      api: { trigger_new: null, trigger_updated: null },
+    },
+    overwrite_what: { custom_fields: true, confirmed: false, format: false, status: false },
+    overwrite_when_status: {
+      active: true,
+      unsubscribed: false,
+      bounced: false,
+      deactivated: false,
+      scomp: false,
+    },
+    column_mapping: ['email'],
+    default_custom_fields: {},
+    subscriber_defaults: { status: 'active' },
+    file_format: utf8Format,
+    dry_run: false,
+    blank_cells: 'keep',
+    ...changes,
+  }
+}
+
+export function makePlan(changes: Partial<ImportPlan> = {}): ImportPlan {
+  return {
+    time_zone_name: 'UTC',
+    has_format: false,
+    has_confirmed: false,
+    identity: { kind: 'email', column: 0, field_id: null },
+    columns: [{ kind: 'built_in', name: 'email' }],
+    fields: [],
+    default_values: {},
+    list_was_empty: true,
+    first_new_subscriber_id: 1,
+    ...changes,
+  }
+}
+
+export function makeField(changes: Partial<FieldDefinition> & { id: number; name: string }): FieldDefinition {
+  return {
+    field_type: 'text',
+    required: false,
+    options: [],
+    default: null,
+    minimum_length: null,
+    maximum_length: null,
+    minimum_value: null,
+    maximum_value: null,
+    ...changes,
+  }
+}

@@ -1,0 +1,270 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { MongoClient, type Db } from 'mongodb'
+import type { Test } from 'tap'
+import { collectionsOf, type Collections } from '../../shared/schemas/collections.ts'
+
+/** Rollcall's processes as children, on free ports, with a database and a folder of their own; all gone at teardown. */
+
+export type ProcessName = 'control-plane' | 'engine' | 'ftp'
+
+export const bootstrapKey = 'test_bootstrap_key_0123456789'
+
+/** The server that test/run.ts started. */
+export function testMongodbUri(): string {
+  const uri = process.env['ROLLCALL_TEST_MONGODB_URI']
+  if (uri === undefined)
+    throw new Error(
+      'run the tests with `npm test`, or `npm run tap -- FILE` for one of them: it starts the MongoDB server that they need',
+    )
+  return uri
+}
+
+export interface RunningProcess {
+  child: ChildProcess
+  ready: {
+    http?: string
+    ftp?: string
+    metrics: Record<string, string>
+    mongodb: string
+    api_key?: string | null
+  }
+  /** Everything it logged so far. */
+  log: () => string
+  stop: (signal?: NodeJS.Signals) => Promise<number | null>
+}
+
+export interface Service {
+  dataFolder: string
+  settings: Record<string, string>
+  db: Db
+  collections: Collections
+  processes: Partial<Record<ProcessName, RunningProcess>>
+  start: (name: ProcessName, settings?: Record<string, string>) => Promise<RunningProcess>
+  call: Call
+  /** Calls and returns `data`; fails when the call does. */
+  get: <T = Json>(path: string) => Promise<T>
+  post: <T = Json>(path: string, body?: unknown) => Promise<T>
+}
+
+// Replies are looked at with assertions, which say best what they hold.
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export type Json = any
+
+export interface Answer {
+  status: number
+  headers: Headers
+  text: string
+  body: Json
+}
+
+export type Call = (
+  method: string,
+  path: string,
+  body?: unknown,
+  options?: { key?: string; headers?: Record<string, string> },
+) => Promise<Answer>
+
+export async function startService(
+  t: Test,
+  names: ProcessName[],
+  settings: Record<string, string> = {},
+): Promise<Service> {
+  const dataFolder = await mkdtemp(path.join(tmpdir(), 'rollcall test ')) // a space, as paths have
+  const database = `test_${randomBytes(6).toString('hex')}`
+  const client = await MongoClient.connect(testMongodbUri())
+  const db = client.db(database)
+  const processes: Service['processes'] = {}
+  const all: Record<string, string> = {
+    MONGODB_URI: testMongodbUri(),
+    MONGODB_DATABASE: database,
+    DATA_DIR: dataFolder,
+    HTTP_PORT: '0',
+    FTP_PORT: '0',
+    FTP_PASSIVE_PORTS: '0',
+    ENGINE_METRICS_PORT: '0',
+    FTP_METRICS_PORT: '0',
+    ENGINE_WORKERS: '1',
+    BOOTSTRAP_API_KEY: bootstrapKey,
+    URL_IMPORT_ALLOW: '127.0.0.1',
+    AUTH_FAILURES_PER_MINUTE: '100000',
+    ...settings,
+  }
+  t.teardown(async () => {
+    await Promise.all(Object.values(processes).map((running) => running.stop()))
+    await db.dropDatabase()
+    await client.close()
+    await rm(dataFolder, { recursive: true, force: true })
+  })
+  const start: Service['start'] = async (name, more = {}) => {
+    const running = await startProcess(name, { ...all, ...more })
+    processes[name] = running
+    return running
+  }
+  for (const name of names) await start(name)
+  const call = callerOf(() => processes['control-plane']?.ready.http ?? '')
+  const data = async (method: string, path: string, body?: unknown) => {
+    const answer = await call(method, path, body)
+    if (answer.body?.success !== true) throw new Error(`${method} ${path}: ${answer.status} ${answer.text}`)
+    return answer.body.data
+  }
+  return {
+    dataFolder,
+    settings: all,
+    db,
+    collections: collectionsOf(db),
+    processes,
+    start,
+    call,
+    get: (path) => data('GET', path),
+    post: (path, body) => data('POST', path, body),
+  }
+}
+
+const mains: Record<ProcessName, string> = {
+  'control-plane': 'control-plane/main.ts',
+  engine: 'engine/main.ts',
+  ftp: 'ftp/main.ts',
+}
+
+export async function startProcess(
+  name: ProcessName,
+  settings: Record<string, string>,
+): Promise<RunningProcess> {
+  const running = await startProgram(
+    [fileURLToPath(new URL(`../../${mains[name]}`, import.meta.url))],
+    settings,
+  )
+  if (running.ready === null)
+    throw new Error(`${name} didn't start (exit code ${running.child.exitCode}):\n${running.log()}`)
+  return { ...running, ready: running.ready }
+}
+
+/** Starts a program and waits for its ready line, or for its end without one. */
+export async function startProgram(
+  args: string[],
+  settings: Record<string, string>,
+  options: { cwd?: string; program?: string } = {},
+) {
+  const child = spawn(options.program ?? process.execPath, args, {
+    env: {
+      PATH: `${path.dirname(process.execPath)}${path.delimiter}${process.env['PATH']}`,
+      HOME: process.env['HOME'],
+      ...settings,
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+  })
+  let log = ''
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (log += text))
+  const lines = createInterface({ input: child.stdout })
+  const ended = new Promise<number | null>((resolve) => child.once('close', resolve))
+  const ready = await new Promise<RunningProcess['ready'] | null>((resolve) => {
+    lines.on('line', (line) => {
+      if (line.startsWith('{"ready":true')) resolve(JSON.parse(line) as RunningProcess['ready'])
+    })
+    void ended.then(() => resolve(null))
+  })
+  const stop = async (signal: NodeJS.Signals = 'SIGTERM') => {
+    if (child.exitCode === null && child.signalCode === null) child.kill(signal)
+    return ended
+  }
+  return { child, ready, log: () => log, stop, ended }
+}
+
+export function callerOf(base: () => string): Call {
+  return async (method, requestPath, body, options = {}) => {
+    const isText = typeof body === 'string' || body instanceof Uint8Array
+    const response = await fetch(
+      `${base()}${requestPath.startsWith('/svc') || requestPath.startsWith('//') ? requestPath : `/svc/api/v2${requestPath}`}`,
+      {
+        method,
+        headers: {
+          authorization: basic(`api:${options.key ?? bootstrapKey}`),
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...options.headers,
+        },
+        ...(body === undefined ? {} : { body: isText ? (body as string) : JSON.stringify(body) }),
+      },
+    )
+    const text = await response.text()
+    const isJson = response.headers.get('content-type')?.startsWith('application/json') === true
+    return {
+      status: response.status,
+      headers: response.headers,
+      text,
+      body: isJson ? JSON.parse(text) : undefined,
+    }
+  }
+}
+
+export const basic = (credentials: string): string => `Basic ${Buffer.from(credentials).toString('base64')}`
+
+/** Asks until the answer is the one that is waited for; the last one is in the error when it never comes. */
+export async function until<T>(
+  what: string,
+  ask: () => Promise<T>,
+  isIt: (answer: T) => boolean,
+  timeoutMs = 30_000,
+): Promise<T> {
+  const deadline = Date.now() + timeoutMs
+  for (;;) {
+    const answer = await ask()
+    if (isIt(answer)) return answer
+    if (Date.now() > deadline)
+      throw new Error(
+        `${what} didn't come within ${timeoutMs / 1000} s; the last answer: ${JSON.stringify(answer)}`,
+      )
+    await sleep(40)
+  }
+}
+
+const ends = ['finished', 'failed', 'cancelled']
+
+export function importEnd(service: Service, id: number, timeoutMs?: number): Promise<Json> {
+  return until(
+    `the end of import ${id}`,
+    () => service.get(`/subscriber_imports/${id}`),
+    (view: Json) => ends.includes(view.state),
+    timeoutMs,
+  )
+}
+
+export async function createList(
+  service: Service,
+  fields: unknown[] = [],
+  list: Record<string, unknown> = {},
+): Promise<Json> {
+  const created = await service.post('/mailing_lists', {
+    mailing_list: { name: `List ${randomBytes(4).toString('hex')}`, ...list },
+  })
+  for (const field of fields)
+    await service.post(`/mailing_lists/${created.id}/custom_fields`, { custom_field: field })
+  return created
+}
+
+/** Creates an import of inline content and waits for its end. */
+export async function importText(
+  service: Service,
+  listId: number,
+  content: string,
+  options: Record<string, unknown> = {},
+): Promise<Json> {
+  const created = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
+    subscriber_import: { column_mapping: ['email'], ...options, file_source: { type: 'json', content } },
+  })
+  return importEnd(service, created.id)
+}
+
+/** What an import counted, without the zeroes. */
+export function countsOf(view: Json): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(view.stats.subscribers as Record<string, number>).filter(([, count]) => count > 0),
+  )
+}

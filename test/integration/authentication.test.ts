@@ -1,0 +1,92 @@
+import t from 'tap'
+import { basic, bootstrapKey, startService } from '../helpers/service.ts'
+
+const service = await startService(t, ['control-plane'])
+const { call, post } = service
+const as = (authorization: string) => call('GET', '/mailing_lists', undefined, { headers: { authorization } })
+
+t.test('a key is accepted in each of its four forms', async (t) => {
+  t.equal((await as(basic(`1:${bootstrapKey}`))).status, 200, 'organization id and key')
+  t.equal((await as(basic(`api:${bootstrapKey}`))).status, 200, 'api and key')
+  t.equal((await as(basic(`${bootstrapKey}:`))).status, 200, 'key without a password')
+  t.equal((await as(`Basic ${bootstrapKey}`)).status, 200, 'the key itself')
+  t.equal((await as(`basic  ${bootstrapKey}`)).status, 200, 'the scheme in any case')
+})
+
+t.test('everything else is 401 in the envelope, with a challenge', async (t) => {
+  const wrong = [
+    basic(`2:${bootstrapKey}`),
+    basic('api:wrong_key_0123456789'),
+    basic(`other:${bootstrapKey}`),
+    basic(`${bootstrapKey}:x`),
+    `Bearer ${bootstrapKey}`,
+    'Basic',
+    'Basic !!!',
+    basic(''),
+  ]
+  for (const authorization of wrong) {
+    const answer = await as(authorization)
+    t.equal(answer.status, 401, authorization)
+    t.equal(answer.headers.get('www-authenticate'), 'Basic realm="svc"')
+    t.match(answer.body, { success: false, data: null, error_code: 'not_authorized', error_message: String })
+  }
+  const missing = await fetch(`${service.processes['control-plane']!.ready.http}/svc/api/v2/nowhere`)
+  t.equal(missing.status, 401, 'the credential comes before the path')
+})
+
+t.test('a key is stored only as a hash, shown once, and refused when it is inactive', async (t) => {
+  const created = await post('/api_keys', { api_key: { name: 'second' } })
+  t.match(created, {
+    organization_id: 1,
+    name: 'second',
+    role: 'organization_admin',
+    active: true,
+    user_id: null,
+    key: /^rollcall_[a-z0-9]{30,}$/,
+  })
+  const stored = await service.collections.apiKeys.findOne({ _id: created.id })
+  t.notOk(JSON.stringify(stored).includes(created.key))
+  t.notMatch((await call('GET', '/api_keys')).text, created.key)
+  t.equal((await call('GET', '/mailing_lists', undefined, { key: created.key })).status, 200)
+  await call('PUT', `/api_keys/${created.id}`, { api_key: { active: false } })
+  t.equal((await call('GET', '/mailing_lists', undefined, { key: created.key })).status, 401)
+})
+
+t.test('what lies outside of the API needs no credential', async (t) => {
+  const base = service.processes['control-plane']!.ready.http!
+  for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/'])
+    t.equal((await fetch(base + path)).status, 200, path)
+  t.equal((await fetch(`${base}/nowhere`)).status, 404)
+})
+
+t.test(
+  'too many wrong credentials from one address are refused for the rest of the minute, right ones included',
+  async (t) => {
+    const throttled = await startService(t, ['control-plane'], {
+      AUTH_FAILURES_PER_MINUTE: '3',
+      TRUSTED_PROXIES: '127.0.0.1/32',
+    })
+    const from = (address: string, authorization: string) =>
+      throttled.call('GET', '/mailing_lists', undefined, {
+        headers: { authorization, 'x-forwarded-for': address },
+      })
+    const right = basic(`api:${bootstrapKey}`)
+    const wrong = basic('api:wrong_key_0123456789')
+    for (let i = 0; i < 5; i += 1) {
+      const noCredential = await fetch(
+        `${throttled.processes['control-plane']!.ready.http}/svc/api/v2/mailing_lists`,
+        { headers: { 'x-forwarded-for': '192.0.2.1' } },
+      )
+      t.equal(noCredential.status, 401, 'missing ones do not count')
+    }
+    for (let i = 0; i < 3; i += 1) t.equal((await from('192.0.2.1', wrong)).status, 401)
+    t.equal((await from('192.0.2.1', right)).status, 200, 'three are allowed')
+    const fourth = await from('192.0.2.1', 'Basic malformed')
+    t.equal(fourth.status, 429)
+    t.match(fourth.body, { success: false, error_code: 'not_authorized' })
+    const after = Number(fourth.headers.get('retry-after'))
+    t.ok(after > 0 && after <= 60, `Retry-After is ${after}`)
+    t.equal((await from('192.0.2.1', right)).status, 429, 'right ones too')
+    t.equal((await from('192.0.2.2', right)).status, 200, 'another address is another matter')
+  },
+)

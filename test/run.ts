@@ -1,0 +1,72 @@
+import { spawn } from 'node:child_process'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { createLogger } from '../shared/logger.ts'
+import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
+import { defaultCacheFolder, findMongod } from '../shared/mongod/find-mongod.ts'
+import { programSearchPath } from '../shared/config.ts'
+
+/**
+ * Runs the tests that are named (all, without a name) against one MongoDB server of their own, in a temporary folder.
+ * Each test file works in databases of its own names. The last line counts the assertions of the real run.
+ */
+const root = fileURLToPath(new URL('..', import.meta.url))
+const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-test-'))
+const log = createLogger({ process: 'test', level: process.env['ROLLCALL_TEST_LOG'] ?? 'info' })
+const stopping = new AbortController()
+const interrupted = () => {
+  stopping.abort()
+}
+process.on('SIGINT', interrupted)
+process.on('SIGTERM', interrupted)
+
+let exitCode = 1
+const server = await startEmbeddedMongoDB({
+  dataFolder: folder,
+  cacheMB: 1024,
+  findMongod: () =>
+    findMongod({
+      binarySetting: process.env['MONGOD_BINARY'],
+      searchPath: programSearchPath(),
+      cacheFolder: process.env['MONGOD_CACHE_DIR'] ?? defaultCacheFolder(),
+      log,
+      signal: stopping.signal,
+    }),
+  log,
+  signal: stopping.signal,
+})
+try {
+  exitCode = await runTap(process.argv.slice(2))
+} finally {
+  await server.stop()
+  await rm(folder, { recursive: true, force: true })
+}
+process.exit(exitCode)
+
+async function runTap(names: string[]): Promise<number> {
+  const protocol = path.join(folder, 'run.tap')
+  const args = ['--reporter=terse', `--output-file=${protocol}`, ...names]
+  const tap = spawn(process.execPath, [path.join(root, 'node_modules/tap/dist/esm/run.mjs'), ...args], {
+    cwd: root,
+    // tap looks its node up on the PATH; it must be this one, which reads TypeScript.
+    env: {
+      ...process.env,
+      PATH: `${path.dirname(process.execPath)}${path.delimiter}${programSearchPath()}`,
+      ROLLCALL_TEST_MONGODB_URI: server.uri,
+    },
+    stdio: 'inherit',
+  })
+  stopping.signal.addEventListener('abort', () => tap.kill('SIGTERM'))
+  const code = await new Promise<number>((resolve) => tap.once('exit', (status) => resolve(status ?? 1)))
+  const total = [
+    ...(await readFile(protocol, 'utf8')).matchAll(
+      /^# \{ total: (\d+)(?:, pass: (\d+))?(?:, fail: (\d+))?.*\}$/gm,
+    ),
+  ].at(-1)
+  const passed = Number(total?.[2] ?? 0)
+  const failed = Number(total?.[3] ?? 0)
+  console.log(`${passed} passed, ${failed} failed`)
+  return code === 0 && (passed === 0 || failed > 0) ? 1 : code
+}

@@ -1,0 +1,91 @@
+import { readdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const rooms = ['shared', 'control-plane', 'engine', 'ftp', 'bench', 'test'] as const
+
+/** Who may import whom. Rooms that serve a request or an import meet in documents, never in code. */
+const allowed: Record<(typeof rooms)[number], readonly string[]> = {
+  shared: [],
+  'control-plane': ['shared'],
+  engine: ['shared'],
+  ftp: ['shared'],
+  bench: ['shared', 'engine', 'control-plane'],
+  test: ['shared', 'engine', 'control-plane', 'ftp', 'bench'],
+}
+
+interface Source {
+  file: string
+  text: string
+  imports: string[]
+}
+
+async function sourcesOf(room: string): Promise<Source[]> {
+  const names = (await readdir(path.join(root, room), { recursive: true })).filter((name) =>
+    name.endsWith('.ts'),
+  )
+  return Promise.all(
+    names.map(async (name) => {
+      const file = path.join(room, name)
+      const text = await readFile(path.join(root, file), 'utf8')
+      const targets = [
+        ...text.matchAll(/(?:from|import) '([^']+)'|new URL\('([^']+)', import\.meta\.url\)/g),
+      ].map((match) => match[1] ?? match[2]!)
+      return { file, text, imports: targets }
+    }),
+  )
+}
+
+for (const room of rooms) {
+  t.test(`${room} imports only ${allowed[room].join(', ') || 'itself'}`, async (t) => {
+    for (const { file, imports } of await sourcesOf(room)) {
+      for (const target of imports.filter((name) => name.startsWith('.'))) {
+        const [other] = path.relative(root, path.resolve(root, path.dirname(file), target)).split(path.sep)
+        // The command line starts the processes: it names their files and imports nothing of them.
+        const isStart = file === path.join('control-plane', 'cli', 'start.ts')
+        if (other !== room && rooms.includes(other as never) && !allowed[room].includes(other!) && !isStart)
+          t.fail(`${file} reaches into ${other}`)
+      }
+    }
+    t.pass()
+  })
+}
+
+t.test('row functions know nothing of MongoDB, threads or files', async (t) => {
+  for (const { file, imports } of await sourcesOf('engine/rows')) {
+    t.notOk(
+      imports.find((name) => /^(mongodb|piscina|node:(fs|worker_threads|net|http))/.test(name)),
+      file,
+    )
+  }
+})
+
+t.test('only config.ts reads the environment, only processes exit', async (t) => {
+  for (const room of ['shared', 'control-plane', 'engine', 'ftp']) {
+    for (const { file, text } of await sourcesOf(room)) {
+      if (
+        /process\.env\b/.test(text) &&
+        file !== path.join('shared', 'config.ts') &&
+        !file.includes(`${path.sep}cli${path.sep}`)
+      )
+        t.fail(`${file} reads the environment`)
+      if (
+        /process\.exit\(/.test(text) &&
+        !['service.ts', 'download-from-mongodb-child.ts', 'start.ts'].includes(path.basename(file)) &&
+        !file.includes(`${path.sep}cli${path.sep}`)
+      )
+        t.fail(`${file} exits`)
+    }
+  }
+  t.pass()
+})
+
+t.test('only the store touches import, chunk and engine documents', async (t) => {
+  const writes =
+    /collections\.(imports|chunks|engines)\s*\.\s*(insert|update|delete|replace|findOneAnd|bulkWrite)/
+  for (const room of ['control-plane', 'engine', 'ftp']) {
+    for (const { file, text } of await sourcesOf(room)) t.notOk(writes.test(text), file)
+  }
+})

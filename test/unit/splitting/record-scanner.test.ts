@@ -1,0 +1,170 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { RecordScanner, recordFlags } from '../../../engine/splitting/record-scanner.ts'
+import { referenceRecords } from '../../helpers/reference-csv.ts'
+
+interface Found {
+  line: number
+  text: string
+  unterminated: boolean
+}
+
+function scan(text: string, separator: string, enclosure: string, step: number): Found[] {
+  const found: Found[] = []
+  const scanner = new RecordScanner({
+    dialect: { separator: separator.charCodeAt(0), enclosure: enclosure.charCodeAt(0) },
+    wantedColumn: 0,
+    onRecord: ({ line, bytes, start, end, flags }) => {
+      found.push({
+        line,
+        text: bytes.toString('latin1', start, end),
+        unterminated: (flags & recordFlags.unterminated) !== 0,
+      })
+    },
+  })
+  const bytes = Buffer.from(text, 'latin1')
+  for (let at = 0; at < bytes.length;) {
+    const copied = bytes.copy(scanner.space(), 0, at, at + step)
+    scanner.advance(copied)
+    at += copied
+  }
+  scanner.end()
+  return found
+}
+
+const expected = (text: string, separator: string, enclosure: string): Found[] =>
+  referenceRecords(text, separator, enclosure).map(({ line, text: record, cells }) => ({
+    line,
+    text: record,
+    unterminated: cells === null,
+  }))
+
+// Long by hand: ROLLCALL_FUZZ_RUNS=300000
+const runs = Number(process.env['ROLLCALL_FUZZ_RUNS'] ?? 6_000)
+
+t.test(`records end where the rules say, in ${runs} random files read in slices of every size`, async (t) => {
+  const separators = fc.constantFrom(',', '\t', ';')
+  const enclosures = fc.constantFrom('"', "'")
+  const file = fc.tuple(separators, enclosures).chain(([separator, enclosure]) =>
+    fc.record({
+      separator: fc.constant(separator),
+      enclosure: fc.constant(enclosure),
+      text: fc
+        .array(
+          fc.constantFrom(
+            separator,
+            separator,
+            enclosure,
+            enclosure,
+            enclosure + enclosure,
+            '\n',
+            '\r',
+            '\r\n',
+            ' ',
+            '\t',
+            'a',
+            'bc',
+            'é',
+          ),
+          { maxLength: 40 },
+        )
+        .map((parts) => parts.join('')),
+      step: fc.integer({ min: 1, max: 64 }),
+    }),
+  )
+  fc.assert(
+    fc.property(file, ({ text, separator, enclosure, step }) => {
+      const found = JSON.stringify(scan(text, separator, enclosure, step))
+      return found === JSON.stringify(expected(text, separator, enclosure))
+    }),
+    { numRuns: runs },
+  )
+  t.pass()
+})
+
+t.test('enclosures are bounded by 256 KiB and 1,000 lines', async (t) => {
+  const files = {
+    'an end 256 KiB after the beginning': `"${'x'.repeat(262_143)}",1\nb,2\n`,
+    'an end one byte later': `"${'x'.repeat(262_144)}",1\nb,2\n`,
+    'a thousand lines': `"${'y\n'.repeat(999)}",1\nb,2\n`,
+    'one line more': `"${'y\n'.repeat(1_000)}",1\nb,2\n`,
+    'no end in the file': 'a,"never\nb,2\nc,3',
+    'a doubled one at the end': 'a,"never""\nb,2',
+  }
+  for (const [name, text] of Object.entries(files)) {
+    for (const step of [1_000, 65_536, 4_000_000])
+      t.same(scan(text, ',', '"', step), expected(text, ',', '"'), `${name}, ${step} bytes at a time`)
+  }
+})
+
+t.test(
+  'a record of more than 1 MiB is cut at a cell, keeps its identity, and the next one is whole',
+  async (t) => {
+    const long = [
+      'x'.repeat(700_000),
+      '"y,z"',
+      'w'.repeat(600_000),
+      '  Ann@example.com ',
+      'v'.repeat(3_000_000),
+      '"multi\nline"',
+    ].join(',')
+    for (const step of [10_000, 1_000_000]) {
+      const records: {
+        line: number
+        lines: number
+        length: number
+        tooLong: boolean
+        cell: string | null
+      }[] = []
+      const scanner = new RecordScanner({
+        dialect: { separator: 0x2c, enclosure: 0x22 },
+        wantedColumn: 3,
+        onRecord: (record) => {
+          const { line, lines, start, end, flags, longCell } = record
+          records.push({
+            line,
+            lines,
+            length: end - start,
+            tooLong: (flags & recordFlags.tooLong) !== 0,
+            cell: longCell?.toString() ?? null,
+          })
+        },
+      })
+      const bytes = Buffer.from(`a,b\n${long}\nc,d\n`)
+      for (let at = 0; at < bytes.length;) {
+        const copied = bytes.copy(scanner.space(), 0, at, at + step)
+        scanner.advance(copied)
+        at += copied
+      }
+      scanner.end()
+      t.equal(records.length, 3)
+      t.match(records[1], { line: 2, lines: 2, tooLong: true, cell: '  Ann@example.com ' })
+      t.ok(records[1]!.length <= 1024 * 1024 && records[1]!.length > 1_000_000)
+      t.match(records[2], { line: 4, length: 3, tooLong: false })
+    }
+  },
+)
+
+t.test('a record of exactly 1 MiB is not too long', async (t) => {
+  for (const [length, tooLong] of [
+    [1_048_576, false],
+    [1_048_577, true],
+  ] as const) {
+    for (const ending of ['\n', '\r\n', '\r', '']) {
+      const flags: number[] = []
+      const scanner = new RecordScanner({
+        dialect: { separator: 0x2c, enclosure: 0x22 },
+        wantedColumn: 0,
+        onRecord: (record) => flags.push(record.flags),
+      })
+      const bytes = Buffer.from('x'.repeat(length) + ending)
+      for (let at = 0; at < bytes.length;) {
+        const copied = bytes.copy(scanner.space(), 0, at)
+        scanner.advance(copied)
+        at += copied
+      }
+      scanner.end()
+      t.same(flags, [tooLong ? recordFlags.tooLong : 0], `${length} bytes and ${JSON.stringify(ending)}`)
+    }
+  }
+})

@@ -1,0 +1,38 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { readCells } from '../../../engine/rows/csv-cells.ts'
+import { writeLine } from '../../../shared/values/csv-line.ts'
+import { referenceRecords } from '../../helpers/reference-csv.ts'
+
+t.test('what is written is read again, cell by cell, as one record', async (t) => {
+  const cell = fc
+    .array(fc.constantFrom(...`a"',;\t\n\r x`.split('')), { maxLength: 6 })
+    .map((list) => list.join(''))
+  fc.assert(
+    fc.property(
+      fc.array(cell, { minLength: 1, maxLength: 5 }),
+      fc.constantFrom(',' as const, ';' as const, '\t' as const),
+      fc.constantFrom('"' as const, "'" as const),
+      (cells, separator, enclosure) => {
+        const line = writeLine(cells, { csv_field_separator: separator, csv_field_enclosure: enclosure })
+        const records = referenceRecords(line, separator, enclosure)
+        return (
+          records.length === 1 &&
+          JSON.stringify(records[0]!.cells) === JSON.stringify(cells) &&
+          JSON.stringify(
+            readCells(line, { csv_field_separator: separator, csv_field_enclosure: enclosure }),
+          ) === JSON.stringify(cells)
+        )
+      },
+    ),
+    { numRuns: 20_000 },
+  )
+  t.pass('20,000 lines')
+})
+
+t.test('enclosures are written only where they are needed', async (t) => {
+  const dialect = { csv_field_separator: ',', csv_field_enclosure: '"' } as const
+  t.equal(writeLine(['a', '12" pipe', ' b '], dialect), 'a,12" pipe, b ')
+  t.equal(writeLine(['a,b', 'c"d,', '"'], dialect), '"a,b","c""d,",""""')
+  t.equal(writeLine([' '], dialect), '" "', 'a blank line would be skipped')
+})

@@ -1,0 +1,118 @@
+import t from 'tap'
+import {
+  parseApiTime,
+  parseDateTime,
+  parseDayOfYear,
+  toDate,
+  toInstant,
+  type DateOrder,
+} from '../../../shared/values/date-time.ts'
+
+const read = (text: string, order: DateOrder = 'mdy', zone = 'UTC') => {
+  const value = parseDateTime(text, order)
+  return value === null ? null : toInstant(value, zone).toISOString().replace('.000Z', 'Z')
+}
+
+t.test('every documented pattern is read', async (t) => {
+  const cases: [string, string][] = [
+    ['2014-01-02T03:04:05+01:00', '2014-01-02T02:04:05Z'],
+    ['2014-01-02T03:04:05-0930', '2014-01-02T12:34:05Z'],
+    ['2014-01-02T03:04:05 Z', '2014-01-02T03:04:05Z'],
+    ['2014-01-02T03:04:05.123456+14:00', '2014-01-01T13:04:05Z'],
+    ['2014-01-02 03:04', '2014-01-02T03:04:00Z'],
+    ['2014/1/2  3:04:05', '2014-01-02T03:04:05Z'],
+    ['2014-01-02', '2014-01-02T00:00:00Z'],
+    ['March 5, 2014 14:30', '2014-03-05T14:30:00Z'],
+    ['march 5 2014', '2014-03-05T00:00:00Z'],
+    ['MAR 5,2014', '2014-03-05T00:00:00Z'],
+    ['5 March 2014', '2014-03-05T00:00:00Z'],
+    ['05 mar 2014 1:02:03', '2014-03-05T01:02:03Z'],
+    ['1-2-2014', '2014-01-02T00:00:00Z'],
+    ['01/02/2014', '2014-01-02T00:00:00Z'],
+    ['01-02-2014 3:04:05pm', '2014-01-02T15:04:05Z'],
+    ['01/02/2014 12:04am', '2014-01-02T00:04:00Z'],
+    ['01/02/2014 12:04 PM', '2014-01-02T12:04:00Z'],
+    ['01/02/2014 23:04:05', '2014-01-02T23:04:05Z'],
+    ['29 February 2016', '2016-02-29T00:00:00Z'],
+    ['9999-12-31', '9999-12-31T00:00:00Z'],
+    ['1000-01-01', '1000-01-01T00:00:00Z'],
+  ]
+  for (const [text, expected] of cases) t.equal(read(text), expected, text)
+})
+
+t.test('under dmy the day comes first, in the numeric family alone', async (t) => {
+  t.equal(read('01/02/2014', 'dmy'), '2014-02-01T00:00:00Z')
+  t.equal(read('31-12-2014', 'dmy'), '2014-12-31T00:00:00Z')
+  t.equal(read('2014-01-02', 'dmy'), '2014-01-02T00:00:00Z')
+  t.equal(read('March 5, 2014', 'dmy'), '2014-03-05T00:00:00Z')
+})
+
+t.test('nothing is guessed', async (t) => {
+  const wrong = [
+    '30 February 2014',
+    '2014-02-29',
+    '31/12/2014',
+    '12/31-2014',
+    '2014-01/02',
+    '24:00',
+    '2014-01-02 24:00',
+    '2014-01-02 10:60',
+    '2014-01-02 10:00:60',
+    '01/02/2014 0:05am',
+    '01/02/2014 13:05pm',
+    '2014-01-02Z',
+    '2014-01-02+01:00',
+    '2014-01-02T10:00+14:01',
+    '2014-01-02T10:00+01:60',
+    '01/02/14',
+    '0999-01-01',
+    '2014-1-002',
+    'Sept 5, 2014',
+    'Mar. 5, 2014',
+    '5. March 2014',
+    'March 5',
+    '2014',
+    '20140102',
+    '1/2/2014 3pm',
+    '2014-01-02T',
+    'Monday 5 March 2014',
+    '2014-01-02t10:00',
+    '',
+    'x'.repeat(1000),
+    '1 / 2 / 2014',
+    '２０１４-01-02',
+  ]
+  for (const text of wrong) t.equal(parseDateTime(text, 'mdy'), null, text.slice(0, 40))
+})
+
+t.test('without an offset a time is of the zone that is given; a date is what is written', async (t) => {
+  t.equal(read('2014-07-01 12:00', 'mdy', 'America/New_York'), '2014-07-01T16:00:00Z')
+  t.equal(read('2014-07-01T12:00:00+00:00', 'mdy', 'America/New_York'), '2014-07-01T12:00:00Z')
+  t.equal(toDate(parseDateTime('2014-07-01T23:59:00-11:00', 'mdy')!), '2014-07-01')
+})
+
+t.test('a day of the year has no year, or one that is dropped', async (t) => {
+  t.equal(parseDayOfYear('2-29', 'mdy'), '02-29')
+  t.equal(parseDayOfYear('29/02', 'dmy'), '02-29')
+  t.equal(parseDayOfYear('1980-12-24', 'mdy'), '12-24')
+  t.equal(parseDayOfYear('24/12/1980 10:00', 'dmy'), '12-24')
+  for (const text of ['13-01', '02-30', '2-29-2015', '0-1', '1'])
+    t.equal(parseDayOfYear(text, 'mdy'), null, text)
+})
+
+t.test(
+  "a request's time is ISO 8601 with T, in the organization's zone where it has no offset",
+  async (t) => {
+    t.equal(parseApiTime('2026-01-31T08:00', 'Europe/Berlin')?.toISOString(), '2026-01-31T07:00:00.000Z')
+    t.equal(parseApiTime('2026-01-31T08:00:00Z', 'Europe/Berlin')?.toISOString(), '2026-01-31T08:00:00.000Z')
+    for (const text of [
+      '2026-01-31',
+      '2026-01-31 08:00',
+      'now',
+      '1769846400',
+      '2026-1-31T08:00',
+      '2026-02-30T08:00',
+    ])
+      t.equal(parseApiTime(text, 'UTC'), null, text)
+  },
+)

@@ -1,0 +1,116 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { asciiEmailIdentity } from '../../../engine/splitting/identity-reader.ts'
+import { emailIdentity } from '../../../shared/values/email.ts'
+import { comparisonForm, compareIdentities } from '../../../shared/values/identity.ts'
+import { canonicalIp } from '../../../shared/values/ip.ts'
+
+t.test('addresses that are valid, with the form in which they are compared', async (t) => {
+  const cases: [string, string][] = [
+    ['Ann@Example.COM', 'ann@example.com'],
+    ["-._+=%/:;?!#$&'*`{}|~@a.b", "-._+=%/:;?!#$&'*`{}|~@a.b"],
+    ['.a..b.@x_y.co', '.a..b.@x_y.co'],
+    [`${'l'.repeat(256)}@a.b`, `${'l'.repeat(256)}@a.b`],
+    [`a@${'d'.repeat(63)}.de`, `a@${'d'.repeat(63)}.de`],
+    ['a@1.2.3.256', 'a@1.2.3.256'],
+    ['a@1.2.3', 'a@1.2.3'],
+    ['a@Bücher.example', 'a@xn--bcher-kva.example'],
+    ['a@xn--bcher-kva.EXAMPLE', 'a@xn--bcher-kva.example'],
+    ['a@例え。テスト', 'a@xn--r8jz45g.xn--zckzah'],
+  ]
+  for (const [text, form] of cases) t.equal(emailIdentity(text), form, text.slice(0, 40))
+})
+
+t.test('addresses that are none', async (t) => {
+  const wrong = [
+    '',
+    '@',
+    'a',
+    'a@',
+    '@a.b',
+    'a@b',
+    'a@b.',
+    'a@.b',
+    'a@b..c',
+    'a@-b.c',
+    'a@b-.c',
+    'a@b.c-',
+    'a b@c.d',
+    'a@b c.d',
+    'a@b@c.d',
+    'a^b@c.d',
+    'a"b@c.d',
+    'a(b)@c.d',
+    'ü@b.c',
+    'a@1.2.3.4',
+    'a@001.2.3.4',
+    'a@b!c.d',
+    'a@b.c:80',
+    'a@[1.2.3.4]',
+    `${'l'.repeat(257)}@a.b`,
+    `a@${'d'.repeat(64)}.de`,
+    `a@${'ab.'.repeat(86)}cd`,
+    'a@b.c\n',
+    ' a@b.c',
+    'a@１.２.３.４',
+    'a@b%2ec.d',
+    'a@ü..de',
+    'a\0@b.c',
+  ]
+  for (const text of wrong) t.equal(emailIdentity(text), null, JSON.stringify(text.slice(0, 40)))
+})
+
+t.test('the reader of bytes and the reader of texts never disagree', async (t) => {
+  const character = fc.constantFrom(...'aZ09-_.@+ü ^"\t\n\r\0\u00a0'.split(''))
+  const address = fc.array(character, { maxLength: 14 }).map((list) => list.join(''))
+  const key = Buffer.alloc(2048)
+  fc.assert(
+    fc.property(
+      fc.oneof(
+        address,
+        fc.emailAddress(),
+        address.map((text) => `a@${text}.com`),
+      ),
+      (text) => {
+        const bytes = Buffer.from(text)
+        const length = asciiEmailIdentity(bytes, 0, bytes.length, key)
+        // -1 leaves the decision to emailIdentity; anything else has to be its answer.
+        return length === -1 || key.toString('utf8', 0, length) === emailIdentity(text.trim())
+      },
+    ),
+    { numRuns: 50_000 },
+  )
+  t.pass('50,000 texts')
+})
+
+t.test('identities are ordered by code point, as their bytes are', async (t) => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary' }), fc.string({ unit: 'binary' }), (a, b) => {
+      return Math.sign(compareIdentities(a, b)) === Buffer.from(a).compare(Buffer.from(b))
+    }),
+    { numRuns: 5_000 },
+  )
+  t.ok(compareIdentities('\u{10000}', '\ue000') > 0)
+})
+
+t.test('texts are compared without case, composed', async (t) => {
+  t.equal(comparisonForm('E\u0301cole'), comparisonForm('\u00c9COLE'))
+  t.equal(comparisonForm('ΣΑΣ'), 'σας')
+})
+
+t.test('IP addresses are kept in canonical form', async (t) => {
+  t.equal(canonicalIp('192.0.2.1'), '192.0.2.1')
+  t.equal(canonicalIp('2001:0DB8:0:0:0:0:0:1'), '2001:db8::1')
+  t.equal(canonicalIp('::ffff:c000:201'), '::ffff:192.0.2.1')
+  for (const text of [
+    '1.2.3',
+    '1.2.3.4.5',
+    '01.2.3.4',
+    '256.1.1.1',
+    'fe80::1%eth0',
+    '::1::',
+    '1.2.3.4/8',
+    '',
+  ])
+    t.equal(canonicalIp(text), null, text)
+})
