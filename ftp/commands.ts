@@ -60,13 +60,9 @@ async function receiveUpload(
       throw new FtpError(425, 'no data connection was opened')
     })
     try {
+      const upload = await session.fs!.beginUpload(command.arg ?? '', { append, start })
       await session.reply(150, 'send the data')
-      const isWhole = await session.fs!.receive(
-        command.arg ?? '',
-        { append, start },
-        counted(socket, options.onBytes),
-        () => outlives(session),
-      )
+      const isWhole = await upload.receive(counted(socket, options.onBytes), () => outlives(session))
       if (isWhole) await session.reply(226, 'the file is complete')
       else options.log.info('an upload whose control connection ended with its data is kept as unfinished')
     } finally {

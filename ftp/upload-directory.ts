@@ -108,35 +108,17 @@ export class UploadDirectory {
     await rename(this.#pathOf(source), this.#pathOf(target))
   }
 
-  /**
-   * Receives an upload. `isComplete` is asked when all its bytes are there and on the disk: only then, and if it says
-   * yes, the file takes its final name. Resolves to whether it did.
-   */
-  async receive(
-    text: string,
-    options: UploadOptions,
-    data: AsyncIterable<Uint8Array>,
-    isComplete: () => Promise<boolean>,
-  ): Promise<boolean> {
+  /** Begins an upload; what speaks against it is said before the client sends anything. */
+  async beginUpload(text: string, options: UploadOptions): Promise<Upload> {
     const name = this.#nameOf(text)
-    const lock = this.#pathOf(name)
-    if (uploading.has(lock)) throw new FtpError(450, 'another session is uploading this file')
-    uploading.add(lock)
+    const finalPath = this.#pathOf(name)
+    if (uploading.has(finalPath)) throw new FtpError(450, 'another session is uploading this file')
+    uploading.add(finalPath)
     try {
-      const handle = await this.#openUnfinished(name, options)
-      try {
-        for await (const piece of data) await handle.writeFile(piece)
-        await handle.sync()
-      } finally {
-        await handle.close()
-      }
-      if (!(await isComplete())) return false
-      await rename(this.#pathOf(unfinishedName(name)), this.#pathOf(name))
-      return true
+      return new Upload(await this.#openUnfinished(name, options), this.#pathOf(unfinishedName(name)), finalPath)
     } catch (error) {
-      throw isStagingFull(error) ? new FtpError(452, 'there is no space left on the server') : error
-    } finally {
-      uploading.delete(lock)
+      uploading.delete(finalPath)
+      throw error
     }
   }
 
@@ -189,6 +171,38 @@ export class UploadDirectory {
 
   #pathOf(name: string): string {
     return path.join(this.root, name)
+  }
+}
+
+/** An upload that has begun; `receive` ends it. */
+export class Upload {
+  readonly #handle: FileHandle
+  readonly #hiddenPath: string
+  readonly #finalPath: string
+
+  constructor(handle: FileHandle, hiddenPath: string, finalPath: string) {
+    this.#handle = handle
+    this.#hiddenPath = hiddenPath
+    this.#finalPath = finalPath
+  }
+
+  /**
+   * Takes the data. `isComplete` is asked when all of it is on the disk: only if it says yes, the file takes its final
+   * name. Resolves to whether it did; what came is kept in any case.
+   */
+  async receive(data: AsyncIterable<Uint8Array>, isComplete: () => Promise<boolean>): Promise<boolean> {
+    try {
+      for await (const piece of data) await this.#handle.writeFile(piece)
+      await this.#handle.sync()
+      if (!(await isComplete())) return false
+      await rename(this.#hiddenPath, this.#finalPath)
+      return true
+    } catch (error) {
+      throw isStagingFull(error) ? new FtpError(452, 'there is no space left on the server') : error
+    } finally {
+      uploading.delete(this.#finalPath)
+      await this.#handle.close()
+    }
   }
 }
 

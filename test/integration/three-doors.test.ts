@@ -1,0 +1,148 @@
+import { createServer } from 'node:http'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { Readable } from 'node:stream'
+import { gzipSync } from 'node:zlib'
+import { Client } from 'basic-ftp'
+import t from 'tap'
+import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
+import { bootstrapKey, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
+
+const service = await startService(t, ['control-plane', 'engine', 'ftp'])
+const { get, post, call } = service
+const file = new SubscriberFile({ rows: 3_000, seed: 3 })
+const text = [...file.text()].join('')
+const expected = file.expectedCounts()
+
+async function importThrough(file_source: Json): Promise<Json> {
+  const list = await createList(service, [...customFields])
+  const created = await post(`/mailing_lists/${list.id}/subscriber_imports`, { subscriber_import: { column_mapping: columns, file_source } })
+  t.equal(created.state, 'scheduled', 'the reply to a creation is always scheduled')
+  return importEnd(service, created.id)
+}
+
+function checkEnd(view: Json): void {
+  t.match(view, { state: 'finished', error_message: null, stats: { number_of_records: 3_000, records_imported: 3_000, subscribers: expected } })
+}
+
+async function ftpClient(): Promise<Client> {
+  const url = new URL(service.processes.ftp!.ready.ftp!)
+  const client = new Client(10_000)
+  await client.access({ host: url.hostname, port: Number(url.port), user: 'api', password: bootstrapKey })
+  return client
+}
+
+/** A server of one file, told by each test how to behave. */
+let behave: (path: string, attempt: number) => { status?: number; headers?: Record<string, string>; body?: Buffer | string }
+let attempts = 0
+const web = createServer((request, response) => {
+  attempts += 1
+  const { status = 200, headers = {}, body = '' } = behave(request.url!, attempts)
+  response.writeHead(status, headers).end(body)
+})
+await new Promise<void>((resolve) => web.listen(0, '127.0.0.1', resolve))
+t.teardown(() => web.close())
+const webUrl = `http://127.0.0.1:${(web.address() as { port: number }).port}`
+
+t.test('inline content', async () => {
+  checkEnd(await importThrough({ type: 'json', content: text }))
+})
+
+t.test('a file uploaded by FTP', async () => {
+  const client = await ftpClient()
+  await client.uploadFrom(Readable.from([Buffer.from(text)]), 'subscribers.csv')
+  client.close()
+  checkEnd(await importThrough({ type: 'upload_directory', filename: 'subscribers.csv' }))
+})
+
+t.test('a file of a URL, also packed', async () => {
+  behave = () => ({ body: text })
+  const view = await importThrough({ type: 'url', url: `${webUrl}/files/subscribers.csv?x=1` })
+  checkEnd(view)
+  t.match(view.file_source, { type: 'url', filename: 'subscribers.csv' })
+  behave = () => ({ headers: { 'content-encoding': 'gzip' }, body: gzipSync(text) })
+  checkEnd(await importThrough({ type: 'url', url: `${webUrl}/encoded.csv` }))
+  behave = () => ({ body: gzipSync(text) })
+  checkEnd(await importThrough({ type: 'url', url: `${webUrl}/packed.csv.gz` }))
+})
+
+t.test('redirects are followed, each hop looked at anew', async (t) => {
+  behave = (target) => (target === '/a' ? { status: 302, headers: { location: '/b' } } : { body: text })
+  checkEnd(await importThrough({ type: 'url', url: `${webUrl}/a` }))
+  behave = () => ({ status: 302, headers: { location: 'http://169.254.169.254/latest/meta-data' } })
+  attempts = 0
+  const refused = await importThrough({ type: 'url', url: `${webUrl}/a` })
+  t.match(refused, { state: 'failed', error_message: /169\.254\.169\.254 is no public address/ })
+  t.equal(attempts, 1, 'a refused address is not tried again')
+})
+
+t.test('a failed try is followed by another after 10 s', { timeout: 60_000 }, async (t) => {
+  attempts = 0
+  behave = (_target, attempt) => (attempt === 1 ? { status: 503 } : { body: text })
+  const startedAt = Date.now()
+  checkEnd(await importThrough({ type: 'url', url: `${webUrl}/flaky.csv` }))
+  const seconds = (Date.now() - startedAt) / 1000
+  t.ok(seconds >= 10 && seconds < 25, `after ${seconds.toFixed(1)} s`)
+  t.equal(attempts, 2)
+})
+
+t.test('a file that is gone when the import begins fails it, and says so', async (t) => {
+  const list = await createList(service, [...customFields])
+  await writeFile(path.join(service.dataFolder, 'uploads', '1', 'fleeting.csv'), text)
+  await post('/mailing_lists', { mailing_list: { name: 'x' } })
+  await service.processes.engine!.stop()
+  const created = await post(`/mailing_lists/${list.id}/subscriber_imports`, { subscriber_import: { column_mapping: columns, file_source: { type: 'upload_directory', filename: 'fleeting.csv' } } })
+  const client = await ftpClient()
+  await client.remove('fleeting.csv')
+  client.close()
+  await service.start('engine')
+  t.match(await importEnd(service, created.id), { state: 'failed', error_message: /there is no file "fleeting\.csv" in the upload directory/, finished_at: String })
+})
+
+t.test('an upload is seen under its name only when it is complete', async (t) => {
+  const client = await ftpClient()
+  const folder = path.join(service.dataFolder, 'uploads', '1')
+  let send: (piece: Buffer | null) => void = () => undefined
+  const slow = new Readable({ read() {} })
+  send = (piece) => slow.push(piece)
+  const upload = client.uploadFrom(slow, 'slow.csv')
+  send(Buffer.from(text.slice(0, 50_000)))
+  const other = await ftpClient()
+  await until('the first bytes', () => readdir(folder), (names) => names.some((name) => name.includes('slow.csv')))
+  t.same(
+    (await other.list()).map((entry) => entry.name).filter((name) => name.includes('slow')),
+    [],
+  )
+  const early = await call('POST', `/mailing_lists/${(await createList(service)).id}/subscriber_imports`, {
+    subscriber_import: { column_mapping: ['email'], file_source: { type: 'upload_directory', filename: 'slow.csv' } },
+  })
+  t.match(early.body, { error_code: 'validation_failed', error_message: /not in the upload directory/ })
+  await t.rejects(other.uploadFrom(Readable.from(['x']), 'slow.csv'), { code: 450 }, 'a second upload of the name')
+  send(Buffer.from(text.slice(50_000)))
+  send(null)
+  await upload
+  t.equal(await readFile(path.join(folder, 'slow.csv'), 'utf8'), text)
+  t.same((await readdir(folder)).filter((name) => name.startsWith('.')), [], 'nothing hidden is left')
+  client.close()
+  other.close()
+})
+
+t.test('nothing staged is left when imports have ended', async (t) => {
+  const left = await until('an empty staging folder', () => readdir(path.join(service.dataFolder, 'staging')), (names) => names.length === 0)
+  t.same(left, [])
+  t.equal(await service.collections.chunks.countDocuments(), 0)
+  t.equal(await service.collections.imports.countDocuments({ $or: [{ settled: false }, { holds_list: true }] }), 0)
+})
+
+t.test('a wrong login, and what a login may not do', async (t) => {
+  const url = new URL(service.processes.ftp!.ready.ftp!)
+  const client = new Client(5_000)
+  await t.rejects(client.access({ host: url.hostname, port: Number(url.port), user: 'api', password: 'wrong_key_0123456789' }), { code: 530 })
+  await t.rejects(client.access({ host: url.hostname, port: Number(url.port), user: 'root', password: bootstrapKey }), { code: 530 })
+  const session = await ftpClient()
+  for (const name of ['../1/x.csv', '/etc/x', 'a/b.csv', '.hidden']) await t.rejects(session.uploadFrom(Readable.from(['x']), name), { message: /^55\d/ }, name)
+  await t.rejects(session.send('MKD folder'), { code: 550 })
+  session.close()
+  client.close()
+  t.ok((await get('/mailing_lists')).length > 0)
+})
