@@ -136,7 +136,7 @@ export class Engine implements Part {
     await life.dispatcher.stop()
     await life.pool.destroy()
     // What didn't end in time is handed back as if this engine had died, only sooner.
-    await handOver(this.#options.database, { _id: life.id }).catch((error: unknown) => {
+    await handOver(this.#options.database, { _id: life.id }, this.#options.log).catch((error: unknown) => {
       this.#options.log.warn(
         `what was in hand couldn't be handed back; the others take it over in ${engineLeaseMs / 1000} s: ${messageOf(error)}`,
       )

@@ -115,7 +115,11 @@ export class UploadDirectory {
     if (uploading.has(finalPath)) throw new FtpError(450, 'another session is uploading this file')
     uploading.add(finalPath)
     try {
-      return new Upload(await this.#openUnfinished(name, options), this.#pathOf(unfinishedName(name)), finalPath)
+      return new Upload(
+        await this.#openUnfinished(name, options),
+        this.#pathOf(unfinishedName(name)),
+        finalPath,
+      )
     } catch (error) {
       uploading.delete(finalPath)
       throw error

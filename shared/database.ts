@@ -28,7 +28,7 @@ export interface Database {
   collections: Collections
   /** For the ready line and logs: without a password. */
   shownUri: string
-  close(): Promise<void>
+  close: () => Promise<void>
 }
 
 export interface DatabaseOptions {

@@ -1,4 +1,5 @@
 import type { Database } from '../../shared/database.ts'
+import { messageOf } from '../../shared/errors.ts'
 import type { Logger } from '../../shared/logger.ts'
 import type { EngineDocument } from '../../shared/schemas/engine.ts'
 import { releaseChunksOf, releaseExpiredChunks } from '../../shared/store/chunks.ts'
@@ -15,7 +16,7 @@ export function takeOverFromDeadEngines(database: Database, log: Logger): Chore 
     everyMs: heartbeatMs,
     async run() {
       for (const engine of await markDeadEngines(collections)) {
-        const { chunks, steps } = await handOver(database, engine)
+        const { chunks, steps } = await handOver(database, engine, log)
         log.warn(
           { dead_engine: engine._id.slice(0, 8), host: engine.host, pid: engine.process_id, chunks, steps },
           'took over from an engine whose lease ran out',
@@ -39,10 +40,14 @@ export function takeOverFromDeadEngines(database: Database, log: Logger): Chore 
 export async function handOver(
   { client, collections }: Database,
   engine: Pick<EngineDocument, '_id'>,
+  log: Logger,
 ): Promise<{ chunks: number; steps: number }> {
   const document = await collections.engines.findOne({ _id: engine._id })
-  // Without the right to kill sessions its rows stay locked until the server gives up on it, after 90 s at most.
-  await killSessions(client, document?.session_ids ?? []).catch(() => undefined)
+  await killSessions(client, document?.session_ids ?? []).catch((error: unknown) => {
+    log.warn(
+      `the sessions of an engine that works no longer can't be killed, so rows that it was writing stay locked for up to 90 s: ${messageOf(error)}`,
+    )
+  })
   const chunks = await releaseChunksOf(collections, engine._id)
   const steps = await releaseStepsOf(collections, engine._id)
   await unregisterEngine(collections, engine._id)

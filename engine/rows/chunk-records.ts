@@ -1,6 +1,12 @@
 import { isUtf8 } from 'node:buffer'
 import type { ChunkDocument, FileFormat } from '../../shared/schemas/import.ts'
-import { readRecordAt, type PartitionedRecord } from '../splitting/partition-file.ts'
+import {
+  endOfRecordAt,
+  headerLength,
+  keyLengthAt,
+  readRecordAt,
+  type PartitionedRecord,
+} from '../splitting/partition-file.ts'
 import { recordFlags } from '../splitting/record-scanner.ts'
 import { parseEnclosedRecords, readCells } from './csv-cells.ts'
 
@@ -16,83 +22,102 @@ export interface ReadRecord {
 }
 
 /** Records of a batch at most, and the bytes after which no further one is taken: functions of the chunk alone. */
-export const batchRecords = 1_000
+const batchRecords = 1_000
 const batchBytes = 4 * 1024 * 1024
 
+/**
+ * Records are known by where they begin in `bytes` and decoded a batch at a time: an object for each record of a chunk
+ * would live long enough to cost more in garbage collection than in use.
+ */
 export interface Batch {
-  records: PartitionedRecord[]
-  /** What the records lie in. */
+  offsets: Uint32Array
   bytes: Buffer
 }
 
-/**
- * Cuts records that lie in `bytes` into batches. `from` and the returned rest let a chunk that is read piece by piece
- * be cut as if it were one.
- */
-export function cutBatches(records: readonly PartitionedRecord[], bytes: Buffer): Batch[] {
-  const batches: Batch[] = []
-  let current: PartitionedRecord[] = []
-  let size = 0
-  for (const record of records) {
-    current.push(record)
-    size += record.end - record.start
-    if (current.length < batchRecords && size < batchBytes) continue
-    batches.push({ records: current, bytes })
-    current = []
-    size = 0
-  }
-  if (current.length > 0) batches.push({ records: current, bytes })
-  return batches
-}
-
-/** The records in `bytes`, in the order in which they lie there: file order. */
-export function listRecords(bytes: Buffer): PartitionedRecord[] {
-  const records: PartitionedRecord[] = []
-  for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end))
-    records.push(record)
-  return records
+/** Where the records in `bytes` begin, in the order in which they lie there: file order. */
+export function listRecords(bytes: Buffer): Uint32Array {
+  const offsets: number[] = []
+  for (let at = 0; at < bytes.length; at = endOfRecordAt(bytes, at)) offsets.push(at)
+  return Uint32Array.from(offsets)
 }
 
 /** In the order of identities, records of the same one in file order. Bytes of UTF-8 sort as code points do. */
-export function sortedByIdentity(records: readonly PartitionedRecord[], bytes: Buffer): PartitionedRecord[] {
-  const prefixes = Float64Array.from(records, (record) => prefixOf(bytes, record))
-  const order = Uint32Array.from(records, (_, i) => i)
-  order.sort((i, j) => prefixes[i]! - prefixes[j]! || compareKeys(bytes, records[i]!, records[j]!) || i - j)
-  return Array.from(order, (i) => records[i]!)
+export function sortedByIdentity(offsets: Uint32Array, bytes: Buffer): Uint32Array {
+  const prefixes = Float64Array.from(offsets, (offset) => prefixOf(bytes, offset))
+  const order = Uint32Array.from(offsets, (_, i) => i)
+  order.sort((i, j) => prefixes[i]! - prefixes[j]! || compareKeys(bytes, offsets[i]!, offsets[j]!) || i - j)
+  return order.map((i) => offsets[i]!)
 }
 
-function compareKeys(bytes: Buffer, a: PartitionedRecord, b: PartitionedRecord): number {
-  return bytes.compare(bytes, b.keyStart, b.start, a.keyStart, a.start)
+function compareKeys(bytes: Buffer, a: number, b: number): number {
+  const startOfA = a + headerLength
+  const startOfB = b + headerLength
+  return bytes.compare(
+    bytes,
+    startOfB,
+    startOfB + keyLengthAt(bytes, b),
+    startOfA,
+    startOfA + keyLengthAt(bytes, a),
+  )
 }
 
-function prefixOf(bytes: Buffer, record: PartitionedRecord): number {
-  const length = record.start - record.keyStart
-  if (length >= 6) return bytes.readUIntBE(record.keyStart, 6)
+function prefixOf(bytes: Buffer, offset: number): number {
+  const start = offset + headerLength
+  const length = keyLengthAt(bytes, offset)
+  if (length >= 6) return bytes.readUIntBE(start, 6)
   let prefix = 0
-  for (let i = 0; i < 6; i += 1) prefix = prefix * 256 + (i < length ? bytes[record.keyStart + i]! : 0)
+  for (let i = 0; i < 6; i += 1) prefix = prefix * 256 + (i < length ? bytes[start + i]! : 0)
   return prefix
 }
 
+/** Cuts records into batches. */
+export function cutBatches(offsets: Uint32Array, bytes: Buffer): Batch[] {
+  const batches: Batch[] = []
+  let first = 0
+  let size = 0
+  for (let i = 0; i < offsets.length; i += 1) {
+    size += endOfRecordAt(bytes, offsets[i]!) - offsets[i]!
+    const isFull = i + 1 - first === batchRecords || size >= batchBytes
+    if (!isFull && i + 1 < offsets.length) continue
+    batches.push({ offsets: offsets.subarray(first, i + 1), bytes })
+    first = i + 1
+    size = 0
+  }
+  return batches
+}
+
+/** The identity of a batch's last record. */
+export function lastIdentity({ offsets, bytes }: Batch): string {
+  const { keyStart, start } = readRecordAt(bytes, offsets.at(-1)!)!
+  return bytes.toString('utf8', keyStart, start)
+}
+
 /** Decodes a batch's records and cuts them into cells. */
-export function readBatch(batch: Batch, format: FileFormat, kind: ChunkDocument['kind']): ReadRecord[] {
-  const { bytes } = batch
+export function readBatch(
+  { offsets, bytes }: Batch,
+  format: FileFormat,
+  kind: ChunkDocument['kind'],
+): ReadRecord[] {
   const encoding = format.character_set === 'utf-8' ? 'utf8' : 'latin1'
   const enclosed: { record: ReadRecord; text: string }[] = []
-  const result = batch.records.map((place) => {
+  const records = new Array<ReadRecord>(offsets.length)
+  for (let i = 0; i < offsets.length; i += 1) {
+    const place = readRecordAt(bytes, offsets[i]!)!
+    const { flags } = place
     const text = bytes.toString(encoding, place.start, place.end)
+    const identity = kind === 'unidentified' ? null : bytes.toString('utf8', place.keyStart, place.start)
     const record: ReadRecord = {
       number: place.number,
-      identity: kind === 'unidentified' ? null : bytes.toString('utf8', place.keyStart, place.start),
-      cells: [],
+      identity,
+      cells: noCells,
       problem: problemOf(place, text, bytes, format),
     }
-    const { flags } = place
     if (flags === 0) record.cells = text.split(format.csv_field_separator)
     else if ((flags & recordFlags.unterminated) !== 0) record.cells = [text]
     else if (flags === recordFlags.enclosed) enclosed.push({ record, text })
     else record.cells = readCells(text, format)
-    return record
-  })
+    records[i] = record
+  }
   if (enclosed.length > 0) {
     const cells = parseEnclosedRecords(
       enclosed.map(({ text }) => text),
@@ -100,8 +125,10 @@ export function readBatch(batch: Batch, format: FileFormat, kind: ChunkDocument[
     )
     enclosed.forEach(({ record }, i) => (record.cells = cells[i]!))
   }
-  return result
+  return records
 }
+
+const noCells: string[] = []
 
 function problemOf(place: PartitionedRecord, text: string, bytes: Buffer, format: FileFormat): string | null {
   if ((place.flags & recordFlags.unterminated) !== 0) return `unterminated enclosure, line ${place.line}`

@@ -2,7 +2,6 @@ import type { FieldValue } from '../../shared/schemas/custom-field.ts'
 import type { ImportOptions, ImportPlan, RowResult } from '../../shared/schemas/import.ts'
 import type { SubscriberDocument, SubscriberStatus } from '../../shared/schemas/subscriber.ts'
 import { emailIdentity } from '../../shared/values/email.ts'
-import { subscriberKey } from '../../shared/values/identity.ts'
 import type { Row } from './row-reader.ts'
 
 /**
@@ -38,7 +37,8 @@ export interface RowContext {
 }
 
 export interface RowToDecide {
-  identity: string
+  /** `_id` of the subscriber that the row is about. */
+  key: string
   row: Row
   /** The id that a new subscriber gets. */
   newId: number
@@ -77,7 +77,7 @@ export function rowDecider(context: RowContext): RowDecider {
     return update(toDecide, existing)
   }
 
-  function addition({ identity, row, newId, now }: RowToDecide): Decision {
+  function addition({ key, row, newId, now }: RowToDecide): Decision {
     const values: Record<number, FieldValue> = {}
     for (const [id, value] of fieldDefaults) values[id] = value
     for (const [id, value] of defaults) values[id] = value
@@ -94,7 +94,7 @@ export function rowDecider(context: RowContext): RowDecider {
 
     const status = row.status ?? options.subscriber_defaults.status
     const document: SubscriberDocument = {
-      _id: subscriberKey(context.mailingListId, identity),
+      _id: key,
       id: newId,
       mailing_list_id: context.mailingListId,
       email: row.email,

@@ -53,12 +53,24 @@ export function readRecordAt(bytes: Buffer, at: number): PartitionedRecord | nul
   }
 }
 
+/** Where the record at `at`, which is whole, ends. */
+export function endOfRecordAt(bytes: Buffer, at: number): number {
+  return at + headerLength + keyLengthAt(bytes, at) + (bytes.readUInt32LE(at + 8) & 0xffffff)
+}
+
+export const keyLengthAt = (bytes: Buffer, at: number): number => bytes.readUInt32LE(at + 12)
+
 export const extentsLength = (extents: Extents): number =>
   extents.reduce((sum, value, index) => (index % 2 === 1 ? sum + value : sum), 0)
 
-/** Reads a whole range. */
-export async function readExtents(file: StagedFile, extents: Extents): Promise<Buffer> {
-  const bytes = Buffer.allocUnsafeSlow(extentsLength(extents))
+/** Reads a whole range, into `room` where it is large enough. */
+export async function readExtents(
+  file: StagedFile,
+  extents: Extents,
+  room: Buffer = Buffer.alloc(0),
+): Promise<Buffer> {
+  const length = extentsLength(extents)
+  const bytes = length <= room.length ? room.subarray(0, length) : Buffer.allocUnsafeSlow(length)
   let at = 0
   for (let i = 0; i < extents.length; i += 2) {
     const length = extents[i + 1]!

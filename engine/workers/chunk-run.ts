@@ -5,7 +5,7 @@ import type { Collections } from '../../shared/schemas/collections.ts'
 import type { ChunkDocument, ImportDocument, ImportPlan } from '../../shared/schemas/import.ts'
 import type { StagedFile, Staging } from '../../shared/staging/staging.ts'
 import { readHeldChunk } from '../../shared/store/chunks.ts'
-import { cutBatches, listRecords, readBatch, sortedByIdentity, type Batch } from '../rows/chunk-records.ts'
+import { cutBatches, lastIdentity, listRecords, sortedByIdentity, type Batch } from '../rows/chunk-records.ts'
 import { rowDecider, type RowDecider } from '../rows/row-decision.ts'
 import { rowReader, type RowReader } from '../rows/row-reader.ts'
 import { extentsLength, readExtents, readInPieces } from '../splitting/partition-file.ts'
@@ -26,6 +26,8 @@ export interface ImportContext {
 export interface Lane {
   session: ClientSession
   stripe: string
+  /** Memory for a chunk, taken again for the next one; grows to what chunks need. */
+  room: Buffer
 }
 
 export interface ChunkRunOptions {
@@ -35,7 +37,7 @@ export interface ChunkRunOptions {
   task: ChunkTask
   importContext: (importId: number) => Promise<ImportContext | null>
   isStopped: () => boolean
-  onBatch: (commit: BatchCommit & { bytes: number }) => void
+  onBatch: (commit: BatchCommit) => void
 }
 
 /** A chunk of one identity may have any size; beyond this one it is read piece by piece. */
@@ -55,7 +57,7 @@ export async function runChunk(options: ChunkRunOptions): Promise<ChunkReport> {
         `the staged partition ${context.partition} is gone: was it removed from DATA_DIR/staging?`,
       )
     try {
-      return await writeBatches(options, chunk, context, batchesOf(chunk, file))
+      return await writeBatches(options, chunk, context, batchesOf(chunk, file, options.lane))
     } finally {
       await file.close()
     }
@@ -94,23 +96,12 @@ async function writeBatches(
   let number = 0
   for await (const batch of batches) {
     if (number < chunk.next_batch) {
-      const last = batch.records.at(-1)!
-      writer.skip(
-        batch.records.length,
-        chunk.kind === 'unidentified' ? null : batch.bytes.toString('utf8', last.keyStart, last.start),
-      )
+      writer.skip(batch.offsets.length, chunk.kind === 'unidentified' ? null : lastIdentity(batch))
     } else {
       if (options.isStopped()) return { end: 'stopped' }
-      const commit = await writer.write(
-        number,
-        readBatch(batch, document.options.file_format, chunk.kind),
-        batch.isLast,
-      )
+      const commit = await writer.write(number, batch, batch.isLast)
       if (commit === null) return { end: options.isStopped() ? 'stopped' : 'lost' }
-      options.onBatch({
-        ...commit,
-        bytes: batch.records.reduce((sum, record) => sum + record.end - record.start, 0),
-      })
+      options.onBatch(commit)
     }
     number += 1
   }
@@ -121,15 +112,17 @@ async function writeBatches(
 async function* batchesOf(
   chunk: ChunkDocument,
   file: StagedFile,
+  lane: Lane,
 ): AsyncGenerator<Batch & { isLast: boolean }> {
   if (chunk.kind === 'single_identity' && extentsLength(chunk.extents) > wholeInMemory) {
     yield* batchesInPieces(chunk, file)
     return
   }
-  const bytes = await readExtents(file, chunk.extents)
+  const bytes = await readExtents(file, chunk.extents, lane.room)
+  if (bytes.length > lane.room.length) lane.room = bytes
   refuseDamaged(chunk, crc32(bytes))
-  const records = listRecords(bytes)
-  const batches = cutBatches(chunk.kind === 'sorted' ? sortedByIdentity(records, bytes) : records, bytes)
+  const offsets = listRecords(bytes)
+  const batches = cutBatches(chunk.kind === 'sorted' ? sortedByIdentity(offsets, bytes) : offsets, bytes)
   for (const [i, batch] of batches.entries()) yield { ...batch, isLast: i === batches.length - 1 }
 }
 
@@ -143,7 +136,7 @@ async function* batchesInPieces(
   let left = chunk.record_count
   for await (const { bytes } of readInPieces(file, chunk.extents)) {
     for (const batch of cutBatches(listRecords(bytes), bytes)) {
-      left -= batch.records.length
+      left -= batch.offsets.length
       yield { ...batch, isLast: left === 0 }
     }
   }

@@ -29,6 +29,7 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
   const lanes: Lane[] = Array.from({ length: lanesPerWorker }, () => ({
     session: client.startSession(),
     stripe: `e${start.firstStripe + Atomics.add(laneNumbers, 0, 1)}`,
+    room: Buffer.alloc(0),
   }))
   const sessionIds = lanes.map(({ session }) => session.id!.id as unknown as Uint8Array)
   if (!(await noteSessions(collections, start.engineId, sessionIds)))

@@ -35,7 +35,7 @@ export function startWorkerPool(options: {
     // A thread that ends when idle takes its connections with it.
     idleTimeout: Infinity,
     recordTiming: true,
-    resourceLimits: { maxOldGenerationSizeMb: 512 },
+    resourceLimits: { maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 48 },
   })
   piscina.on('message', (message: BatchReport) => {
     options.onBatch(message)

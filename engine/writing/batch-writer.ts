@@ -1,6 +1,6 @@
 import { promisify } from 'node:util'
 import { deflate } from 'node:zlib'
-import type { AnyBulkWriteOperation, ClientSession } from 'mongodb'
+import { MongoServerError, type AnyBulkWriteOperation, type ClientSession, type Collection } from 'mongodb'
 import type { Collections } from '../../shared/schemas/collections.ts'
 import {
   failureId,
@@ -20,9 +20,10 @@ import {
 import { advanceChunk } from '../../shared/store/chunks.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import { writeLine } from '../../shared/values/csv-line.ts'
-import type { ReadRecord } from '../rows/chunk-records.ts'
+import { readBatch, type Batch, type ReadRecord } from '../rows/chunk-records.ts'
 import type { ExistingSubscriber, RowDecider } from '../rows/row-decision.ts'
 import type { Row, RowReader } from '../rows/row-reader.ts'
+import { endOfRecordAt } from '../splitting/partition-file.ts'
 import { BatchAbandoned, retryReason, runTransaction } from './transaction.ts'
 
 /**
@@ -50,24 +51,24 @@ export interface BatchWriterOptions {
 /** What a batch's commit took, for the metrics. */
 export interface BatchCommit {
   counts: ImportCounts
+  bytes: number
   writeMs: number
   retries: Record<string, number>
 }
 
-/** A record that is neither a duplicate nor faulty: what becomes of it depends on the database. */
-interface Candidate {
-  record: ReadRecord
+/**
+ * A record of the batch, with what can be said of it without the database: a duplicate, a failure with its line for
+ * the log, or a row whose fate is to be decided. Its cells aren't kept: few records need them again.
+ */
+interface Entry {
+  result: 'skipped_duplicate' | 'failed' | 'undecided'
+  number: number
   identity: string
-  key: string
-  row: Row
-  newId: number
+  /** As typed, for the logs. */
+  email: string
+  failureLine: string
+  row: Row | null
 }
-
-/** A record whose fate is known before the database is asked, or a candidate, in the batch's order. */
-type Entry =
-  | { candidate: Candidate }
-  | { record: ReadRecord; result: 'skipped_duplicate' }
-  | { record: ReadRecord; result: 'failed'; reason: string }
 
 /** The lease is renewed with every batch; a batch that takes longer than this is given up before it runs out. */
 const batchPatienceMs = 40_000
@@ -97,11 +98,9 @@ export class BatchWriter {
    * Writes a batch. Null when it wasn't written: stopped, or the chunk is somebody else's now. Throws what no further
    * attempt would mend.
    */
-  async write(batch: number, records: readonly ReadRecord[], isLast: boolean): Promise<BatchCommit | null> {
+  async write(number: number, batch: Batch, isLast: boolean): Promise<BatchCommit | null> {
     const { session, isStopped } = this.#options
-    const entries = records.map((record, i) =>
-      this.#judge(record, this.#options.chunk.first_subscriber_id + this.#position + i),
-    )
+    const entries = this.#read(batch).map((record) => this.#judge(record))
     const retries: Record<string, number> = {}
     const startedAt = performance.now()
     let counts = noCounts()
@@ -115,53 +114,77 @@ export class BatchWriter {
         if (reason === retryReasons.duplicateKey) this.#looksForExisting = true
       },
       attempt: async () => {
-        counts = await this.#attempt(batch, entries, isLast)
+        counts = await this.#attempt({ number, batch, entries, isLast })
       },
     })
     if (!committed) return null
-    this.#position += records.length
+    this.#position += entries.length
     this.#chunkCounts = sumCounts(this.#chunkCounts, counts)
-    return { counts, writeMs: performance.now() - startedAt, retries }
+    return { counts, bytes: bytesOf(batch), writeMs: performance.now() - startedAt, retries }
   }
 
-  /** What can be said of a record without the database. */
-  #judge(record: ReadRecord, newId: number): Entry {
-    const { identity } = record
-    if (identity !== null && identity === this.#lastIdentity) return { record, result: 'skipped_duplicate' }
-    this.#lastIdentity = identity
-    if (record.problem !== null) return { record, result: 'failed', reason: record.problem }
-    if (identity === null)
-      return { record, result: 'failed', reason: this.#options.reader.identityProblem(record.cells) }
-    const row = this.#options.reader.read(record.cells)
-    if (typeof row === 'string') return { record, result: 'failed', reason: row }
-    return {
-      candidate: { record, identity, key: subscriberKey(this.#options.mailingListId, identity), row, newId },
+  #read(batch: Batch): ReadRecord[] {
+    return readBatch(batch, this.#options.options.file_format, this.#options.chunk.kind)
+  }
+
+  #judge(record: ReadRecord): Entry {
+    const { reader } = this.#options
+    const identity = record.identity ?? ''
+    const entry: Entry = {
+      result: 'undecided',
+      number: record.number,
+      identity,
+      email: (record.cells[reader.emailColumn] ?? '').trim(),
+      failureLine: '',
+      row: null,
     }
+    if (record.identity !== null && identity === this.#lastIdentity) {
+      entry.result = 'skipped_duplicate'
+      return entry
+    }
+    this.#lastIdentity = record.identity
+    const row =
+      record.problem ??
+      (record.identity === null ? reader.identityProblem(record.cells) : reader.read(record.cells))
+    if (typeof row === 'string') {
+      entry.result = 'failed'
+      entry.failureLine = this.#failureLine(record, row)
+    } else {
+      entry.row = row
+    }
+    return entry
   }
 
-  async #attempt(batch: number, entries: Entry[], isLast: boolean): Promise<ImportCounts> {
+  #failureLine(record: ReadRecord, reason: string): string {
+    const { columnCount, options } = this.#options
+    const padding = new Array<string>(Math.max(0, columnCount - record.cells.length)).fill('')
+    return writeLine([...record.cells, ...padding, reason], options.file_format)
+  }
+
+  async #attempt(work: {
+    number: number
+    batch: Batch
+    entries: Entry[]
+    isLast: boolean
+  }): Promise<ImportCounts> {
     const { collections, session, chunk, options } = this.#options
-    const existing = await this.#findExisting(entries)
-    const changes = this.#decide(entries, existing)
+    const { number, isLast } = work
+    const existing = await this.#findExisting(work.entries)
+    const changes = this.#decide(work.entries, work.batch, existing)
     // First of the writes: who lost the chunk is told before he meets what the new holder wrote.
     const isOurs = await advanceChunk(collections, session, {
       chunk,
-      batch,
+      batch: number,
       isLast,
       counts: sumCounts(this.#chunkCounts, changes.counts),
     })
     if (!isOurs) throw new BatchAbandoned('the chunk has another holder')
     if (!options.dry_run) await this.#writeSubscribers(changes)
-    if (changes.failures.length > 0)
-      await collections.failures.insertMany(changes.failures, {
-        session,
-        ordered: true,
-        bypassDocumentValidation: true,
-      })
+    if (changes.failures.length > 0) await insertAll(collections.failures, changes.failures, session)
     const logs = await compressLogs(changes.logs)
     if (logs !== null)
       await collections.outcomes.insertOne(
-        { _id: outcomeId(chunk._id, batch), logs },
+        { _id: outcomeId(chunk._id, number), logs },
         { session, bypassDocumentValidation: true },
       )
     return changes.counts
@@ -170,7 +193,7 @@ export class BatchWriter {
   async #findExisting(entries: Entry[]): Promise<Map<string, ExistingSubscriber>> {
     const { collections, session, decider } = this.#options
     if (!this.#looksForExisting) return new Map()
-    const keys = entries.flatMap((entry) => ('candidate' in entry ? [entry.candidate.key] : []))
+    const keys = entries.filter((entry) => entry.result === 'undecided').map((entry) => this.#keyOf(entry))
     if (keys.length === 0) return new Map()
     const found = await collections.subscribers
       .find({ _id: { $in: keys } }, { session, projection: decider.projection, batchSize: keys.length + 1 })
@@ -178,7 +201,12 @@ export class BatchWriter {
     return new Map(found.map((subscriber) => [subscriber._id, subscriber]))
   }
 
-  #decide(entries: Entry[], existing: Map<string, ExistingSubscriber>): Changes {
+  #keyOf(entry: Entry): string {
+    return subscriberKey(this.#options.mailingListId, entry.identity)
+  }
+
+  #decide(entries: Entry[], batch: Batch, existing: Map<string, ExistingSubscriber>): Changes {
+    const { decider, chunk } = this.#options
     const now = new Date()
     const changes: Changes = {
       inserts: [],
@@ -188,20 +216,21 @@ export class BatchWriter {
       logs: {},
       counts: noCounts(),
     }
-    for (const entry of entries) {
-      if (!('candidate' in entry)) {
-        if (entry.result === 'failed') this.#fail(changes, entry.record, entry.reason)
-        else this.#log(changes, entry.result, entry.record)
+    for (const [i, entry] of entries.entries()) {
+      if (entry.result === 'failed') {
+        this.#fail(changes, entry.number, entry.failureLine)
         continue
       }
-      const { candidate } = entry
-      const decision = this.#options.decider.decide(
-        { identity: candidate.identity, row: candidate.row, newId: candidate.newId, now },
-        existing.get(candidate.key),
-      )
+      if (entry.result === 'skipped_duplicate') {
+        log(changes, entry.result, entry.email)
+        continue
+      }
+      const key = this.#keyOf(entry)
+      const newId = chunk.first_subscriber_id + this.#position + i
+      const decision = decider.decide({ key, row: entry.row!, newId, now }, existing.get(key))
       switch (decision.result) {
         case 'failed':
-          this.#fail(changes, candidate.record, decision.reason)
+          this.#fail(changes, entry.number, this.#failureLine(this.#readAgain(batch, i), decision.reason))
           continue
         case 'added':
           changes.inserts.push(decision.document)
@@ -210,37 +239,33 @@ export class BatchWriter {
         case 'updated':
           changes.statusChanges[decision.from] -= 1
           changes.statusChanges[decision.to] += 1
-          changes.updates.push(...updateOperation(candidate.key, decision))
+          changes.updates.push(...updateOperation(key, decision))
           break
         default:
       }
-      this.#log(changes, decision.result, candidate.record)
+      log(changes, decision.result, entry.email)
     }
     return changes
   }
 
-  #log(changes: Changes, kind: Exclude<LogKind, 'failed'>, record: ReadRecord): void {
-    changes.counts[kind] += 1
-    const email = (record.cells[this.#options.reader.emailColumn] ?? '').trim()
-    // One address a line: what is no address, in a duplicate row of an alternate-key list, may hold anything.
-    changes.logs[kind] = `${changes.logs[kind] ?? ''}${email.replaceAll(/[\r\n]+/g, ' ')}\n`
+  #readAgain({ offsets, bytes }: Batch, index: number): ReadRecord {
+    return this.#read({ offsets: offsets.subarray(index, index + 1), bytes })[0]!
   }
 
-  #fail(changes: Changes, record: ReadRecord, reason: string): void {
-    const { columnCount, importId, options } = this.#options
+  #fail(changes: Changes, recordNumber: number, line: string): void {
     changes.counts.failed += 1
-    const padding = new Array<string>(Math.max(0, columnCount - record.cells.length)).fill('')
-    changes.failures.push({
-      _id: failureId(importId, record.number),
-      line: writeLine([...record.cells, ...padding, reason], options.file_format),
-    })
+    changes.failures.push({ _id: failureId(this.#options.importId, recordNumber), line })
   }
 
   async #writeSubscribers(changes: Changes): Promise<void> {
     const { collections, session, stripe, mailingListId, organizationId } = this.#options
-    const settings = { session, ordered: true, bypassDocumentValidation: true } as const
-    if (changes.inserts.length > 0) await collections.subscribers.insertMany(changes.inserts, settings)
-    if (changes.updates.length > 0) await collections.subscribers.bulkWrite(changes.updates, settings)
+    if (changes.inserts.length > 0) await insertAll(collections.subscribers, changes.inserts, session)
+    if (changes.updates.length > 0)
+      await collections.subscribers.bulkWrite(changes.updates, {
+        session,
+        ordered: true,
+        bypassDocumentValidation: true,
+      })
     if (subscriberStatuses.every((status) => changes.statusChanges[status] === 0)) return
     await collections.subscriberCounts.updateOne(
       { _id: `${mailingListId}:${stripe}` },
@@ -260,6 +285,34 @@ interface Changes {
   failures: FailureDocument[]
   logs: Partial<Record<LogKind, string>>
   counts: ImportCounts
+}
+
+function log(changes: Changes, kind: Exclude<LogKind, 'failed'>, email: string): void {
+  changes.counts[kind] += 1
+  // One address a line: what is no address, in a duplicate row of an alternate-key list, may hold anything.
+  changes.logs[kind] =
+    `${changes.logs[kind] ?? ''}${email.includes('\n') || email.includes('\r') ? email.replaceAll(/[\r\n]+/g, ' ') : email}\n`
+}
+
+/**
+ * Inserts documents with the plain command: insertMany makes an operation object of each one first, at 2 us a row. The
+ * command isn't repeated by the driver, which a transaction's operations aren't either.
+ */
+async function insertAll<T extends { _id: string }>(
+  collection: Collection<T>,
+  documents: T[],
+  session: ClientSession,
+): Promise<void> {
+  const reply = await collection.db.command(
+    { insert: collection.collectionName, documents, ordered: true, bypassDocumentValidation: true },
+    { session },
+  )
+  const [error] = (reply['writeErrors'] as { code: number; errmsg: string }[] | undefined) ?? []
+  if (error !== undefined) throw new MongoServerError(error)
+}
+
+function bytesOf({ offsets, bytes }: Batch): number {
+  return offsets.reduce((sum, offset) => sum + endOfRecordAt(bytes, offset) - offset, 0)
 }
 
 const retryReasons = { duplicateKey: 'duplicate_key' } satisfies Record<

@@ -66,7 +66,8 @@ async function find(search: MongodSearch): Promise<Mongod> {
   const onPath = await firstOnPath(search.searchPath)
   const asked = JSON.stringify([search.binarySetting ?? null, onPath])
   const before = await readFound(cacheFolder)
-  if (before?.asked === asked && (await isIntact(before, log))) return { binary: before.binary, version: before.version }
+  if (before?.asked === asked && (await isIntact(before, log)))
+    return { binary: before.binary, version: before.version }
 
   const given = await tryExisting('MONGOD_BINARY', search.binarySetting, log)
   if (given !== null) return remember(cacheFolder, { asked, ...given, downloaded: false })

@@ -1,4 +1,4 @@
-import type { MongoClient } from 'mongodb'
+import { UUID, type MongoClient } from 'mongodb'
 import { isDuplicateKey } from '../database.ts'
 import type { Collections } from '../schemas/collections.ts'
 import type { EngineDocument } from '../schemas/engine.ts'
@@ -84,5 +84,5 @@ export async function markDeadEngines(collections: Collections): Promise<EngineD
 /** Ends an engine's open transactions, which would keep rows locked for a minute and more. */
 export async function killSessions(client: MongoClient, sessionIds: Uint8Array[]): Promise<void> {
   if (sessionIds.length === 0) return
-  await client.db('admin').command({ killSessions: sessionIds.map((id) => ({ id })) })
+  await client.db('admin').command({ killSessions: sessionIds.map((id) => ({ id: new UUID(id) })) })
 }

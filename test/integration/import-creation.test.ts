@@ -13,7 +13,8 @@ const list = await createList(service, [
 const withBoth = await createList(service, [], { has_format: true, has_confirmed: true })
 const remote = await createList(service, [], { is_remote_list: true })
 const json = { type: 'json', content: 'a@b.co' }
-const create = (subscriber_import: unknown, listId = list.id) => call('POST', `/mailing_lists/${listId}/subscriber_imports`, { subscriber_import })
+const create = (subscriber_import: unknown, listId = list.id) =>
+  call('POST', `/mailing_lists/${listId}/subscriber_imports`, { subscriber_import })
 
 t.test('the full view, with every default', async (t) => {
   const { body } = await create({ column_mapping: ['email'], file_source: json })
@@ -29,19 +30,45 @@ t.test('the full view, with every default', async (t) => {
     overwrite: false,
     deactivate_subscribers_not_in_import: false,
     error_message: null,
-    autoresponders: { subscription: { trigger: false, also_trigger_on_updated_subscribers: false }, api: { trigger_new: null, trigger_updated: null } },
+    autoresponders: {
+      subscription: { trigger: false, also_trigger_on_updated_subscribers: false },
+      api: { trigger_new: null, trigger_updated: null },
+    },
     overwrite_what: { custom_fields: true, confirmed: false, format: false, status: false },
-    overwrite_when_status: { active: true, unsubscribed: false, bounced: false, deactivated: false, scomp: false },
+    overwrite_when_status: {
+      active: true,
+      unsubscribed: false,
+      bounced: false,
+      deactivated: false,
+      scomp: false,
+    },
     column_mapping: ['email'],
     default_custom_fields: {},
     subscriber_defaults: { status: 'active' },
     file_source: { type: 'json', filename: 'data', url: null },
-    file_format: { csv_has_headers: true, character_set: 'utf-8', csv_field_separator: ',', csv_field_enclosure: '"', date_format: 'mdy' },
+    file_format: {
+      csv_has_headers: true,
+      character_set: 'utf-8',
+      csv_field_separator: ',',
+      csv_field_enclosure: '"',
+      date_format: 'mdy',
+    },
     stats: {
       number_of_records: null,
       records_imported: 0,
       subscribers: {
-        added: 0, updated: 0, failed: 0, skipped_overwrite: 0, skipped_active: 0, skipped_unsubscribed: 0, skipped_scomp: 0, skipped_bounced: 0, skipped_deactivated: 0, skipped_duplicate: 0, skipped_over_limit: 0, deactivated: 0,
+        added: 0,
+        updated: 0,
+        failed: 0,
+        skipped_overwrite: 0,
+        skipped_active: 0,
+        skipped_unsubscribed: 0,
+        skipped_scomp: 0,
+        skipped_bounced: 0,
+        skipped_deactivated: 0,
+        skipped_duplicate: 0,
+        skipped_over_limit: 0,
+        deactivated: 0,
       },
     },
     dry_run: false,
@@ -59,13 +86,28 @@ t.test('the whole body is accepted, and echoed in its canonical spelling', async
       begins_at: '2100-06-01T10:00:00+02:00',
       overwrite: true,
       deactivate_subscribers_not_in_import: true,
-      autoresponders: { subscription: { trigger: true, also_trigger_on_updated_subscribers: true }, api: { trigger_new: null } },
+      autoresponders: {
+        subscription: { trigger: true, also_trigger_on_updated_subscribers: true },
+        api: { trigger_new: null },
+      },
       overwrite_what: { custom_fields: false, confirmed: true, format: true, status: true },
-      overwrite_when_status: { active: false, unsubscribed: true, bounced: true, deactivated: true, scomp: true },
+      overwrite_when_status: {
+        active: false,
+        unsubscribed: true,
+        bounced: true,
+        deactivated: true,
+        scomp: true,
+      },
       column_mapping: [' EMAIL ', null, '', 'Email_Format', 'confirmed', 'Confirm_Time'],
       subscriber_defaults: { status: 'unsubscribed', confirmed: true, format: 'text' },
       file_source: { type: 'JSON', content: 'x' },
-      file_format: { csv_has_headers: false, character_set: 'iso-8859-1', csv_field_separator: '\t', csv_field_enclosure: "'", date_format: 'dmy' },
+      file_format: {
+        csv_has_headers: false,
+        character_set: 'iso-8859-1',
+        csv_field_separator: '\t',
+        csv_field_enclosure: "'",
+        date_format: 'dmy',
+      },
       dry_run: true,
       blank_cells: 'clear',
       callback_url: 'https://example.com/done',
@@ -79,7 +121,13 @@ t.test('the whole body is accepted, and echoed in its canonical spelling', async
     column_mapping: ['email', null, null, 'email_format', 'confirmed', 'confirm_time'],
     subscriber_defaults: { status: 'unsubscribed', confirmed: true, format: 'text' },
     file_source: { type: 'json' },
-    file_format: { csv_has_headers: false, character_set: 'iso-8859-1', csv_field_separator: '\t', csv_field_enclosure: "'", date_format: 'dmy' },
+    file_format: {
+      csv_has_headers: false,
+      character_set: 'iso-8859-1',
+      csv_field_separator: '\t',
+      csv_field_enclosure: "'",
+      date_format: 'dmy',
+    },
     dry_run: true,
     blank_cells: 'clear',
     callback_url: 'https://example.com/done',
@@ -88,10 +136,20 @@ t.test('the whole body is accepted, and echoed in its canonical spelling', async
   t.notOk('callback_secret' in (await get(`/subscriber_imports/${body.data.id}`)), 'the secret is shown once')
 })
 
-t.test('custom fields are found exactly first, then without case; defaults are read as the field reads them', async (t) => {
-  const { body } = await create({ column_mapping: ['email', 'NAME'], default_custom_fields: { 'NAME 2': '007', Boxes: ['b', 'A'], name: null }, file_source: json })
-  t.match(body.data, { column_mapping: ['email', 'Name'], default_custom_fields: { 'name 2': 7, Boxes: ['a', 'b'] } })
-})
+t.test(
+  'custom fields are found exactly first, then without case; defaults are read as the field reads them',
+  async (t) => {
+    const { body } = await create({
+      column_mapping: ['email', 'NAME'],
+      default_custom_fields: { 'NAME 2': '007', Boxes: ['b', 'A'], name: null },
+      file_source: json,
+    })
+    t.match(body.data, {
+      column_mapping: ['email', 'Name'],
+      default_custom_fields: { 'name 2': 7, Boxes: ['a', 'b'] },
+    })
+  },
+)
 
 t.test('a mapping, default or value that does not fit is refused', async (t) => {
   const bad: [Json, RegExp][] = [
@@ -130,7 +188,11 @@ t.test('a mapping, default or value that does not fit is refused', async (t) => 
   ]
   for (const [change, message] of bad) {
     const { body } = await create({ column_mapping: ['email'], file_source: json, ...change })
-    t.match(body, { success: false, error_code: 'validation_failed', error_message: message }, JSON.stringify(change))
+    t.match(
+      body,
+      { success: false, error_code: 'validation_failed', error_message: message },
+      JSON.stringify(change),
+    )
   }
 })
 
@@ -140,68 +202,150 @@ t.test('a file of the upload directory is a plain, regular file that is there', 
   await writeFile(path.join(folder, 'there.csv'), 'a@b.co')
   await symlink('/etc/passwd', path.join(folder, 'link.csv'))
   await mkdir(path.join(folder, 'folder'))
-  const upload = async (filename: unknown) => (await create({ column_mapping: ['email'], file_source: { type: 'upload_directory', filename } })).body
-  t.match(await upload('there.csv'), { success: true, data: { file_source: { type: 'upload_directory', filename: 'there.csv', url: null } } })
-  for (const name of ['absent.csv', 'link.csv', 'folder', '../1/there.csv', '/etc/passwd', '..', '.', 'a\0b', '', '.hidden', 'a\\b', undefined, 5]) {
-    t.match(await upload(name), { success: false, error_code: 'validation_failed', error_message: /filename/ }, String(name))
+  const upload = async (filename: unknown) =>
+    (await create({ column_mapping: ['email'], file_source: { type: 'upload_directory', filename } })).body
+  t.match(await upload('there.csv'), {
+    success: true,
+    data: { file_source: { type: 'upload_directory', filename: 'there.csv', url: null } },
+  })
+  for (const name of [
+    'absent.csv',
+    'link.csv',
+    'folder',
+    '../1/there.csv',
+    '/etc/passwd',
+    '..',
+    '.',
+    'a\0b',
+    '',
+    '.hidden',
+    'a\\b',
+    undefined,
+    5,
+  ]) {
+    t.match(
+      await upload(name),
+      { success: false, error_code: 'validation_failed', error_message: /filename/ },
+      String(name),
+    )
   }
 })
 
 t.test('a password in a URL is shown nowhere', async (t) => {
-  const { body } = await create({ begins_at: '2100-01-01T00:00', column_mapping: ['email'], file_source: { type: 'url', url: 'https://me:s3cret@example.com/a%20b.csv?x=1' } })
-  t.match(body.data.file_source, { type: 'url', filename: 'a b.csv', url: 'https://me:***@example.com/a%20b.csv?x=1' })
+  const { body } = await create({
+    begins_at: '2100-01-01T00:00',
+    column_mapping: ['email'],
+    file_source: { type: 'url', url: 'https://me:s3cret@example.com/a%20b.csv?x=1' },
+  })
+  t.match(body.data.file_source, {
+    type: 'url',
+    filename: 'a b.csv',
+    url: 'https://me:***@example.com/a%20b.csv?x=1',
+  })
   t.notMatch((await call('GET', '/subscriber_imports?scope=all')).text, /s3cret/)
   t.notMatch(service.processes['control-plane']!.log(), /s3cret/)
 })
 
 t.test('Remote Lists have no imports', async (t) => {
-  t.match((await create({ column_mapping: ['email'], file_source: json }, remote.id)).body, { error_code: 'invalid_request', error_message: /Remote List/ })
-  t.match((await call('GET', `/mailing_lists/${remote.id}/subscriber_imports`)).body, { error_code: 'invalid_request', error_message: /Remote List/ })
+  t.match((await create({ column_mapping: ['email'], file_source: json }, remote.id)).body, {
+    error_code: 'invalid_request',
+    error_message: /Remote List/,
+  })
+  t.match((await call('GET', `/mailing_lists/${remote.id}/subscriber_imports`)).body, {
+    error_code: 'invalid_request',
+    error_message: /Remote List/,
+  })
 })
 
 t.test('an Idempotency-Key answers again as the first time', async (t) => {
-  const body = { subscriber_import: { begins_at: '2100-01-01T00:00', column_mapping: ['email'], file_source: json, callback_url: 'https://example.com/' } }
-  const send = (key: string, content: unknown = body, listId = list.id) => call('POST', `/mailing_lists/${listId}/subscriber_imports`, content, { headers: { 'idempotency-key': key } })
+  const body = {
+    subscriber_import: {
+      begins_at: '2100-01-01T00:00',
+      column_mapping: ['email'],
+      file_source: json,
+      callback_url: 'https://example.com/',
+    },
+  }
+  const send = (key: string, content: unknown = body, listId = list.id) =>
+    call('POST', `/mailing_lists/${listId}/subscriber_imports`, content, {
+      headers: { 'idempotency-key': key },
+    })
   const [first, ...others] = await Promise.all([send('k1'), send('k1'), send('k1'), send('k1')])
   t.equal(first.body.success, true)
   for (const other of others) t.same(other.body, first.body, 'requests that race make one import')
-  t.match((await send('k1', { subscriber_import: { ...body.subscriber_import, overwrite: true } })).body, { error_code: 'validation_failed', error_message: /another body/ })
+  t.match((await send('k1', { subscriber_import: { ...body.subscriber_import, overwrite: true } })).body, {
+    error_code: 'validation_failed',
+    error_message: /another body/,
+  })
   t.not((await send('k2')).body.data.id, first.body.data.id)
-  t.not((await send('k1', body, withBoth.id)).body.data.id, first.body.data.id, 'another list is another matter')
+  t.not(
+    (await send('k1', body, withBoth.id)).body.data.id,
+    first.body.data.id,
+    'another list is another matter',
+  )
   t.match((await send('x'.repeat(256))).body, { error_code: 'invalid_request' })
-  t.match((await send('k3', { subscriber_import: { column_mapping: [] } })).body, { error_code: 'validation_failed' })
+  t.match((await send('k3', { subscriber_import: { column_mapping: [] } })).body, {
+    error_code: 'validation_failed',
+  })
   t.match((await send('k3')).body, { success: true }, 'a refusal is not remembered')
 })
 
 t.test('imports are listed by scope, those that have not ended first', async (t) => {
   const mine = await createList(service)
-  const at = async (begins_at: string) => (await create({ begins_at, column_mapping: ['email'], file_source: json }, mine.id)).body.data.id as number
-  const [late, early, ended, endedLater] = [await at('2101-01-01T00:00'), await at('2100-01-01T00:00'), await at('2100-01-01T00:00'), await at('2100-01-01T00:00')]
+  const at = async (begins_at: string) =>
+    (await create({ begins_at, column_mapping: ['email'], file_source: json }, mine.id)).body.data
+      .id as number
+  const [late, early, ended, endedLater] = [
+    await at('2101-01-01T00:00'),
+    await at('2100-01-01T00:00'),
+    await at('2100-01-01T00:00'),
+    await at('2100-01-01T00:00'),
+  ]
   await post(`/subscriber_imports/${ended}/cancel`)
   await post(`/subscriber_imports/${endedLater}/cancel`)
-  const ids = async (query: string) => (await get(`/mailing_lists/${mine.id}/subscriber_imports${query}`)).map((view: Json) => view.id)
+  const ids = async (query: string) =>
+    (await get(`/mailing_lists/${mine.id}/subscriber_imports${query}`)).map((view: Json) => view.id)
   t.same(await ids(''), [early, late, endedLater, ended])
   t.same(await ids('?scope=active'), [early, late])
   t.same(await ids('?scope=finished'), [endedLater, ended])
-  await service.collections.imports.updateOne({ _id: ended }, { $set: { finished_at: new Date(Date.now() - 15 * 24 * 3_600_000) } })
+  await service.collections.imports.updateOne(
+    { _id: ended },
+    { $set: { finished_at: new Date(Date.now() - 15 * 24 * 3_600_000) } },
+  )
   t.same(await ids('?scope=recent'), [early, late, endedLater])
   t.same(await ids('?scope=all'), [early, late, endedLater, ended])
   t.same(await ids('?scope=all&per_page=3&page=1'), [ended])
   t.same(await ids('?scope=all&per_page=3&page=0'), [early, late, endedLater])
   const [view] = await get(`/mailing_lists/${mine.id}/subscriber_imports`)
-  t.same(Object.keys(view), ['id', 'mailing_list_id', 'mailing_list_name', 'created_at', 'state', 'begins_at', 'finished_at', 'file_source', 'stats'])
+  t.same(Object.keys(view), [
+    'id',
+    'mailing_list_id',
+    'mailing_list_name',
+    'created_at',
+    'state',
+    'begins_at',
+    'finished_at',
+    'file_source',
+    'stats',
+  ])
   t.same(view.stats, { number_of_records: null, records_imported: 0 })
 })
 
 t.test('moves that are not possible are refused, and change nothing', async (t) => {
-  const { id } = (await create({ begins_at: '2100-01-01T00:00', column_mapping: ['email'], file_source: json })).body.data
+  const { id } = (
+    await create({ begins_at: '2100-01-01T00:00', column_mapping: ['email'], file_source: json })
+  ).body.data
   const move = async (name: string) => (await call('POST', `/subscriber_imports/${id}/${name}`)).body
   t.match(await move('unpause'), { error_code: 'validation_failed', error_message: /it is scheduled/ })
   t.match(await move('pause'), { data: { state: 'paused' } })
   t.match(await move('pause'), { error_code: 'validation_failed' })
   t.match(await move('unpause'), { data: { state: 'scheduled' } })
   t.match(await move('cancel'), { data: { state: 'cancelled', finished_at: String } })
-  for (const name of ['pause', 'unpause', 'cancel']) t.match(await move(name), { error_code: 'validation_failed', error_message: /it is cancelled, and it has ended/ })
+  for (const name of ['pause', 'unpause', 'cancel'])
+    t.match(await move(name), {
+      error_code: 'validation_failed',
+      error_message: /it is cancelled, and it has ended/,
+    })
   t.match((await call('POST', '/subscriber_imports/999999/pause')).body, { error_code: 'not_found' })
   t.match((await call('GET', `/subscriber_imports/${id}/logs/added`)).body, { error_code: 'not_found' })
   t.match((await call('GET', `/subscriber_imports/${id}/logs/nothing`)).body, { error_code: 'not_found' })

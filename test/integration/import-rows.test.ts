@@ -4,17 +4,28 @@ import { countsOf, createList, importText, startService, type Json } from '../he
 const service = await startService(t, ['control-plane', 'engine'])
 const { call, collections, get } = service
 
-const log = async (view: Json, kind: string) => (await call('GET', `/subscriber_imports/${view.id}/logs/${kind}`)).text
-const subscribersOf = (listId: number) => collections.subscribers.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray()
+const log = async (view: Json, kind: string) =>
+  (await call('GET', `/subscriber_imports/${view.id}/logs/${kind}`)).text
+const subscribersOf = (listId: number) =>
+  collections.subscribers.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray()
 
 /** The striped counters against a plain recount. */
 async function checkCounts(listId: number): Promise<void> {
   const statuses = ['active', 'bounced', 'unsubscribed', 'scomp', 'deactivated'] as const
-  const counted = await collections.subscribers.aggregate<{ _id: string; n: number }>([{ $match: { mailing_list_id: listId } }, { $group: { _id: '$status', n: { $sum: 1 } } }]).toArray()
+  const counted = await collections.subscribers
+    .aggregate<{ _id: string; n: number }>([
+      { $match: { mailing_list_id: listId } },
+      { $group: { _id: '$status', n: { $sum: 1 } } },
+    ])
+    .toArray()
   const stripes = await collections.subscriberCounts.find({ mailing_list_id: listId }).toArray()
   for (const status of statuses) {
     const sum = stripes.reduce((total, stripe) => total + stripe[status], 0)
-    t.equal(sum, counted.find((group) => group._id === status)?.n ?? 0, `the counters of list ${listId} say as many ${status} as there are`)
+    t.equal(
+      sum,
+      counted.find((group) => group._id === status)?.n ?? 0,
+      `the counters of list ${listId} say as many ${status} as there are`,
+    )
   }
 }
 
@@ -41,11 +52,19 @@ t.test('added, failed and duplicate rows, with their logs', async (t) => {
     'gus@example.com',
     '"hal@example.com" ,"H"al,1,Free',
   ].join('\n')
-  const view = await importText(service, list.id, content, { ...mapping, default_custom_fields: { Name: 'nobody' } })
+  const view = await importText(service, list.id, content, {
+    ...mapping,
+    default_custom_fields: { Name: 'nobody' },
+  })
   t.match(view, { state: 'finished', stats: { number_of_records: 11, records_imported: 11 } })
   t.same(countsOf(view), { added: 4, failed: 5, skipped_duplicate: 2 })
   t.same(
-    (await subscribersOf(list.id)).map(({ _id, email, status, custom_fields }) => [_id, email, status, Object.values(custom_fields)]),
+    (await subscribersOf(list.id)).map(({ _id, email, status, custom_fields }) => [
+      _id,
+      email,
+      status,
+      Object.values(custom_fields),
+    ]),
     [
       [`${list.id}:ann@example.com`, 'ann@example.com', 'active', ['Ann, the "first"', 5, 'Free']],
       [`${list.id}:bob@example.com`, 'Bob@Example.com', 'active', ['Bob', 7, 'Team']],
@@ -70,21 +89,42 @@ t.test('added, failed and duplicate rows, with their logs', async (t) => {
   const failed = await call('GET', `/subscriber_imports/${view.id}/logs/failed`)
   t.equal(failed.headers.get('content-type'), 'text/csv; charset=utf-8')
   t.match(failed.headers.get('content-disposition'), /^attachment/)
-  t.equal((await call('GET', `/subscriber_imports/${view.id}/logs/added`)).headers.get('content-type'), 'text/plain; charset=utf-8')
-  t.match((await call('GET', `/subscriber_imports/${view.id}/logs/updated`)).body, { error_code: 'not_found' })
+  t.equal(
+    (await call('GET', `/subscriber_imports/${view.id}/logs/added`)).headers.get('content-type'),
+    'text/plain; charset=utf-8',
+  )
+  t.match((await call('GET', `/subscriber_imports/${view.id}/logs/updated`)).body, {
+    error_code: 'not_found',
+  })
   await checkCounts(list.id)
 
-  const mended = (await log(view, 'failed')).replace('bad address', 'good@example.com').replace(',x,Free', ',1,Free').replace('Dora,1,,', 'Dora,1,Team,').replace('surplus', '').replace('gus@example.com,,,', 'gus@example.com,,,Team')
-  const again = await importText(service, list.id, mended, { column_mapping: [...mapping.column_mapping, null] })
+  const mended = (await log(view, 'failed'))
+    .replace('bad address', 'good@example.com')
+    .replace(',x,Free', ',1,Free')
+    .replace('Dora,1,,', 'Dora,1,Team,')
+    .replace('surplus', '')
+    .replace('gus@example.com,,,', 'gus@example.com,,,Team')
+  const again = await importText(service, list.id, mended, {
+    column_mapping: [...mapping.column_mapping, null],
+  })
   t.same(countsOf(again), { added: 4, failed: 1 }, 'the failed log imports again after a fix')
 })
 
 t.test('overwriting, by status and by what', async (t) => {
   const list = await createList(service, fields.slice(0, 2))
   const two = ['email', 'Name']
-  await importText(service, list.id, 'email,Name,status\nactive@x.co,A,active\nunsub@x.co,U,unsubscribed\nbounced@x.co,B,bounced\nscomp@x.co,S,scomp\ndeact@x.co,D,deactivated', { column_mapping: ['email', 'Name', 'status'] })
-  const rows = 'email,Name\nactive@x.co,new\nunsub@x.co,new\nbounced@x.co,new\nscomp@x.co,new\ndeact@x.co,new\nfresh@x.co,new'
-  t.same(countsOf(await importText(service, list.id, rows, { column_mapping: two })), { added: 1, skipped_overwrite: 5 })
+  await importText(
+    service,
+    list.id,
+    'email,Name,status\nactive@x.co,A,active\nunsub@x.co,U,unsubscribed\nbounced@x.co,B,bounced\nscomp@x.co,S,scomp\ndeact@x.co,D,deactivated',
+    { column_mapping: ['email', 'Name', 'status'] },
+  )
+  const rows =
+    'email,Name\nactive@x.co,new\nunsub@x.co,new\nbounced@x.co,new\nscomp@x.co,new\ndeact@x.co,new\nfresh@x.co,new'
+  t.same(countsOf(await importText(service, list.id, rows, { column_mapping: two })), {
+    added: 1,
+    skipped_overwrite: 5,
+  })
   t.same(countsOf(await importText(service, list.id, rows, { column_mapping: two, overwrite: true })), {
     updated: 2,
     skipped_unsubscribed: 1,
@@ -93,7 +133,16 @@ t.test('overwriting, by status and by what', async (t) => {
     skipped_deactivated: 1,
   })
   const every = { active: false, unsubscribed: true, bounced: true, deactivated: true, scomp: true }
-  t.same(countsOf(await importText(service, list.id, rows, { column_mapping: two, overwrite: true, overwrite_when_status: every })), { updated: 4, skipped_active: 2 })
+  t.same(
+    countsOf(
+      await importText(service, list.id, rows, {
+        column_mapping: two,
+        overwrite: true,
+        overwrite_when_status: every,
+      }),
+    ),
+    { updated: 4, skipped_active: 2 },
+  )
   const revived = await importText(service, list.id, 'email,status\nunsub@x.co,active\nactive@x.co,bounced', {
     column_mapping: ['email', 'status'],
     overwrite: true,
@@ -101,8 +150,14 @@ t.test('overwriting, by status and by what', async (t) => {
     overwrite_when_status: { ...every, active: true },
   })
   t.same(countsOf(revived), { updated: 2 })
-  t.match(await collections.subscribers.findOne({ _id: `${list.id}:unsub@x.co` }), { status: 'active', remove_time: undefined })
-  t.match(await collections.subscribers.findOne({ _id: `${list.id}:active@x.co` }), { status: 'bounced', remove_time: Date })
+  t.match(await collections.subscribers.findOne({ _id: `${list.id}:unsub@x.co` }), {
+    status: 'active',
+    remove_time: undefined,
+  })
+  t.match(await collections.subscribers.findOne({ _id: `${list.id}:active@x.co` }), {
+    status: 'bounced',
+    remove_time: Date,
+  })
   await checkCounts(list.id)
 })
 
@@ -111,12 +166,17 @@ t.test('a dry run has the same counts and logs and writes nothing', async (t) =>
   await importText(service, list.id, 'email\na@x.co\nb@x.co')
   const before = await subscribersOf(list.id)
   const content = 'email,Name\na@x.co,new\nc@x.co,C\nbad\nc@x.co,again'
-  const options = { column_mapping: ['email', 'Name'], overwrite: true, deactivate_subscribers_not_in_import: true }
+  const options = {
+    column_mapping: ['email', 'Name'],
+    overwrite: true,
+    deactivate_subscribers_not_in_import: true,
+  }
   const dry = await importText(service, list.id, content, { ...options, dry_run: true })
   t.same(await subscribersOf(list.id), before)
   const wet = await importText(service, list.id, content, options)
   t.same(countsOf(dry), countsOf(wet))
-  for (const kind of ['added', 'updated', 'failed', 'skipped_duplicate', 'deactivated']) t.equal(await log(dry, kind), await log(wet, kind), kind)
+  for (const kind of ['added', 'updated', 'failed', 'skipped_duplicate', 'deactivated'])
+    t.equal(await log(dry, kind), await log(wet, kind), kind)
   t.same(countsOf(wet), { added: 1, updated: 1, failed: 1, skipped_duplicate: 1, deactivated: 1 })
   t.equal(await log(wet, 'deactivated'), 'b@x.co\n')
   await checkCounts(list.id)
@@ -127,7 +187,12 @@ t.test('a list with an alternate primary key', async (t) => {
   const [field] = await get(`/mailing_lists/${list.id}/custom_fields`)
   await call('PUT', `/mailing_lists/${list.id}`, { mailing_list: { primary_key_custom_field_id: field.id } })
   const options = { column_mapping: ['Member', 'email'], overwrite: true }
-  const view = await importText(service, list.id, 'Member,email\n007,a@x.co\n8,a@x.co\n7,dup@x.co\nx,b@x.co\n9,\n', options)
+  const view = await importText(
+    service,
+    list.id,
+    'Member,email\n007,a@x.co\n8,a@x.co\n7,dup@x.co\nx,b@x.co\n9,\n',
+    options,
+  )
   t.same(countsOf(view), { added: 2, failed: 2, skipped_duplicate: 1 })
   t.same(
     (await subscribersOf(list.id)).map(({ _id, email, email_key }) => [_id, email, email_key]),
@@ -137,20 +202,29 @@ t.test('a list with an alternate primary key', async (t) => {
     ],
   )
   t.same(countsOf(await importText(service, list.id, 'Member,email\n7,New@X.co', options)), { updated: 1 })
-  t.match(await collections.subscribers.findOne({ _id: `${list.id}:7` }), { email: 'New@X.co', email_key: 'new@x.co' })
+  t.match(await collections.subscribers.findOne({ _id: `${list.id}:7` }), {
+    email: 'New@X.co',
+    email_key: 'new@x.co',
+  })
 })
 
 t.test('files as people have them', async (t) => {
   const list = await createList(service, fields.slice(0, 1))
   const variants: [string, Json][] = [
     ['\ufeff"email";Name\r\nv1@x.co;"a;b"\r\n', { file_format: { csv_field_separator: ';' } }],
-    ["email\tName\rv2@x.co\t'it''s'\r", { file_format: { csv_field_separator: '\t', csv_field_enclosure: "'" } }],
+    [
+      "email\tName\rv2@x.co\t'it''s'\r",
+      { file_format: { csv_field_separator: '\t', csv_field_enclosure: "'" } },
+    ],
     ['v3@x.co,no header', { file_format: { csv_has_headers: false } }],
     ['\n  \nemail,Name\n\n\nv4@x.co,x\r\n\t\n', {}],
     ['email,Name\nv5@x.co,"=1+1"\nV5@X.CO,"dup"', {}],
   ]
   for (const [content, options] of variants) {
-    const view = await importText(service, list.id, content, { column_mapping: ['email', 'Name'], ...options })
+    const view = await importText(service, list.id, content, {
+      column_mapping: ['email', 'Name'],
+      ...options,
+    })
     t.match(countsOf(view), { added: 1 }, JSON.stringify(content))
   }
   t.same(
@@ -161,10 +235,21 @@ t.test('files as people have them', async (t) => {
 
 t.test('an import without a record, or without a good one', async (t) => {
   const list = await createList(service)
-  t.match(await importText(service, list.id, 'email\n'), { state: 'finished', stats: { number_of_records: 0, records_imported: 0 } })
-  t.match(await importText(service, list.id, 'email\nx\ny'), { state: 'finished', stats: { number_of_records: 2, records_imported: 2, subscribers: { failed: 2 } } })
+  t.match(await importText(service, list.id, 'email\n'), {
+    state: 'finished',
+    stats: { number_of_records: 0, records_imported: 0 },
+  })
+  t.match(await importText(service, list.id, 'email\nx\ny'), {
+    state: 'finished',
+    stats: { number_of_records: 2, records_imported: 2, subscribers: { failed: 2 } },
+  })
   await importText(service, list.id, 'email\nkeep@x.co')
-  t.match(await importText(service, list.id, 'email\nx', { deactivate_subscribers_not_in_import: true }), { state: 'failed', error_message: /no record of the file is valid/ })
-  t.match(await importText(service, list.id, 'email\n', { deactivate_subscribers_not_in_import: true }), { state: 'failed' })
+  t.match(await importText(service, list.id, 'email\nx', { deactivate_subscribers_not_in_import: true }), {
+    state: 'failed',
+    error_message: /no record of the file is valid/,
+  })
+  t.match(await importText(service, list.id, 'email\n', { deactivate_subscribers_not_in_import: true }), {
+    state: 'failed',
+  })
   t.match(await collections.subscribers.findOne({ _id: `${list.id}:keep@x.co` }), { status: 'active' })
 })

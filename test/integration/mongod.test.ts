@@ -17,15 +17,31 @@ t.teardown(() => rm(folder, { recursive: true, force: true }))
 
 /** Every line said during a search. */
 const lines: string[] = []
-const log = pino({ level: 'info' }, { write: (line: string) => lines.push((JSON.parse(line) as { msg: string }).msg) })
+const log = pino(
+  { level: 'info' },
+  { write: (line: string) => lines.push((JSON.parse(line) as { msg: string }).msg) },
+)
 
 const search = (cacheFolder: string, changes: Partial<MongodSearch> = {}) => {
   lines.length = 0
-  return findMongod({ binarySetting: undefined, searchPath: '/nowhere', cacheFolder, log, signal: new AbortController().signal, ...changes })
+  return findMongod({
+    binarySetting: undefined,
+    searchPath: '/nowhere',
+    cacheFolder,
+    log,
+    signal: new AbortController().signal,
+    ...changes,
+  })
 }
 
 // The real one that the suite itself runs on.
-const real = await findMongod({ binarySetting: process.env['MONGOD_BINARY'], searchPath: programSearchPath(), cacheFolder: process.env['MONGOD_CACHE_DIR'] ?? defaultCacheFolder(), log, signal: new AbortController().signal })
+const real = await findMongod({
+  binarySetting: process.env['MONGOD_BINARY'],
+  searchPath: programSearchPath(),
+  cacheFolder: process.env['MONGOD_CACHE_DIR'] ?? defaultCacheFolder(),
+  log,
+  signal: new AbortController().signal,
+})
 
 // ---- a mirror of MongoDB's download site: the real binary in a real archive, or what a bad day makes of it ----
 let mirror: 'good' | 'wrong checksum' | 'silent' | 'broken off' = 'good'
@@ -35,7 +51,14 @@ async function realArchive(): Promise<Buffer> {
   const bin = path.join(folder, 'mongodb-linux', 'bin')
   await mkdir(bin, { recursive: true })
   await copyFile(real.binary, path.join(bin, 'mongod'))
-  await promisify(execFile)('tar', ['--use-compress-program=gzip -1', '-cf', path.join(folder, 'archive.tgz'), '-C', folder, 'mongodb-linux'])
+  await promisify(execFile)('tar', [
+    '--use-compress-program=gzip -1',
+    '-cf',
+    path.join(folder, 'archive.tgz'),
+    '-C',
+    folder,
+    'mongodb-linux',
+  ])
   archive = await readFile(path.join(folder, 'archive.tgz'))
   return archive
 }
@@ -64,13 +87,19 @@ t.test('MONGOD_BINARY comes first, then the PATH; what fails says so in one line
   t.same(await search(cache, { binarySetting: real.binary }), real)
   t.same(lines, [])
   t.same(await search(cache, { searchPath: path.dirname(real.binary) }), real)
-  t.same(await search(cache, { binarySetting: '/nowhere/mongod', searchPath: path.dirname(real.binary) }), real)
+  t.same(
+    await search(cache, { binarySetting: '/nowhere/mongod', searchPath: path.dirname(real.binary) }),
+    real,
+  )
   t.equal(lines.length, 1)
   t.match(lines[0], /MONGOD_BINARY \(\/nowhere\/mongod\) can't be used: .*ENOENT/)
   const old = path.join(folder, 'old')
   await mkdir(old)
   await writeFile(path.join(old, 'mongod'), '#!/bin/sh\necho "db version v5.0.9"\n', { mode: 0o755 })
-  t.same(await search(cache, { binarySetting: path.join(old, 'mongod'), searchPath: path.dirname(real.binary) }), real)
+  t.same(
+    await search(cache, { binarySetting: path.join(old, 'mongod'), searchPath: path.dirname(real.binary) }),
+    real,
+  )
   t.match(lines[0], /version 5\.0\.9, 6\.0 or newer is needed/)
 })
 
@@ -80,7 +109,10 @@ t.test('a download is kept, and the next start takes no step at all', { timeout:
   const found = await search(cache)
   t.equal(found.version, real.version)
   t.ok(found.binary.startsWith(cache))
-  t.match(lines.join('\n'), /no mongod on the PATH\n.*none downloaded before.*\n.*fetching a mongod from MongoDB's download site\n.*is now in/)
+  t.match(
+    lines.join('\n'),
+    /no mongod on the PATH\n.*none downloaded before.*\n.*fetching a mongod from MongoDB's download site\n.*is now in/,
+  )
   mirror = 'silent'
   t.same(await search(cache), found)
   t.same(lines, [], 'nothing is tried, nothing is said')
@@ -102,33 +134,49 @@ t.test('a download is kept, and the next start takes no step at all', { timeout:
   })
 })
 
-t.test('a site that is silent, breaks off or lies is given up, and the wheel is taken', { timeout: 240_000, skip: process.platform !== 'linux' || process.arch !== 'x64' }, async (t) => {
-  const cache = path.join(folder, 'cache 3')
-  await mkdir(path.join(cache, 'unfinished'), { recursive: true })
-  await writeFile(path.join(cache, 'unfinished', 'mongod'), 'half of one')
-  const startedAt = Date.now()
-  const reasons = { silent: /no answer within 9 s/, 'broken off': /aborted|reset|hang up|retries/i, 'wrong checksum': /md5|checksum/i }
-  for (const [kind, reason] of Object.entries(reasons)) {
-    mirror = kind as typeof mirror
-    await rm(path.join(cache, 'found.json'), { force: true })
-    const before = Date.now()
-    const found = await search(cache)
-    t.equal(found.version, '6.0.5')
-    const said = lines.find((line) => line.includes("no mongod from MongoDB's download site"))
-    t.match(said, reason, kind)
-    if (kind === 'silent') t.ok(Date.now() - before < 60_000)
-    t.notOk((await readdir(cache)).includes('unfinished'), 'nothing half-finished is left')
-  }
-  t.ok(Date.now() - startedAt > 0)
-})
+t.test(
+  'a site that is silent, breaks off or lies is given up, and the wheel is taken',
+  { timeout: 240_000, skip: process.platform !== 'linux' || process.arch !== 'x64' },
+  async (t) => {
+    const cache = path.join(folder, 'cache 3')
+    await mkdir(path.join(cache, 'unfinished'), { recursive: true })
+    await writeFile(path.join(cache, 'unfinished', 'mongod'), 'half of one')
+    const startedAt = Date.now()
+    const reasons = {
+      silent: /no answer within 9 s/,
+      'broken off': /aborted|reset|hang up|retries/i,
+      'wrong checksum': /md5|checksum/i,
+    }
+    for (const [kind, reason] of Object.entries(reasons)) {
+      mirror = kind as typeof mirror
+      await rm(path.join(cache, 'found.json'), { force: true })
+      const before = Date.now()
+      const found = await search(cache)
+      t.equal(found.version, '6.0.5')
+      const said = lines.find((line) => line.includes("no mongod from MongoDB's download site"))
+      t.match(said, reason, kind)
+      if (kind === 'silent') t.ok(Date.now() - before < 60_000)
+      t.notOk((await readdir(cache)).includes('unfinished'), 'nothing half-finished is left')
+    }
+    t.ok(Date.now() - startedAt > 0)
+  },
+)
 
 t.test('one server a data folder, however many processes ask for it; the last one ends it', async (t) => {
   const dataFolder = path.join(folder, 'data')
-  const options = { dataFolder, cacheMB: 256, log, signal: new AbortController().signal, findMongod: async () => real }
+  const options = {
+    dataFolder,
+    cacheMB: 256,
+    log,
+    signal: new AbortController().signal,
+    findMongod: async () => real,
+  }
   const first = await startEmbeddedMongoDB(options)
   const other = await startProgram(['--input-type=module', '-e', otherUser(dataFolder)], {})
   t.equal(other.ready?.mongodb, first.uri, 'another process is given the same server')
-  const { pid } = JSON.parse(await readFile(path.join(dataFolder, 'mongodb', 'server.json'), 'utf8')) as { pid: number }
+  const { pid } = JSON.parse(await readFile(path.join(dataFolder, 'mongodb', 'server.json'), 'utf8')) as {
+    pid: number
+  }
   await first.stop()
   t.ok(isAlive(pid), 'it lives as long as it has a user')
   await other.stop('SIGKILL')

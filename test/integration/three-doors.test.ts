@@ -16,13 +16,19 @@ const expected = file.expectedCounts()
 
 async function importThrough(file_source: Json): Promise<Json> {
   const list = await createList(service, [...customFields])
-  const created = await post(`/mailing_lists/${list.id}/subscriber_imports`, { subscriber_import: { column_mapping: columns, file_source } })
+  const created = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: { column_mapping: columns, file_source },
+  })
   t.equal(created.state, 'scheduled', 'the reply to a creation is always scheduled')
   return importEnd(service, created.id)
 }
 
 function checkEnd(view: Json): void {
-  t.match(view, { state: 'finished', error_message: null, stats: { number_of_records: 3_000, records_imported: 3_000, subscribers: expected } })
+  t.match(view, {
+    state: 'finished',
+    error_message: null,
+    stats: { number_of_records: 3_000, records_imported: 3_000, subscribers: expected },
+  })
 }
 
 async function ftpClient(): Promise<Client> {
@@ -33,7 +39,10 @@ async function ftpClient(): Promise<Client> {
 }
 
 /** A server of one file, told by each test how to behave. */
-let behave: (path: string, attempt: number) => { status?: number; headers?: Record<string, string>; body?: Buffer | string }
+let behave: (
+  path: string,
+  attempt: number,
+) => { status?: number; headers?: Record<string, string>; body?: Buffer | string }
 let attempts = 0
 const web = createServer((request, response) => {
   attempts += 1
@@ -91,12 +100,21 @@ t.test('a file that is gone when the import begins fails it, and says so', async
   await writeFile(path.join(service.dataFolder, 'uploads', '1', 'fleeting.csv'), text)
   await post('/mailing_lists', { mailing_list: { name: 'x' } })
   await service.processes.engine!.stop()
-  const created = await post(`/mailing_lists/${list.id}/subscriber_imports`, { subscriber_import: { column_mapping: columns, file_source: { type: 'upload_directory', filename: 'fleeting.csv' } } })
+  const created = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: columns,
+      file_source: { type: 'upload_directory', filename: 'fleeting.csv' },
+    },
+  })
   const client = await ftpClient()
   await client.remove('fleeting.csv')
   client.close()
   await service.start('engine')
-  t.match(await importEnd(service, created.id), { state: 'failed', error_message: /there is no file "fleeting\.csv" in the upload directory/, finished_at: String })
+  t.match(await importEnd(service, created.id), {
+    state: 'failed',
+    error_message: /there is no file "fleeting\.csv" in the upload directory/,
+    finished_at: String,
+  })
 })
 
 t.test('an upload is seen under its name only when it is complete', async (t) => {
@@ -108,39 +126,73 @@ t.test('an upload is seen under its name only when it is complete', async (t) =>
   const upload = client.uploadFrom(slow, 'slow.csv')
   send(Buffer.from(text.slice(0, 50_000)))
   const other = await ftpClient()
-  await until('the first bytes', () => readdir(folder), (names) => names.some((name) => name.includes('slow.csv')))
+  await until(
+    'the first bytes',
+    () => readdir(folder),
+    (names) => names.some((name) => name.includes('slow.csv')),
+  )
   t.same(
     (await other.list()).map((entry) => entry.name).filter((name) => name.includes('slow')),
     [],
   )
   const early = await call('POST', `/mailing_lists/${(await createList(service)).id}/subscriber_imports`, {
-    subscriber_import: { column_mapping: ['email'], file_source: { type: 'upload_directory', filename: 'slow.csv' } },
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_source: { type: 'upload_directory', filename: 'slow.csv' },
+    },
   })
   t.match(early.body, { error_code: 'validation_failed', error_message: /not in the upload directory/ })
-  await t.rejects(other.uploadFrom(Readable.from(['x']), 'slow.csv'), { code: 450 }, 'a second upload of the name')
+  await t.rejects(
+    other.uploadFrom(Readable.from(['x']), 'slow.csv'),
+    { code: 450 },
+    'a second upload of the name',
+  )
   send(Buffer.from(text.slice(50_000)))
   send(null)
   await upload
   t.equal(await readFile(path.join(folder, 'slow.csv'), 'utf8'), text)
-  t.same((await readdir(folder)).filter((name) => name.startsWith('.')), [], 'nothing hidden is left')
+  t.same(
+    (await readdir(folder)).filter((name) => name.startsWith('.')),
+    [],
+    'nothing hidden is left',
+  )
   client.close()
   other.close()
 })
 
 t.test('nothing staged is left when imports have ended', async (t) => {
-  const left = await until('an empty staging folder', () => readdir(path.join(service.dataFolder, 'staging')), (names) => names.length === 0)
+  const left = await until(
+    'an empty staging folder',
+    () => readdir(path.join(service.dataFolder, 'staging')),
+    (names) => names.length === 0,
+  )
   t.same(left, [])
   t.equal(await service.collections.chunks.countDocuments(), 0)
-  t.equal(await service.collections.imports.countDocuments({ $or: [{ settled: false }, { holds_list: true }] }), 0)
+  t.equal(
+    await service.collections.imports.countDocuments({ $or: [{ settled: false }, { holds_list: true }] }),
+    0,
+  )
 })
 
 t.test('a wrong login, and what a login may not do', async (t) => {
   const url = new URL(service.processes.ftp!.ready.ftp!)
   const client = new Client(5_000)
-  await t.rejects(client.access({ host: url.hostname, port: Number(url.port), user: 'api', password: 'wrong_key_0123456789' }), { code: 530 })
-  await t.rejects(client.access({ host: url.hostname, port: Number(url.port), user: 'root', password: bootstrapKey }), { code: 530 })
+  await t.rejects(
+    client.access({
+      host: url.hostname,
+      port: Number(url.port),
+      user: 'api',
+      password: 'wrong_key_0123456789',
+    }),
+    { code: 530 },
+  )
+  await t.rejects(
+    client.access({ host: url.hostname, port: Number(url.port), user: 'root', password: bootstrapKey }),
+    { code: 530 },
+  )
   const session = await ftpClient()
-  for (const name of ['../1/x.csv', '/etc/x', 'a/b.csv', '.hidden']) await t.rejects(session.uploadFrom(Readable.from(['x']), name), { message: /^55\d/ }, name)
+  for (const name of ['../1/x.csv', '/etc/x', 'a/b.csv', '.hidden'])
+    await t.rejects(session.uploadFrom(Readable.from(['x']), name), { message: /^55\d/ }, name)
   await t.rejects(session.send('MKD folder'), { code: 550 })
   session.close()
   client.close()

@@ -42,7 +42,7 @@ function decide(
     existing === undefined
       ? undefined
       : { _id: '9:a@b.co', id: 5, status: 'active' as const, custom_fields: {}, ...existing }
-  return decider.decide({ identity: 'a@b.co', row, newId: 77, now }, subscriber)
+  return decider.decide({ key: '9:a@b.co', row, newId: 77, now }, subscriber)
 }
 
 t.test(

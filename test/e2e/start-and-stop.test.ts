@@ -1,0 +1,237 @@
+import { mkdtemp, readdir, rm } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { findMongod, defaultCacheFolder } from '../../shared/mongod/find-mongod.ts'
+import { programSearchPath } from '../../shared/config.ts'
+import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
+import { callerOf, startProgram, testMongodbUri } from '../helpers/service.ts'
+import pino from 'pino'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const free = {
+  HTTP_PORT: '0',
+  FTP_PORT: '0',
+  FTP_PASSIVE_PORTS: '0',
+  ENGINE_METRICS_PORT: '0',
+  FTP_METRICS_PORT: '0',
+  ENGINE_WORKERS: '1',
+}
+const folder = await mkdtemp(path.join(tmpdir(), 'rollcall e2e '))
+t.teardown(() => rm(folder, { recursive: true, force: true }))
+
+const npmStart = (settings: Record<string, string>) =>
+  startProgram(['start'], { ...free, ...settings }, { program: 'npm', cwd: root })
+const node = (file: string, settings: Record<string, string>) =>
+  startProgram([path.join(root, file)], { ...free, ...settings })
+
+/** Processes of this test: their folder stands in their environment or arguments. */
+async function processesOf(dataFolder: string): Promise<string[]> {
+  const { readFile } = await import('node:fs/promises')
+  const found: string[] = []
+  for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
+    const [environment, command] = await Promise.all(
+      ['environ', 'cmdline'].map((file) => readFile(`/proc/${pid}/${file}`, 'utf8').catch(() => '')),
+    )
+    if (Number(pid) !== process.pid && `${environment}${command}`.includes(dataFolder))
+      found.push(`${pid} ${command!.replaceAll('\0', ' ').slice(0, 100)}`)
+  }
+  return found
+}
+
+t.test(
+  'npm start brings up the whole service on an embedded database, and SIGTERM to npm ends all of it',
+  { timeout: 120_000 },
+  async (t) => {
+    const DATA_DIR = path.join(folder, 'data 1')
+    const first = await npmStart({ DATA_DIR })
+    const { ready } = first
+    t.match(ready, {
+      ready: true,
+      http: /^http:\/\/127\.0\.0\.1:\d+$/,
+      ftp: /^ftp:\/\/127\.0\.0\.1:\d+$/,
+      metrics: { control_plane: /\/metrics$/, engine: /\/metrics$/, ftp: /\/metrics$/ },
+      mongodb: /^mongodb:\/\/127\.0\.0\.1:\d+/,
+      api_key: /^rollcall_/,
+    })
+    const key = ready!.api_key!
+    const call = callerOf(() => ready!.http!)
+    t.match((await call('GET', '/organizations', undefined, { key })).body, { data: [{ id: 1 }] })
+    for (const url of Object.values(ready!.metrics)) {
+      t.match(await (await fetch(url)).text(), /^rollcall_/m, url)
+      for (const name of ['healthz', 'readyz'])
+        t.equal((await fetch(url.replace('metrics', name))).status, 200, name)
+    }
+    const startedAt = Date.now()
+    t.equal(await first.stop('SIGTERM'), 0, 'exit code 0')
+    t.ok(Date.now() - startedAt < 10_000, `within ${Date.now() - startedAt} ms`)
+    t.same(await processesOf(DATA_DIR), [], 'nothing is left running')
+
+    const again = Date.now()
+    const second = await npmStart({ DATA_DIR })
+    t.comment(`ready again after ${Date.now() - again} ms`)
+    t.equal(second.ready!.api_key, null, 'the key is said only by the start that made it')
+    t.match(
+      (await callerOf(() => second.ready!.http!)('GET', '/organizations', undefined, { key })).body,
+      { success: true },
+      'the data are kept',
+    )
+    t.equal(await second.stop('SIGINT'), 0)
+    t.same(await processesOf(DATA_DIR), [])
+  },
+)
+
+t.test(
+  'each process alone prints what is its own, and they share one embedded database',
+  { timeout: 120_000 },
+  async (t) => {
+    const DATA_DIR = path.join(folder, 'data 2')
+    const started = await Promise.all([
+      node('control-plane/main.ts', { DATA_DIR }),
+      node('engine/main.ts', { DATA_DIR }),
+      node('ftp/main.ts', { DATA_DIR }),
+    ])
+    const [controlPlane, engine, ftp] = started.map(
+      (running) => running.ready as unknown as Record<string, unknown>,
+    )
+    t.match(controlPlane, {
+      ready: true,
+      process: 'control-plane',
+      http: String,
+      metrics: { control_plane: String },
+      mongodb: String,
+      api_key: /^rollcall_/,
+    })
+    t.match(engine, { process: 'engine', metrics: { engine: String } })
+    t.match(ftp, { process: 'ftp', ftp: String, metrics: { ftp: String } })
+    t.equal(
+      new Set([controlPlane, engine, ftp].map((ready) => ready!['mongodb'])).size,
+      1,
+      'one server for the three',
+    )
+    t.same(await Promise.all(started.map((running) => running.stop())), [0, 0, 0])
+    t.same(await processesOf(DATA_DIR), [])
+  },
+)
+
+t.test('when npm’s child is killed, its processes notice and end', { timeout: 60_000 }, async (t) => {
+  const DATA_DIR = path.join(folder, 'data 3')
+  const running = await node('control-plane/cli/start.ts', { DATA_DIR })
+  await running.stop('SIGKILL')
+  for (let i = 0; i < 100 && (await processesOf(DATA_DIR)).length > 0; i += 1) await sleep(150)
+  t.same(await processesOf(DATA_DIR), [])
+})
+
+t.test(
+  'a process that can’t start says why in one sentence, ends with 1, and leaves nothing running',
+  { timeout: 120_000 },
+  async (t) => {
+    const MONGODB_URI = testMongodbUri()
+    const MONGODB_DATABASE = `test_failures_${process.pid}`
+    const taken = createServer()
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
+    const port = String((taken.address() as { port: number }).port)
+    const nobody = String(await freePort())
+    const cases: [string, Record<string, string>, RegExp][] = [
+      [
+        'control-plane/main.ts',
+        { HTTP_PORT: 'x', LOG_LEVEL: 'loud' },
+        /setting HTTP_PORT must be an integer from 0 to 65535 \(it is "x"\); setting LOG_LEVEL must be/,
+      ],
+      [
+        'control-plane/main.ts',
+        { HTTP_PORT: port },
+        new RegExp(`can't listen on 127\\.0\\.0\\.1:${port}: another program does already; set HTTP_PORT`),
+      ],
+      [
+        'engine/main.ts',
+        { ENGINE_METRICS_PORT: port },
+        /another program does already; set ENGINE_METRICS_PORT/,
+      ],
+      ['ftp/main.ts', { FTP_PORT: port }, /another program does already; set FTP_PORT/],
+      [
+        'engine/main.ts',
+        { MONGODB_URI: `mongodb://me:s3cret@127.0.0.1:${nobody}/` },
+        /MongoDB at mongodb:\/\/me:\*\*\*@127\.0\.0\.1:\d+\/ can't be reached .*check MONGODB_URI/,
+      ],
+      [
+        'control-plane/cli/start.ts',
+        { HTTP_PORT: port },
+        /the control-plane process ended before it was ready/,
+      ],
+    ]
+    for (const [file, settings, message] of cases) {
+      const DATA_DIR = path.join(folder, `failure ${file.replaceAll('/', ' ')} ${Object.keys(settings)[0]}`)
+      const running = await node(file, { MONGODB_URI, MONGODB_DATABASE, DATA_DIR, ...settings })
+      t.equal(running.ready, null)
+      t.equal(await running.ended, 1, `${file} ${JSON.stringify(settings)}`)
+      const said = running
+        .log()
+        .trim()
+        .split('\n')
+        .map((line) => (JSON.parse(line) as { msg: string }).msg)
+      t.ok(
+        said.some((line) => message.test(line)),
+        said.join('\n'),
+      )
+      t.notMatch(running.log(), /s3cret|\n\s+at /, 'without a stack or a password')
+      t.same(await processesOf(DATA_DIR), [])
+    }
+    taken.close()
+  },
+)
+
+t.test('a standalone server is refused, with what to do about it', { timeout: 60_000 }, async (t) => {
+  const mongod = await findMongod({
+    binarySetting: process.env['MONGOD_BINARY'],
+    searchPath: programSearchPath(),
+    cacheFolder: process.env['MONGOD_CACHE_DIR'] ?? defaultCacheFolder(),
+    log: pino({ level: 'silent' }),
+    signal: new AbortController().signal,
+  })
+  const port = await freePort()
+  const { spawn } = await import('node:child_process')
+  const dbPath = await mkdtemp(path.join(folder, 'standalone'))
+  const server = spawn(
+    mongod.binary,
+    [
+      '--dbpath',
+      dbPath,
+      '--port',
+      String(port),
+      '--bind_ip',
+      '127.0.0.1',
+      '--nounixsocket',
+      '--wiredTigerCacheSizeGB',
+      '0.25',
+    ],
+    { stdio: 'ignore' },
+  )
+  const ended = new Promise((resolve) => server.once('exit', resolve))
+  const running = await node('engine/main.ts', {
+    MONGODB_URI: `mongodb://127.0.0.1:${port}/`,
+    DATA_DIR: path.join(folder, 'standalone data'),
+  })
+  t.equal(running.ready, null)
+  t.match(
+    running.log(),
+    /is a standalone server, and Rollcall needs transactions: make it a replica set of one by starting mongod with --replSet rs0 and running rs\.initiate\(\)/,
+  )
+  server.kill()
+  await ended
+})
+
+t.test('a second signal ends a process at once', { timeout: 60_000 }, async (t) => {
+  const running = await node('engine/main.ts', {
+    MONGODB_URI: testMongodbUri(),
+    MONGODB_DATABASE: `test_signal_${process.pid}`,
+    DATA_DIR: path.join(folder, 'data 4'),
+  })
+  running.child.kill('SIGTERM')
+  await sleep(300)
+  running.child.kill('SIGTERM')
+  t.type(await running.ended, 'number')
+})

@@ -1,0 +1,119 @@
+import { randomBytes } from 'node:crypto'
+import { MongoClient } from 'mongodb'
+import pino from 'pino'
+import t from 'tap'
+import { ensureSchema, nextIds } from '../../shared/database.ts'
+import { collectionDefinitions, collectionsOf } from '../../shared/schemas/collections.ts'
+import { startService, testMongodbUri } from '../helpers/service.ts'
+
+const log = pino({ level: 'silent' })
+const client = await MongoClient.connect(testMongodbUri())
+const db = client.db(`test_${randomBytes(6).toString('hex')}`)
+t.teardown(async () => {
+  await db.dropDatabase()
+  await client.close()
+})
+
+t.test(
+  'collections, validators and indexes are made once, also when three processes make them at once',
+  async (t) => {
+    await Promise.all([ensureSchema(db, log), ensureSchema(db, log), ensureSchema(db, log)])
+    const made = new Map(
+      (await db.listCollections().toArray()).map((info) => [
+        info.name,
+        info as { options?: { validator?: unknown; capped?: boolean } },
+      ]),
+    )
+    for (const { name, indexes } of collectionDefinitions) {
+      t.ok(made.get(name)?.options?.validator, `${name} has a validator`)
+      t.equal((await db.collection(name).indexes()).length, indexes.length + 1, `${name} has its indexes`)
+    }
+    t.equal(made.get('doorbell')?.options?.capped, true)
+  },
+)
+
+t.test('a second start changes nothing; a validator that differs is brought up to date', async (t) => {
+  const commands: string[] = []
+  const watched = await MongoClient.connect(testMongodbUri(), { monitorCommands: true })
+  watched.on('commandStarted', ({ commandName }) => commands.push(commandName))
+  await ensureSchema(watched.db(db.databaseName), log)
+  t.notOk(commands.includes('create') || commands.includes('collMod'), commands.join(' '))
+  await db.command({ collMod: 'organizations', validator: {} })
+  await ensureSchema(watched.db(db.databaseName), log)
+  t.equal(commands.filter((name) => name === 'collMod').length, 1)
+  await watched.close()
+})
+
+t.test('a validator refuses what a schema doesn’t know', async (t) => {
+  const { organizations } = collectionsOf(db)
+  const good = { _id: 1, name: 'x', time_zone_name: 'UTC', subscriber_limit: null, created_at: new Date() }
+  await organizations.insertOne(good)
+  for (const bad of [
+    { name: 5 },
+    { subscriber_limit: 1.5 },
+    { subscriber_limit: -1 },
+    { created_at: '2020' },
+    { _id: 0 },
+  ]) {
+    await t.rejects(
+      organizations.insertOne({ ...good, _id: 2, ...bad } as never),
+      { code: 121 },
+      JSON.stringify(bad),
+    )
+  }
+  await organizations.insertOne({ ...good, _id: 3, subscriber_limit: 5_000_000_000 })
+})
+
+t.test('ids are handed out once, whoever asks at the same time', async (t) => {
+  const collections = collectionsOf(db)
+  const firsts = await Promise.all(
+    Array.from({ length: 50 }, (_, i) => nextIds(collections, 'thing', (i % 3) + 1)),
+  )
+  const all = firsts.flatMap((first, i) => Array.from({ length: (i % 3) + 1 }, (_, k) => first + k))
+  t.equal(new Set(all).size, all.length)
+  t.equal(Math.min(...all), 1)
+  t.equal(Math.max(...all), all.length, 'without gaps')
+})
+
+t.test('three processes start at once on an empty database: one organization, one key', async (t) => {
+  const service = await startService(t, [])
+  const started = await Promise.all([
+    service.start('control-plane', { BOOTSTRAP_API_KEY: '' }),
+    service.start('control-plane', { BOOTSTRAP_API_KEY: '' }),
+    service.start('control-plane', { BOOTSTRAP_API_KEY: '' }),
+  ])
+  t.teardown(() => Promise.all(started.map((running) => running.stop())))
+  t.equal(started.filter((running) => running.ready.api_key !== null).length, 1, 'one of them says the key')
+  t.equal(await service.collections.organizations.countDocuments(), 1)
+  t.equal(await service.collections.apiKeys.countDocuments(), 1)
+})
+
+t.test('every document that an import writes passes its validator', async (t) => {
+  const service = await startService(t, ['control-plane', 'engine'])
+  const list = await service.post('/mailing_lists', {
+    mailing_list: { name: 'L', has_format: true, has_confirmed: true },
+  })
+  await service.post(`/mailing_lists/${list.id}/custom_fields`, {
+    custom_field: { name: 'Boxes', field_type: 'select_multiple_checkboxes', options: ['a', 'b'] },
+  })
+  const content =
+    'email,status,subscribe_time,subscribe_ip,confirmed,Boxes\na@b.co,unsubscribed,2014-01-02,::1,yes,a|b\nbad\nc@d.co\nc@d.co\n'
+  const created = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email', 'status', 'subscribe_time', 'subscribe_ip', 'confirmed', 'Boxes'],
+      file_source: { type: 'json', content },
+    },
+  })
+  for (;;) if ((await service.get(`/subscriber_imports/${created.id}`)).state === 'finished') break
+  // The engine writes past the validators, for their price; what it writes must be what they ask for.
+  for (const { name } of collectionDefinitions) {
+    const [info] = (await service.db.listCollections({ name }).toArray()) as unknown as {
+      options: { validator: { $jsonSchema: object } }
+    }[]
+    const { validator } = info!.options
+    t.equal(await service.db.collection(name).countDocuments({ $nor: [validator] }), 0, name)
+  }
+  t.equal(await service.collections.subscribers.countDocuments(), 2)
+  t.equal(await service.collections.failures.countDocuments(), 1)
+  t.ok((await service.collections.outcomes.countDocuments()) > 0)
+})
