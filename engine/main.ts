@@ -4,6 +4,9 @@ import { diskStaging } from '../shared/staging/disk-staging.ts'
 import { databaseProblem, startDatabase } from '../shared/start-database.ts'
 import { Engine } from './engine.ts'
 import { startChore } from './maintenance/maintenance.ts'
+import { purgeLogs } from './maintenance/purge-logs.ts'
+import { removeDeletedFieldValues } from './maintenance/remove-deleted-field-values.ts'
+import { sweepStaging } from './maintenance/sweep-staging.ts'
 import { takeOverFromDeadEngines } from './maintenance/take-over.ts'
 import { createEngineMetrics } from './metrics.ts'
 
@@ -23,7 +26,13 @@ await runProcess('engine', async (process) => {
     }),
   )
   const staging = diskStaging(path.join(settings.DATA_DIR, 'staging'))
-  process.add(startChore(takeOverFromDeadEngines(database, log), log))
+  for (const chore of [
+    takeOverFromDeadEngines(database, log),
+    sweepStaging(database, staging, log),
+    purgeLogs(database, log),
+    removeDeletedFieldValues(database, log),
+  ])
+    process.add(startChore(chore, log))
   const engine = process.add(new Engine({ settings, database, staging, metrics, log }))
   await engine.start()
   process.ready({

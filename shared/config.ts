@@ -64,10 +64,9 @@ const settingsSchema = z.object({
     .describe('uploads, staging and the embedded database; several engines share it (NFS or the like)'),
   STAGING: z
     .enum(['disk', 'gridfs'], { error: 'must be disk or gridfs' })
+    .refine((value) => value === 'disk', { error: 'must be disk: staging in GridFS is not there yet' })
     .default('disk')
-    .describe(
-      'where files wait for the engine: `disk` (under `DATA_DIR`) or `gridfs` (in MongoDB, for engines without a shared folder)',
-    ),
+    .describe('where files wait for the engine: `disk`, under `DATA_DIR`'),
   HTTP_HOST: z.string().default('127.0.0.1').describe('address that the control plane listens on'),
   HTTP_PORT: port(8080).describe(
     'port of the control plane; 0 is a free port, here and in every other port setting',

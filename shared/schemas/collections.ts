@@ -41,6 +41,9 @@ export interface CollectionDefinition {
   indexes: { keys: IndexSpecification; options?: CreateIndexesOptions }[]
 }
 
+/** Imports that still have logs, by the time of their end. */
+export const unpurgedIndex = 'finished_at_with_logs'
+
 /** Every collection with its documents' shape and its indexes; `_id` has its index anyway. */
 export const collectionDefinitions: CollectionDefinition[] = [
   { name: 'counters', schema: counterDocument, indexes: [] },
@@ -113,6 +116,10 @@ export const collectionDefinitions: CollectionDefinition[] = [
       // What engines look at; settled imports, nearly all there are, aren't in it.
       { keys: { begins_at: 1, _id: 1 }, options: { partialFilterExpression: { settled: false } } },
       { keys: { state: 1 } },
+      {
+        keys: { finished_at: 1 },
+        options: { name: unpurgedIndex, partialFilterExpression: { logs_purged_at: null } },
+      },
       { keys: { organization_id: 1, finished_at: -1, _id: -1 } },
       { keys: { mailing_list_id: 1, finished_at: -1, _id: -1 } },
     ],

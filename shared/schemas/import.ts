@@ -247,5 +247,8 @@ export type FailureDocument = z.infer<typeof failureDocument>
 export const failureId = (importId: number, recordNumber: number): string =>
   `${importId}:${String(recordNumber).padStart(12, '0')}`
 
+/** Days after its end for which an import's logs are kept. */
+export const logDays = 7
+
 /** The filter on `_id` for all chunks, outcomes or failures of an import: ";" follows ":". */
 export const idsOfImport = (importId: number) => ({ $gte: `${importId}:`, $lt: `${importId};` })

@@ -1,4 +1,4 @@
-import { mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises'
+import { mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import type { StagedFile, StagedWriter, Staging } from './staging.ts'
 
@@ -36,11 +36,18 @@ export function diskStaging(folder: string): Staging {
     async removeImport(importId) {
       await rm(locate(String(importId)), { recursive: true, force: true })
     },
-    async listImports() {
-      const names = await readdir(folder).catch(() => [])
-      return names.map(Number).filter(Number.isSafeInteger)
+    async listImports({ olderThanMs }) {
+      const ids = (await readdir(folder).catch(() => [])).map(Number).filter(Number.isSafeInteger)
+      const ages = await Promise.all(ids.map((id) => ageMs(locate(String(id)))))
+      return ids.filter((_, i) => ages[i]! > olderThanMs)
     },
   }
+}
+
+/** How long ago a file was added to the folder; none when the folder is gone. */
+async function ageMs(folder: string): Promise<number> {
+  const stats = await stat(folder).catch(() => null)
+  return stats === null ? 0 : Date.now() - stats.mtimeMs
 }
 
 async function writeWhole(file: string, content: AsyncIterable<Uint8Array>): Promise<number> {

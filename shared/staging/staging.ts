@@ -13,8 +13,8 @@ export interface Staging {
   open(name: string): Promise<StagedFile | null>
   /** Removes all files of the import. Those that are gone already are no error. */
   removeImport(importId: number): Promise<void>
-  /** Imports of which files are here. */
-  listImports(): Promise<number[]>
+  /** Imports of which files are here, the youngest of them older than that. */
+  listImports(options: { olderThanMs: number }): Promise<number[]>
 }
 
 export interface StagedFile {

@@ -1,8 +1,8 @@
 import type { ClientSession, Filter, UpdateFilter } from 'mongodb'
 import { isDuplicateKey } from '../database.ts'
 import { endedStates, pausableStates, unfinishedStates, type ImportState } from '../import-state.ts'
-import type { Collections } from '../schemas/collections.ts'
-import type { ImportCounts, ImportDocument } from '../schemas/import.ts'
+import { unpurgedIndex, type Collections } from '../schemas/collections.ts'
+import { logDays, type ImportCounts, type ImportDocument } from '../schemas/import.ts'
 
 /**
  * Import documents. Each move is one guarded write: the states it may come from are in its filter, and where an
@@ -86,6 +86,33 @@ export async function listHeldLists(collections: Collections): Promise<Set<numbe
     .find({ holds_list: true }, { projection: { mailing_list_id: 1 } })
     .toArray()
   return new Set(holders.map((holder) => holder.mailing_list_id))
+}
+
+/** Those of the imports that an engine still has something to do for. */
+export async function listUnsettledAmong(collections: Collections, ids: number[]): Promise<number[]> {
+  const unsettled = await collections.imports
+    .find({ _id: { $in: ids }, settled: false }, { projection: { _id: 1 } })
+    .toArray()
+  return unsettled.map(({ _id }) => _id)
+}
+
+/** Imports whose logs have been kept for long enough, a portion of them. */
+export async function listImportsWithOldLogs(collections: Collections): Promise<number[]> {
+  const before = { $dateSubtract: { startDate: '$$NOW', unit: 'day', amount: logDays } }
+  const old = await collections.imports
+    .find(
+      { logs_purged_at: null, settled: true, $expr: { $lte: ['$finished_at', before] } },
+      { projection: { _id: 1 } },
+    )
+    .hint(unpurgedIndex)
+    .sort({ finished_at: 1 })
+    .limit(1_000)
+    .toArray()
+  return old.map(({ _id }) => _id)
+}
+
+export async function markLogsPurged(collections: Collections, id: number): Promise<void> {
+  await collections.imports.updateOne({ _id: id }, [{ $set: { logs_purged_at: '$$NOW' } }])
 }
 
 /** Starts a due import. False when it is no longer due, or another import has the list. */

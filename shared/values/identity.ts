@@ -15,6 +15,9 @@ export function subscriberKey(listId: number, identity: string): string {
   return `${listId}:${identity}`
 }
 
+/** The filter on `_id` for all subscribers of a list: ";" follows ":". */
+export const subscribersOfList = (listId: number) => ({ $gte: `${listId}:`, $lt: `${listId};` })
+
 /**
  * The order of identities: by code point, which is the order of their UTF-8 bytes and of MongoDB's `_id` index.
  * (JavaScript's `<` goes by UTF-16 units and puts U+10000 before U+E000.)

@@ -1,14 +1,17 @@
 import { promisify } from 'node:util'
 import { inflate } from 'node:zlib'
 import { RequestError } from '../../../shared/errors.ts'
-import { idsOfImport, logKinds, type ImportDocument, type LogKind } from '../../../shared/schemas/import.ts'
+import {
+  idsOfImport,
+  logDays,
+  logKinds,
+  type ImportDocument,
+  type LogKind,
+} from '../../../shared/schemas/import.ts'
 import { countsOf } from '../../../shared/store/chunks.ts'
 import type { Reply } from '../../api/endpoint.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { writeLine } from '../../../shared/values/csv-line.ts'
-
-/** Days after its end for which an import's logs are kept. */
-export const logDays = 7
 
 const inflateAsync = promisify(inflate)
 

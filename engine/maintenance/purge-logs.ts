@@ -1,0 +1,21 @@
+import type { Database } from '../../shared/database.ts'
+import type { Logger } from '../../shared/logger.ts'
+import { idsOfImport } from '../../shared/schemas/import.ts'
+import { listImportsWithOldLogs, markLogsPurged } from '../../shared/store/imports.ts'
+import type { Chore } from './maintenance.ts'
+
+/** Removes the logs of imports that ended long ago; their counts stay in the import. */
+export function purgeLogs({ collections }: Database, log: Logger): Chore {
+  return {
+    name: 'purging old logs',
+    everyMs: 10 * 60_000,
+    async run() {
+      for (const id of await listImportsWithOldLogs(collections)) {
+        await collections.outcomes.deleteMany({ _id: idsOfImport(id) })
+        await collections.failures.deleteMany({ _id: idsOfImport(id) })
+        await markLogsPurged(collections, id)
+        log.info({ import_id: id }, 'purged the logs of an import that ended long ago')
+      }
+    },
+  }
+}
