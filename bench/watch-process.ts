@@ -4,7 +4,7 @@ export interface ProcessWatch {
   stop(): Promise<{ cpuSeconds: number; peakMemoryMB: number }>
 }
 
-const askEveryMs = 250
+const askEveryMs = 500
 
 export async function watchProcess(metricsUrl: string): Promise<ProcessWatch> {
   let peak = 0

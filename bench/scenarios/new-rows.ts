@@ -80,7 +80,7 @@ async function importOnce(
   for (;;) {
     view = await client.get<ImportView>(`/subscriber_imports/${id}`)
     if (importEnded(view)) break
-    await sleep(100)
+    await sleep(200)
   }
   const seconds = (performance.now() - startedAt) / 1000
   const { cpuSeconds, peakMemoryMB } = await engine.stop()

@@ -92,6 +92,14 @@ export function lastIdentity({ offsets, bytes }: Batch): string {
   return bytes.toString('utf8', keyStart, start)
 }
 
+/** The identities of a batch's records, in their order. */
+export function* identitiesOf({ offsets, bytes }: Batch): Generator<string> {
+  for (const offset of offsets) {
+    const start = offset + headerLength
+    yield bytes.toString('utf8', start, start + keyLengthAt(bytes, offset))
+  }
+}
+
 /** Decodes a batch's records and cuts them into cells. */
 export function readBatch(
   { offsets, bytes }: Batch,

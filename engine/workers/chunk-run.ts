@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib'
-import type { ClientSession } from 'mongodb'
+import type { ClientSession, Db } from 'mongodb'
 import { ImportError, messageOf } from '../../shared/errors.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
 import type { ChunkDocument, ImportDocument, ImportPlan } from '../../shared/schemas/import.ts'
@@ -9,7 +9,8 @@ import { cutBatches, lastIdentity, listRecords, sortedByIdentity, type Batch } f
 import { rowDecider, type RowDecider } from '../rows/row-decision.ts'
 import { rowReader, type RowReader } from '../rows/row-reader.ts'
 import { extentsLength, readExtents, readInPieces } from '../splitting/partition-file.ts'
-import { BatchWriter, type BatchCommit } from '../writing/batch-writer.ts'
+import { BatchWriter, type BatchCommit, type BatchRooms } from '../writing/batch-writer.ts'
+import { subscriberWriter } from '../writing/subscriber-writer.ts'
 import { retryReason } from '../writing/transaction.ts'
 import type { ChunkReport, ChunkTask } from './messages.ts'
 
@@ -20,6 +21,7 @@ export interface ImportContext {
   partition: string
   reader: RowReader
   decider: RowDecider
+  writeSubscriber: ReturnType<typeof subscriberWriter>
 }
 
 /** A worker's place for one chunk at a time: a session of its own and a counter stripe that nobody else writes. */
@@ -28,9 +30,11 @@ export interface Lane {
   stripe: string
   /** Memory for a chunk, taken again for the next one; grows to what chunks need. */
   room: Buffer
+  batchRooms: BatchRooms
 }
 
 export interface ChunkRunOptions {
+  db: Db
   collections: Collections
   staging: Staging
   lane: Lane
@@ -79,9 +83,11 @@ async function writeBatches(
 ): Promise<ChunkReport> {
   const { document, plan } = context
   const writer = new BatchWriter({
+    db: options.db,
     collections: options.collections,
     session: options.lane.session,
     stripe: options.lane.stripe,
+    rooms: options.lane.batchRooms,
     importId: document._id,
     organizationId: document.organization_id,
     mailingListId: document.mailing_list_id,
@@ -90,6 +96,7 @@ async function writeBatches(
     columnCount: plan.columns.length,
     reader: context.reader,
     decider: context.decider,
+    writeSubscriber: context.writeSubscriber,
     chunk,
     isStopped: options.isStopped,
   })
@@ -162,5 +169,6 @@ export function importContext(document: ImportDocument): ImportContext | null {
     mappedFieldIds: reader.mappedFieldIds,
     startedAt,
   })
-  return { document, plan, partition, reader, decider }
+  const writeSubscriber = subscriberWriter(document.mailing_list_id, plan.fields)
+  return { document, plan, partition, reader, decider, writeSubscriber }
 }

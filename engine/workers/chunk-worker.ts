@@ -2,6 +2,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { openDatabase } from '../../shared/database.ts'
 import { diskStaging } from '../../shared/staging/disk-staging.ts'
 import { noteSessions } from '../../shared/store/engines.ts'
+import { BsonWriter } from '../writing/bson-writer.ts'
 import { importContext, runChunk, type ImportContext, type Lane } from './chunk-run.ts'
 import {
   control,
@@ -18,7 +19,7 @@ import {
  */
 async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>> {
   const start = workerData as WorkerStart
-  const { client, collections } = await openDatabase({
+  const { client, db, collections } = await openDatabase({
     uri: start.mongodbUri,
     name: start.mongodbDatabase,
     maxPoolSize: lanesPerWorker + 2,
@@ -30,6 +31,7 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
     session: client.startSession(),
     stripe: `e${start.firstStripe + Atomics.add(laneNumbers, 0, 1)}`,
     room: Buffer.alloc(0),
+    batchRooms: { subscribers: new BsonWriter(), failures: new BsonWriter() },
   }))
   const sessionIds = lanes.map(({ session }) => session.id!.id as unknown as Uint8Array)
   if (!(await noteSessions(collections, start.engineId, sessionIds)))
@@ -53,6 +55,7 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
       throw new Error(`a worker has ${lanesPerWorker} lanes and was given one more chunk`)
     try {
       return await runChunk({
+        db,
         collections,
         staging,
         lane,

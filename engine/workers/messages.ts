@@ -16,7 +16,7 @@ export interface WorkerStart {
 }
 
 /** Chunks that one worker has in hand at once. While one waits for the database, another one is parsed. */
-export const lanesPerWorker = 3
+export const lanesPerWorker = 2
 
 export interface ChunkTask {
   importId: number

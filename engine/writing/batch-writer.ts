@@ -1,13 +1,13 @@
 import { promisify } from 'node:util'
 import { deflate } from 'node:zlib'
-import { MongoServerError, type AnyBulkWriteOperation, type ClientSession, type Collection } from 'mongodb'
+import { MongoServerError, type AnyBulkWriteOperation, type ClientSession, type Db } from 'mongodb'
+import { DocumentSequence } from 'mongodb/lib/cmap/commands.js'
 import type { Collections } from '../../shared/schemas/collections.ts'
 import {
   failureId,
   noCounts,
   outcomeId,
   type ChunkDocument,
-  type FailureDocument,
   type ImportCounts,
   type ImportOptions,
   type LogKind,
@@ -20,10 +20,13 @@ import {
 import { advanceChunk } from '../../shared/store/chunks.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import { writeLine } from '../../shared/values/csv-line.ts'
-import { readBatch, type Batch, type ReadRecord } from '../rows/chunk-records.ts'
+import { identitiesOf, readBatch, type Batch, type ReadRecord } from '../rows/chunk-records.ts'
 import type { ExistingSubscriber, RowDecider } from '../rows/row-decision.ts'
-import type { Row, RowReader } from '../rows/row-reader.ts'
+import type { RowReader } from '../rows/row-reader.ts'
 import { endOfRecordAt } from '../splitting/partition-file.ts'
+import type { BsonWriter } from './bson-writer.ts'
+import { LineWriter } from './byte-writer.ts'
+import type { subscriberWriter } from './subscriber-writer.ts'
 import { BatchAbandoned, retryReason, runTransaction } from './transaction.ts'
 
 /**
@@ -32,10 +35,13 @@ import { BatchAbandoned, retryReason, runTransaction } from './transaction.ts'
  * a batch that is done again after a crash finds either everything of its first time or nothing.
  */
 export interface BatchWriterOptions {
+  db: Db
   collections: Collections
   session: ClientSession
   /** The counter stripe that no other lane writes. */
   stripe: string
+  /** The lane's memory for what a batch inserts. */
+  rooms: BatchRooms
   importId: number
   organizationId: number
   mailingListId: number
@@ -44,8 +50,15 @@ export interface BatchWriterOptions {
   columnCount: number
   reader: RowReader
   decider: RowDecider
+  writeSubscriber: ReturnType<typeof subscriberWriter>
   chunk: ChunkDocument & { token: string }
   isStopped: () => boolean
+}
+
+/** Where the new documents of a batch are put together. */
+export interface BatchRooms {
+  subscribers: BsonWriter
+  failures: BsonWriter
 }
 
 /** What a batch's commit took, for the metrics. */
@@ -56,19 +69,8 @@ export interface BatchCommit {
   retries: Record<string, number>
 }
 
-/**
- * A record of the batch, with what can be said of it without the database: a duplicate, a failure with its line for
- * the log, or a row whose fate is to be decided. Its cells aren't kept: few records need them again.
- */
-interface Entry {
-  result: 'skipped_duplicate' | 'failed' | 'undecided'
-  number: number
-  identity: string
-  /** As typed, for the logs. */
-  email: string
-  failureLine: string
-  row: Row | null
-}
+/** Records that are alive as objects at once; csv-parse is called once for those of them that are enclosed. */
+const recordsAtOnce = 128
 
 /** The lease is renewed with every batch; a batch that takes longer than this is given up before it runs out. */
 const batchPatienceMs = 40_000
@@ -100,10 +102,9 @@ export class BatchWriter {
    */
   async write(number: number, batch: Batch, isLast: boolean): Promise<BatchCommit | null> {
     const { session, isStopped } = this.#options
-    const entries = this.#read(batch).map((record) => this.#judge(record))
     const retries: Record<string, number> = {}
     const startedAt = performance.now()
-    let counts = noCounts()
+    let changes: Changes | null = null
     const committed = await runTransaction({
       session,
       isStopped,
@@ -114,63 +115,22 @@ export class BatchWriter {
         if (reason === retryReasons.duplicateKey) this.#looksForExisting = true
       },
       attempt: async () => {
-        counts = await this.#attempt({ number, batch, entries, isLast })
+        changes = null
+        changes = await this.#attempt({ number, batch, isLast })
       },
     })
     if (!committed) return null
-    this.#position += entries.length
+    const { counts, lastIdentity } = changes!
+    this.#lastIdentity = lastIdentity
+    this.#position += batch.offsets.length
     this.#chunkCounts = sumCounts(this.#chunkCounts, counts)
     return { counts, bytes: bytesOf(batch), writeMs: performance.now() - startedAt, retries }
   }
 
-  #read(batch: Batch): ReadRecord[] {
-    return readBatch(batch, this.#options.options.file_format, this.#options.chunk.kind)
-  }
-
-  #judge(record: ReadRecord): Entry {
-    const { reader } = this.#options
-    const identity = record.identity ?? ''
-    const entry: Entry = {
-      result: 'undecided',
-      number: record.number,
-      identity,
-      email: (record.cells[reader.emailColumn] ?? '').trim(),
-      failureLine: '',
-      row: null,
-    }
-    if (record.identity !== null && identity === this.#lastIdentity) {
-      entry.result = 'skipped_duplicate'
-      return entry
-    }
-    this.#lastIdentity = record.identity
-    const row =
-      record.problem ??
-      (record.identity === null ? reader.identityProblem(record.cells) : reader.read(record.cells))
-    if (typeof row === 'string') {
-      entry.result = 'failed'
-      entry.failureLine = this.#failureLine(record, row)
-    } else {
-      entry.row = row
-    }
-    return entry
-  }
-
-  #failureLine(record: ReadRecord, reason: string): string {
-    const { columnCount, options } = this.#options
-    const padding = new Array<string>(Math.max(0, columnCount - record.cells.length)).fill('')
-    return writeLine([...record.cells, ...padding, reason], options.file_format)
-  }
-
-  async #attempt(work: {
-    number: number
-    batch: Batch
-    entries: Entry[]
-    isLast: boolean
-  }): Promise<ImportCounts> {
-    const { collections, session, chunk, options } = this.#options
+  async #attempt(work: { number: number; batch: Batch; isLast: boolean }): Promise<Changes> {
+    const { collections, session, chunk, options, rooms } = this.#options
     const { number, isLast } = work
-    const existing = await this.#findExisting(work.entries)
-    const changes = this.#decide(work.entries, work.batch, existing)
+    const changes = await this.#changesOf(work.batch)
     // First of the writes: who lost the chunk is told before he meets what the new holder wrote.
     const isOurs = await advanceChunk(collections, session, {
       chunk,
@@ -180,86 +140,113 @@ export class BatchWriter {
     })
     if (!isOurs) throw new BatchAbandoned('the chunk has another holder')
     if (!options.dry_run) await this.#writeSubscribers(changes)
-    if (changes.failures.length > 0) await insertAll(collections.failures, changes.failures, session)
+    if (rooms.failures.documents > 0)
+      await insertAll(this.#options.db, collections.failures.collectionName, rooms.failures, session)
     const logs = await compressLogs(changes.logs)
     if (logs !== null)
       await collections.outcomes.insertOne(
         { _id: outcomeId(chunk._id, number), logs },
         { session, bypassDocumentValidation: true },
       )
-    return changes.counts
+    return changes
   }
 
-  async #findExisting(entries: Entry[]): Promise<Map<string, ExistingSubscriber>> {
-    const { collections, session, decider } = this.#options
-    if (!this.#looksForExisting) return new Map()
-    const keys = entries.filter((entry) => entry.result === 'undecided').map((entry) => this.#keyOf(entry))
-    if (keys.length === 0) return new Map()
+  /**
+   * What the batch changes, by what its records say and what the database has. Records are read, judged and written
+   * down a few at a time and are gone then: rows that lived until the commit would be moved about by the garbage
+   * collector first, which took a third of the engine's time.
+   */
+  async #changesOf(batch: Batch): Promise<Changes> {
+    const { options, chunk, rooms } = this.#options
+    const existing = await this.#findExisting(batch)
+    const changes: Changes = {
+      updates: [],
+      statusChanges: noStatusChanges(),
+      logs: {},
+      counts: noCounts(),
+      lastIdentity: this.#lastIdentity,
+    }
+    const now = new Date()
+    const logs: Logs = {}
+    rooms.subscribers.clear()
+    rooms.failures.clear()
+    for (let first = 0; first < batch.offsets.length; first += recordsAtOnce) {
+      const offsets = batch.offsets.subarray(first, first + recordsAtOnce)
+      const records = readBatch({ offsets, bytes: batch.bytes }, options.file_format, chunk.kind)
+      for (const [i, record] of records.entries())
+        this.#take(record, { changes, logs, existing, now, position: this.#position + first + i })
+    }
+    for (const [kind, lines] of Object.entries(logs) as [LogKind, LineWriter][]) {
+      changes.counts[kind] = lines.lines
+      changes.logs[kind] = lines.bytes
+    }
+    return changes
+  }
+
+  async #findExisting(batch: Batch): Promise<Map<string, ExistingSubscriber>> {
+    const { collections, session, decider, chunk, mailingListId } = this.#options
+    if (!this.#looksForExisting || chunk.kind === 'unidentified') return new Map()
+    const keys = [...new Set(identitiesOf(batch))].map((identity) => subscriberKey(mailingListId, identity))
     const found = await collections.subscribers
       .find({ _id: { $in: keys } }, { session, projection: decider.projection, batchSize: keys.length + 1 })
       .toArray()
     return new Map(found.map((subscriber) => [subscriber._id, subscriber]))
   }
 
-  #keyOf(entry: Entry): string {
-    return subscriberKey(this.#options.mailingListId, entry.identity)
-  }
-
-  #decide(entries: Entry[], batch: Batch, existing: Map<string, ExistingSubscriber>): Changes {
-    const { decider, chunk } = this.#options
-    const now = new Date()
-    const changes: Changes = {
-      inserts: [],
-      updates: [],
-      statusChanges: noStatusChanges(),
-      failures: [],
-      logs: {},
-      counts: noCounts(),
+  /** What becomes of a record: decisions.md, order of the checks for a row. */
+  #take(record: ReadRecord, { changes, logs, existing, now, position }: Taking): void {
+    const { reader, decider, chunk, mailingListId, rooms } = this.#options
+    const { identity } = record
+    const email = (record.cells[reader.emailColumn] ?? '').trim()
+    const isDuplicate = identity !== null && identity === changes.lastIdentity
+    changes.lastIdentity = identity
+    if (isDuplicate) {
+      log(logs, 'skipped_duplicate', email)
+      return
     }
-    for (const [i, entry] of entries.entries()) {
-      if (entry.result === 'failed') {
-        this.#fail(changes, entry.number, entry.failureLine)
-        continue
-      }
-      if (entry.result === 'skipped_duplicate') {
-        log(changes, entry.result, entry.email)
-        continue
-      }
-      const key = this.#keyOf(entry)
-      const newId = chunk.first_subscriber_id + this.#position + i
-      const decision = decider.decide({ key, row: entry.row!, newId, now }, existing.get(key))
-      switch (decision.result) {
-        case 'failed':
-          this.#fail(changes, entry.number, this.#failureLine(this.#readAgain(batch, i), decision.reason))
-          continue
-        case 'added':
-          changes.inserts.push(decision.document)
-          changes.statusChanges[decision.document.status] += 1
-          break
-        case 'updated':
-          changes.statusChanges[decision.from] -= 1
-          changes.statusChanges[decision.to] += 1
-          changes.updates.push(...updateOperation(key, decision))
-          break
-        default:
-      }
-      log(changes, decision.result, entry.email)
+    const row =
+      record.problem ?? (identity === null ? reader.identityProblem(record.cells) : reader.read(record.cells))
+    if (typeof row === 'string') {
+      this.#fail(changes, record, row)
+      return
     }
-    return changes
+    const key = subscriberKey(mailingListId, identity!)
+    const newId = chunk.first_subscriber_id + position
+    const decision = decider.decide({ key, row, newId, now }, existing.get(key))
+    switch (decision.result) {
+      case 'failed':
+        this.#fail(changes, record, decision.reason)
+        return
+      case 'added':
+        this.#options.writeSubscriber(rooms.subscribers, decision.subscriber)
+        changes.statusChanges[decision.subscriber.status] += 1
+        break
+      case 'updated':
+        changes.statusChanges[decision.from] -= 1
+        changes.statusChanges[decision.to] += 1
+        changes.updates.push(...updateOperation(key, decision))
+        break
+      default:
+    }
+    log(logs, decision.result, email)
   }
 
-  #readAgain({ offsets, bytes }: Batch, index: number): ReadRecord {
-    return this.#read({ offsets: offsets.subarray(index, index + 1), bytes })[0]!
-  }
-
-  #fail(changes: Changes, recordNumber: number, line: string): void {
+  #fail(changes: Changes, record: ReadRecord, reason: string): void {
+    const { columnCount, options, importId, rooms } = this.#options
+    const padding = new Array<string>(Math.max(0, columnCount - record.cells.length)).fill('')
+    const line = writeLine([...record.cells, ...padding, reason], options.file_format)
     changes.counts.failed += 1
-    changes.failures.push({ _id: failureId(this.#options.importId, recordNumber), line })
+    const document = rooms.failures.begin()
+    rooms.failures.string('_id', failureId(importId, record.number))
+    rooms.failures.string('line', line)
+    rooms.failures.end(document)
+    rooms.failures.documents += 1
   }
 
   async #writeSubscribers(changes: Changes): Promise<void> {
-    const { collections, session, stripe, mailingListId, organizationId } = this.#options
-    if (changes.inserts.length > 0) await insertAll(collections.subscribers, changes.inserts, session)
+    const { collections, session, stripe, mailingListId, organizationId, rooms } = this.#options
+    if (rooms.subscribers.documents > 0)
+      await insertAll(this.#options.db, collections.subscribers.collectionName, rooms.subscribers, session)
     if (changes.updates.length > 0)
       await collections.subscribers.bulkWrite(changes.updates, {
         session,
@@ -279,32 +266,43 @@ export class BatchWriter {
 }
 
 interface Changes {
-  inserts: SubscriberDocument[]
   updates: AnyBulkWriteOperation<SubscriberDocument>[]
   statusChanges: Record<SubscriberStatus, number>
-  failures: FailureDocument[]
-  logs: Partial<Record<LogKind, string>>
+  /** By kind, an address a line. */
+  logs: Partial<Record<LogKind, Buffer>>
   counts: ImportCounts
+  /** Of the batch's last record. */
+  lastIdentity: string | null
 }
 
-function log(changes: Changes, kind: Exclude<LogKind, 'failed'>, email: string): void {
-  changes.counts[kind] += 1
+type Logs = Partial<Record<Exclude<LogKind, 'failed'>, LineWriter>>
+
+interface Taking {
+  changes: Changes
+  logs: Logs
+  existing: Map<string, ExistingSubscriber>
+  now: Date
+  /** Of the record in its chunk. */
+  position: number
+}
+
+function log(logs: Logs, kind: keyof Logs, email: string): void {
+  const lines = (logs[kind] ??= new LineWriter())
   // One address a line: what is no address, in a duplicate row of an alternate-key list, may hold anything.
-  changes.logs[kind] =
-    `${changes.logs[kind] ?? ''}${email.includes('\n') || email.includes('\r') ? email.replaceAll(/[\r\n]+/g, ' ') : email}\n`
+  lines.add(email.includes('\n') || email.includes('\r') ? email.replaceAll(/[\r\n]+/g, ' ') : email)
 }
 
-/**
- * Inserts documents with the plain command: insertMany makes an operation object of each one first, at 2 us a row. The
- * command isn't repeated by the driver, which a transaction's operations aren't either.
- */
-async function insertAll<T extends { _id: string }>(
-  collection: Collection<T>,
-  documents: T[],
+/** Inserts documents that are BSON already. Nobody repeats the command, as nothing in a transaction is. */
+async function insertAll(
+  db: Db,
+  collection: string,
+  documents: BsonWriter,
   session: ClientSession,
 ): Promise<void> {
-  const reply = await collection.db.command(
-    { insert: collection.collectionName, documents, ordered: true, bypassDocumentValidation: true },
+  const sequence = new DocumentSequence('documents')
+  sequence.push(null, documents.bytes)
+  const reply = await db.command(
+    { insert: collection, documents: sequence, ordered: true, bypassDocumentValidation: true },
     { session },
   )
   const [error] = (reply['writeErrors'] as { code: number; errmsg: string }[] | undefined) ?? []
@@ -347,7 +345,7 @@ export function sumCounts(a: ImportCounts, b: ImportCounts): ImportCounts {
 
 const deflateAsync = promisify(deflate)
 
-async function compressLogs(logs: Partial<Record<LogKind, string>>): Promise<Record<string, Buffer> | null> {
+async function compressLogs(logs: Changes['logs']): Promise<Record<string, Buffer> | null> {
   const entries = Object.entries(logs)
   if (entries.length === 0) return null
   return Object.fromEntries(

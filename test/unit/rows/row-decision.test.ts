@@ -1,6 +1,9 @@
+import { BSON } from 'mongodb'
 import t from 'tap'
 import { rowDecider, type ExistingSubscriber } from '../../../engine/rows/row-decision.ts'
 import { rowReader, type Row } from '../../../engine/rows/row-reader.ts'
+import { BsonWriter } from '../../../engine/writing/bson-writer.ts'
+import { subscriberWriter } from '../../../engine/writing/subscriber-writer.ts'
 import type { ImportOptions, ImportPlan } from '../../../shared/schemas/import.ts'
 import { makeField, makeOptions, makePlan } from '../../helpers/make-plan.ts'
 
@@ -42,7 +45,11 @@ function decide(
     existing === undefined
       ? undefined
       : { _id: '9:a@b.co', id: 5, status: 'active' as const, custom_fields: {}, ...existing }
-  return decider.decide({ key: '9:a@b.co', row, newId: 77, now }, subscriber)
+  const decision = decider.decide({ key: '9:a@b.co', row, newId: 77, now }, subscriber)
+  if (decision.result !== 'added') return decision
+  const writer = new BsonWriter()
+  subscriberWriter(9, wholePlan.fields)(writer, decision.subscriber)
+  return { result: 'added', document: BSON.deserialize(writer.bytes) }
 }
 
 t.test(

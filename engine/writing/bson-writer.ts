@@ -1,0 +1,130 @@
+import type { FieldValue } from '../../shared/schemas/custom-field.ts'
+import { ByteWriter } from './byte-writer.ts'
+
+const bsonType = { double: 1, string: 2, object: 3, array: 4, boolean: 8, date: 9, int32: 16 } as const
+
+/**
+ * Documents as BSON, side by side in one buffer that is used again for the next batch. The driver's own serializer
+ * wants the objects of a whole batch to be alive when the command is sent; those objects, thousands at a time and a
+ * tenth of a second old, took a third of the engine's time in garbage collection. Written here they die at once.
+ *
+ * The caller names each element; going over the keys of objects was optimized for their shapes and thrown away again
+ * a hundred times a second. The bytes are those that the driver would write (a test holds them against each other).
+ */
+export class BsonWriter extends ByteWriter {
+  /** How many documents were written; whoever writes one counts it. */
+  documents = 0
+
+  constructor(initialBytes = 64 * 1024) {
+    super(initialBytes)
+  }
+
+  override clear(): void {
+    super.clear()
+    this.documents = 0
+  }
+
+  /** Begins a document; what is returned ends it. */
+  begin(): number {
+    this.reserve(8)
+    const start = this.at
+    this.at += 4
+    return start
+  }
+
+  beginObject(key: string): number {
+    this.#name(bsonType.object, key)
+    return this.begin()
+  }
+
+  end(start: number): void {
+    this.reserve(1)
+    this.target[this.at] = 0
+    this.at += 1
+    this.#putInt32(start, this.at - start)
+  }
+
+  string(key: string, text: string): void {
+    this.#name(bsonType.string, key)
+    this.reserve(text.length * 3 + 8)
+    const start = this.at
+    this.at += 4
+    this.writeText(text)
+    this.target[this.at] = 0
+    this.at += 1
+    this.#putInt32(start, this.at - start - 4)
+  }
+
+  number(key: string, value: number): void {
+    if ((value | 0) === value && !Object.is(value, -0)) {
+      this.#name(bsonType.int32, key)
+      this.#putInt32(this.at, value)
+      this.at += 4
+    } else {
+      this.#name(bsonType.double, key)
+      this.target.writeDoubleLE(value, this.at)
+      this.at += 8
+    }
+  }
+
+  boolean(key: string, value: boolean): void {
+    this.#name(bsonType.boolean, key)
+    this.target[this.at] = value ? 1 : 0
+    this.at += 1
+  }
+
+  date(key: string, value: Date): void {
+    this.#name(bsonType.date, key)
+    const ms = value.getTime()
+    const high = Math.floor(ms / 0x1_0000_0000)
+    this.#putInt32(this.at, ms - high * 0x1_0000_0000)
+    this.#putInt32(this.at + 4, high)
+    this.at += 8
+  }
+
+  texts(key: string, values: readonly string[]): void {
+    this.#name(bsonType.array, key)
+    const start = this.begin()
+    for (let i = 0; i < values.length; i += 1) this.string(String(i), values[i]!)
+    this.end(start)
+  }
+
+  value(key: string, value: FieldValue): void {
+    if (typeof value === 'string') this.string(key, value)
+    else if (typeof value === 'number') this.number(key, value)
+    else if (typeof value === 'boolean') this.boolean(key, value)
+    else this.texts(key, value)
+  }
+
+  /** The element's type and name, and room for a value of fixed size. */
+  #name(type: number, key: string): void {
+    const name = nameBytes(key)
+    this.reserve(name.length + 16)
+    const { target, at } = this
+    target[at] = type
+    for (let i = 0; i < name.length; i += 1) target[at + 1 + i] = name[i]!
+    this.at = at + 1 + name.length
+  }
+
+  #putInt32(at: number, value: number): void {
+    const { target } = this
+    target[at] = value
+    target[at + 1] = value >> 8
+    target[at + 2] = value >> 16
+    target[at + 3] = value >> 24
+  }
+}
+
+/** Names are few and come again in every document: their bytes, with the zero at the end, are kept. */
+const knownNames = new Map<string, Buffer>()
+const mostKnownNames = 10_000
+
+function nameBytes(key: string): Buffer {
+  let name = knownNames.get(key)
+  if (name === undefined) {
+    name = Buffer.from(`${key}\0`)
+    if (knownNames.size >= mostKnownNames) knownNames.clear()
+    knownNames.set(key, name)
+  }
+  return name
+}
