@@ -23,6 +23,7 @@ process.on('SIGINT', interrupted)
 process.on('SIGTERM', interrupted)
 
 let exitCode = 1
+let summary = ''
 const server = await startEmbeddedMongoDB({
   dataFolder: folder,
   cacheMB: 1024,
@@ -38,17 +39,19 @@ const server = await startEmbeddedMongoDB({
   signal: stopping.signal,
 })
 try {
+  // After an installation tap has its default plugins, and would use them for the run in which it builds ours.
+  await tap(['build'])
   exitCode = await runTap(process.argv.slice(2))
 } finally {
   await server.stop()
   await rm(folder, { recursive: true, force: true })
 }
+console.log(summary)
 process.exit(exitCode)
 
-async function runTap(names: string[]): Promise<number> {
-  const protocol = path.join(folder, 'run.tap')
-  const args = ['--reporter=terse', `--output-file=${protocol}`, ...names]
-  const tap = spawn(process.execPath, [path.join(root, 'node_modules/tap/dist/esm/run.mjs'), ...args], {
+/** Runs tap; resolves to its exit code. */
+async function tap(args: string[]): Promise<number> {
+  const child = spawn(process.execPath, [path.join(root, 'node_modules/tap/dist/esm/run.mjs'), ...args], {
     cwd: root,
     // tap looks its node up on the PATH; it must be this one, which reads TypeScript.
     env: {
@@ -58,8 +61,13 @@ async function runTap(names: string[]): Promise<number> {
     },
     stdio: 'inherit',
   })
-  stopping.signal.addEventListener('abort', () => tap.kill('SIGTERM'))
-  const code = await new Promise<number>((resolve) => tap.once('exit', (status) => resolve(status ?? 1)))
+  stopping.signal.addEventListener('abort', () => child.kill('SIGTERM'))
+  return new Promise((resolve) => child.once('exit', (status) => resolve(status ?? 1)))
+}
+
+async function runTap(names: string[]): Promise<number> {
+  const protocol = path.join(folder, 'run.tap')
+  const code = await tap(['--reporter=terse', `--output-file=${protocol}`, ...names])
   const total = [
     ...(await readFile(protocol, 'utf8')).matchAll(
       /^# \{ total: (\d+)(?:, pass: (\d+))?(?:, fail: (\d+))?.*\}$/gm,
@@ -67,6 +75,6 @@ async function runTap(names: string[]): Promise<number> {
   ].at(-1)
   const passed = Number(total?.[2] ?? 0)
   const failed = Number(total?.[3] ?? 0)
-  console.log(`${passed} passed, ${failed} failed`)
+  summary = `${passed} passed, ${failed} failed`
   return code === 0 && (passed === 0 || failed > 0) ? 1 : code
 }
