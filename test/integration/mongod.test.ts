@@ -111,7 +111,7 @@ t.test('a download is kept, and the next start takes no step at all', { timeout:
   t.ok(found.binary.startsWith(cache))
   t.match(
     lines.join('\n'),
-    /no mongod on the PATH\n.*none downloaded before.*\n.*fetching a mongod from MongoDB's download site\n.*is now in/,
+    /no mongod on the PATH\n.*none downloaded before.*\n.*fetching a mongod from MongoDB's download site\n(?:.* MB received\n)*.*is now in/,
   )
   mirror = 'silent'
   t.same(await search(cache), found)
