@@ -35,17 +35,21 @@ export function writeHeader(
   target.writeUInt32LE(record.keyLength, at + 12)
 }
 
+/** By hand: the buffer's own method checks its arguments first, and this is asked several times for every record. */
+const uint32At = (bytes: Buffer, at: number): number =>
+  (bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24)) >>> 0
+
 /** The record at `at`, or null when it isn't whole in `bytes`. The next one begins at its end. */
 export function readRecordAt(bytes: Buffer, at: number): PartitionedRecord | null {
   if (at + headerLength > bytes.length) return null
-  const lengthAndFlags = bytes.readUInt32LE(at + 8)
+  const lengthAndFlags = uint32At(bytes, at + 8)
   const keyStart = at + headerLength
-  const start = keyStart + bytes.readUInt32LE(at + 12)
+  const start = keyStart + uint32At(bytes, at + 12)
   const end = start + (lengthAndFlags & 0xffffff)
   if (end > bytes.length) return null
   return {
-    number: bytes.readUInt32LE(at),
-    line: bytes.readUInt32LE(at + 4),
+    number: uint32At(bytes, at),
+    line: uint32At(bytes, at + 4),
     flags: lengthAndFlags >>> 24,
     keyStart,
     start,
@@ -55,10 +59,10 @@ export function readRecordAt(bytes: Buffer, at: number): PartitionedRecord | nul
 
 /** Where the record at `at`, which is whole, ends. */
 export function endOfRecordAt(bytes: Buffer, at: number): number {
-  return at + headerLength + keyLengthAt(bytes, at) + (bytes.readUInt32LE(at + 8) & 0xffffff)
+  return at + headerLength + keyLengthAt(bytes, at) + (uint32At(bytes, at + 8) & 0xffffff)
 }
 
-export const keyLengthAt = (bytes: Buffer, at: number): number => bytes.readUInt32LE(at + 12)
+export const keyLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at + 12)
 
 export const extentsLength = (extents: Extents): number =>
   extents.reduce((sum, value, index) => (index % 2 === 1 ? sum + value : sum), 0)

@@ -69,6 +69,37 @@ export function parseDateTime(text: string, order: DateOrder): WrittenDateTime |
 const isDigit = (unit: number): boolean => unit >= 0x30 && unit <= 0x39
 
 function readYearFirst(text: string): WrittenDateTime | null {
+  return readPlain(text) ?? readYearFirstByPattern(text)
+}
+
+/** `YYYY-MM-DD` and `YYYY-MM-DD HH:MM:SS`, what programs write, without a pattern's matches; null for all else. */
+function readPlain(text: string): WrittenDateTime | null {
+  const hasTime = text.length === 19
+  if (!hasTime && text.length !== 10) return null
+  if (text.charCodeAt(4) !== 0x2d || text.charCodeAt(7) !== 0x2d) return null
+  const year = twoDigitsAt(text, 0) * 100 + twoDigitsAt(text, 2)
+  const month = twoDigitsAt(text, 5)
+  const day = twoDigitsAt(text, 8)
+  if (!hasTime) return Number.isNaN(year + month + day) ? null : written(year, month, day, 0, null)
+  const between = text.charCodeAt(10)
+  if (between !== 0x20 && between !== 0x54) return null
+  if (text.charCodeAt(13) !== 0x3a || text.charCodeAt(16) !== 0x3a) return null
+  const hour = twoDigitsAt(text, 11)
+  const minute = twoDigitsAt(text, 14)
+  const second = twoDigitsAt(text, 17)
+  if (Number.isNaN(year + month + day + hour + minute + second)) return null
+  const exists = hour <= 23 && minute <= 59 && second <= 59
+  return written(year, month, day, exists ? (hour * 60 + minute) * 60 + second : -1, null)
+}
+
+/** NaN where there aren't two digits. */
+function twoDigitsAt(text: string, at: number): number {
+  const tens = text.charCodeAt(at) - 0x30
+  const ones = text.charCodeAt(at + 1) - 0x30
+  return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : Number.NaN
+}
+
+function readYearFirstByPattern(text: string): WrittenDateTime | null {
   const match = yearFirst.exec(text)
   if (match === null) return null
   const offsetMinutes = match[8] === undefined ? null : parseOffset(match[8])
@@ -165,10 +196,17 @@ const isLeapYear = (year: number): boolean => (year % 4 === 0 && year % 100 !== 
 
 /** The instant that is written; without an offset the zone's. */
 export function toInstant(value: WrittenDateTime, zoneName: string): Date {
-  const localMs = Date.UTC(value.year, value.month - 1, value.day) + value.second * 1000
+  const localMs = daysSince1970(value.year, value.month, value.day) * 86_400_000 + value.second * 1000
   return new Date(
     value.offsetMinutes === null ? localToUtcMs(zoneName, localMs) : localMs - value.offsetMinutes * 60_000,
   )
+}
+
+/** In whole numbers, without Date.UTC's conversions: years are counted from March, so that the leap day is their last. */
+function daysSince1970(year: number, month: number, day: number): number {
+  const y = month > 2 ? year : year - 1
+  const dayOfYear = Math.floor((153 * (month > 2 ? month - 3 : month + 9) + 2) / 5) + day - 1
+  return y * 365 + Math.floor(y / 4) - Math.floor(y / 100) + Math.floor(y / 400) + dayOfYear - 719_468
 }
 
 /** The date as written, `YYYY-MM-DD`; time and offset are dropped. */

@@ -116,3 +116,28 @@ t.test(
       t.equal(parseApiTime(text, 'UTC'), null, text)
   },
 )
+
+t.test('every day from 1000 to 9999 is the instant that the platform knows', async (t) => {
+  let wrong = 0
+  for (let ms = Date.UTC(1000, 0, 1); ms < Date.UTC(10000, 0, 1); ms += 86_400_000) {
+    const text = new Date(ms).toISOString().slice(0, 10)
+    if (toInstant(parseDateTime(text, 'mdy')!, 'UTC').getTime() !== ms) wrong += 1
+  }
+  t.equal(wrong, 0)
+})
+
+t.test('the plain form refuses what the pattern refuses', async (t) => {
+  for (const text of [
+    '2014-01-3a',
+    '2014-01-31 24:00:00',
+    '2014-01-31 23:60:00',
+    '2014-01-31 23:59:60',
+    '2014-02-30',
+    '2014-00-10',
+    '0999-01-01',
+    '2014-01-31x10:00:00',
+    '2014-01-31 10-00-00',
+  ])
+    t.equal(parseDateTime(text, 'mdy'), null, text)
+  t.match(parseDateTime('2014-01-31T10:20:30', 'dmy'), { day: 31, second: 37_230, offsetMinutes: null })
+})
