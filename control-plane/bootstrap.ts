@@ -27,6 +27,7 @@ export async function bootstrap(
         name: 'System',
         time_zone_name: 'UTC',
         subscriber_limit: null,
+        places_revision: 0,
         created_at: createdAt,
       }
       await collections.organizations.insertOne(organization, { session })

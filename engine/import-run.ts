@@ -8,6 +8,7 @@ import {
   noCounts,
   recordsIn,
   type ChunkDocument,
+  type ImportCounts,
   type ImportDocument,
   type ImportPlan,
 } from '../shared/schemas/import.ts'
@@ -17,7 +18,7 @@ import { ring } from '../shared/store/doorbell.ts'
 import { failImport, finishImport, releaseStep, scheduleRetry, writeInStep } from '../shared/store/imports.ts'
 import { deactivateAbsent } from './deactivation.ts'
 import type { EngineMetrics } from './metrics.ts'
-import { makePlan } from './plan.ts'
+import { makePlan, reactionsPerRecord } from './plan.ts'
 import { sourceOf } from './sources/source-of.ts'
 import type { Range } from './splitting/range-writer.ts'
 import { splitFile, type SplitResult } from './splitting/split.ts'
@@ -159,7 +160,7 @@ async function split(
         signal,
       })
       context.metrics.bytes('split', source.size)
-      await enterImporting(document, step, context, { result, partition })
+      await enterImporting(document, plan, step, context, { result, partition })
     } finally {
       await output.close()
     }
@@ -181,6 +182,7 @@ async function reopen(staging: Staging, partition: string) {
 /** The chunks and the state that lets them be claimed appear together. */
 async function enterImporting(
   document: ImportDocument,
+  plan: ImportPlan,
   step: Step,
   context: StepContext,
   split: { result: SplitResult; partition: string },
@@ -189,7 +191,9 @@ async function enterImporting(
   const { result, partition } = split
   const firstSubscriberId =
     result.records === 0 ? 1 : await nextIds(collections, 'subscriber', result.records)
-  const chunks = chunkDocuments(document._id, result.ranges, firstSubscriberId)
+  const reactions = result.records * reactionsPerRecord(plan)
+  const firstReactionId = reactions === 0 ? 1 : await nextIds(collections, 'reaction', reactions)
+  const chunks = chunkDocuments(document, plan, result.ranges, { firstSubscriberId, firstReactionId })
   const moved = await inTransaction(client, async (session) => {
     const set = {
       state: 'importing' as const,
@@ -207,14 +211,21 @@ async function enterImporting(
     context.log.info({ import_id: document._id, records: result.records, chunks: chunks.length }, 'split')
 }
 
-function chunkDocuments(importId: number, ranges: Range[], firstSubscriberId: number): ChunkDocument[] {
+function chunkDocuments(
+  document: ImportDocument,
+  plan: ImportPlan,
+  ranges: Range[],
+  ids: { firstSubscriberId: number; firstReactionId: number },
+): ChunkDocument[] {
   let records = 0
   return ranges.map((range, number) => {
-    const first = firstSubscriberId + records
+    const before = records
     records += range.records
     return {
-      _id: chunkId(importId, number),
-      import_id: importId,
+      _id: chunkId(document._id, number),
+      import_id: document._id,
+      organization_id: document.organization_id,
+      dry_run: document.options.dry_run,
       number,
       state: 'ready',
       kind: range.kind,
@@ -223,7 +234,10 @@ function chunkDocuments(importId: number, ranges: Range[], firstSubscriberId: nu
       extents: range.extents,
       crc32: range.crc32,
       record_count: range.records,
-      first_subscriber_id: first,
+      first_subscriber_id: ids.firstSubscriberId + before,
+      first_reaction_id: ids.firstReactionId + before * reactionsPerRecord(plan),
+      places_held: 0,
+      places_used: 0,
       token: null,
       engine_id: null,
       attempt: 0,
@@ -255,6 +269,7 @@ async function finish(document: ImportDocument, step: Step, context: StepContext
         'nothing_valid',
         'no record of the file is valid, so nobody was deactivated for not being in it: correct the file or its mapping',
       )
+    await warnOfManyAbsent(document, counts, step, context)
     await deactivateAbsent(document, step, context)
   }
   const totals = await importCounts(context, document._id)
@@ -262,6 +277,25 @@ async function finish(document: ImportDocument, step: Step, context: StepContext
   context.metrics.stageEnded('finish', (clock.monotonicMs() - startedAt) / 1000)
   context.metrics.stageEnded('import', (Date.now() - (document.started_at?.getTime() ?? Date.now())) / 1000)
   context.log.info({ import_id: document._id, ...totals }, 'import finished')
+}
+
+/** Said before it is done. A lower bound: who is in the file but not counted as seen was added or failed. */
+async function warnOfManyAbsent(
+  document: ImportDocument,
+  counts: ImportCounts,
+  step: Step,
+  context: StepContext,
+): Promise<void> {
+  const { skipped_duplicate: _repeated, added: _new, deactivated: _gone, ...seen } = counts
+  const mostPresent = Object.values(seen).reduce((sum, count) => sum + count, 0)
+  const active = document.plan!.active_at_start
+  if ((active - mostPresent) * 2 <= active) return
+  const warning = `at least ${active - mostPresent} of the ${active} active subscribers of the list are not in the file, and deactivate_subscribers_not_in_import deactivates them`
+  await writeInStep(
+    context.database.collections,
+    { ...step, state: 'importing' },
+    { $addToSet: { warnings: warning } },
+  )
 }
 
 async function importCounts(context: StepContext, id: number) {

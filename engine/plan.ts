@@ -16,11 +16,13 @@ import {
  */
 export async function makePlan(collections: Collections, document: ImportDocument): Promise<ImportPlan> {
   const listId = document.mailing_list_id
-  const [list, organization, fieldDocuments, anySubscriber] = await Promise.all([
+  const [list, organization, fieldDocuments, anySubscriber, reactions, activeAtStart] = await Promise.all([
     collections.mailingLists.findOne({ _id: listId }),
     collections.organizations.findOne({ _id: document.organization_id }),
     collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
     collections.subscribers.findOne({ mailing_list_id: listId }, { projection: { _id: 1 } }),
+    planReactions(collections, document),
+    countActive(collections, listId),
   ])
   if (list === null || organization === null)
     throw new ImportError('plan_invalid', `mailing list ${listId} no longer exists`)
@@ -39,6 +41,8 @@ export async function makePlan(collections: Collections, document: ImportDocumen
         value,
       ]),
     ),
+    reactions,
+    active_at_start: activeAtStart,
     list_was_empty: anySubscriber === null,
     first_new_subscriber_id: await peekNextId(collections, 'subscriber'),
   }
@@ -80,4 +84,42 @@ function planIdentity(
       "the list's alternate primary key isn't in the column mapping: it became the key after the import was created",
     )
   return { kind: field.field_type === 'number' ? 'number' : 'text', field_id: primaryKeyId, column }
+}
+
+async function planReactions(
+  collections: Collections,
+  { mailing_list_id, options }: ImportDocument,
+): Promise<ImportPlan['reactions']> {
+  const { subscription, api } = options.autoresponders
+  const known = await collections.autoresponders
+    .find({ mailing_list_id }, { projection: { trigger: 1, trigger_include_subscribers_from_import: 1 } })
+    .sort({ _id: 1 })
+    .toArray()
+  const onSubscription = known
+    .filter((entry) => entry.trigger === 'subscription' && entry.trigger_include_subscribers_from_import)
+    .map((entry) => entry._id)
+  const byApi = (reference: typeof api.trigger_new): number[] =>
+    known.some((entry) => entry._id === reference?.id && entry.trigger === 'api') ? [reference!.id] : []
+  return {
+    on_subscription: {
+      added: subscription.trigger ? onSubscription : [],
+      updated: subscription.trigger && subscription.also_trigger_on_updated_subscribers ? onSubscription : [],
+    },
+    by_api: { added: byApi(api.trigger_new), updated: byApi(api.trigger_updated) },
+  }
+}
+
+/** Reactions that one record may cause: so many ids are set aside for it. */
+export function reactionsPerRecord({ reactions: { on_subscription, by_api } }: ImportPlan): number {
+  return Math.max(
+    on_subscription.added.length + by_api.added.length,
+    on_subscription.updated.length + by_api.updated.length,
+  )
+}
+
+async function countActive(collections: Collections, listId: number): Promise<number> {
+  const stripes = await collections.subscriberCounts
+    .find({ mailing_list_id: listId }, { projection: { active: 1 } })
+    .toArray()
+  return stripes.reduce((sum, stripe) => sum + stripe.active, 0)
 }

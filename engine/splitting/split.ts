@@ -4,6 +4,7 @@ import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
 import type { StagedFile, StagedWriter } from '../../shared/staging/staging.ts'
 import { readCells } from '../rows/csv-cells.ts'
 import { contentStart } from './file-beginning.ts'
+import { FileWarnings } from './file-warnings.ts'
 import { IdentityReader } from './identity-reader.ts'
 import { readInPieces, readRecordAt } from './partition-file.ts'
 import { PartitionOutput, RangeWriter, type Range, type RecordToWrite } from './range-writer.ts'
@@ -51,7 +52,6 @@ const readBytes = 1024 * 1024
 const mostRecords = 0xffffffff
 /** Records whose character set is checked before a row may be written. */
 const checkedRecords = 1_000
-const remarkableLines = 20
 
 export async function splitFile(options: SplitOptions): Promise<SplitResult> {
   const { source, plan, format } = options
@@ -72,6 +72,7 @@ export async function splitFile(options: SplitOptions): Promise<SplitResult> {
     bufferSize: sizes.bufferSize,
     borders: bordersOf(sample, sizes.ranges),
     identities,
+    plan,
     format,
     targetBytes: sizes.target,
   })
@@ -104,7 +105,7 @@ export async function splitFile(options: SplitOptions): Promise<SplitResult> {
     ranges: [...ranges, ...unidentified],
     records: sorter.records,
     header: sorter.header,
-    warnings: sorter.warnings,
+    warnings: sorter.warnings.sentences,
   }
 }
 
@@ -132,6 +133,7 @@ function rangeSizes(fileSize: number): RangeSizes {
 class RecordSorter {
   records = 0
   header: string[] | null = null
+  readonly warnings: FileWarnings
 
   readonly #format: FileFormat
   readonly #identities: IdentityReader
@@ -143,8 +145,6 @@ class RecordSorter {
   #unidentifiedBytes = Infinity
   #headerIsNext: boolean
   #badlyEncoded = 0
-  #manyLines: { records: number; firstLine: number } = { records: 0, firstLine: 0 }
-  #controlsLine = 0
   readonly #item: RecordToWrite = {
     number: 0,
     line: 0,
@@ -161,9 +161,11 @@ class RecordSorter {
     bufferSize: number
     borders: Buffer[]
     identities: IdentityReader
+    plan: ImportPlan
     format: FileFormat
     targetBytes: number
   }) {
+    this.warnings = new FileWarnings(options.plan, options.format)
     this.#format = options.format
     this.#identities = options.identities
     this.#output = options.output
@@ -176,14 +178,7 @@ class RecordSorter {
   take(record: ScannedRecord): void {
     if (this.#headerIsNext) {
       this.#headerIsNext = false
-      this.header = readCells(
-        record.bytes.toString(
-          this.#format.character_set === 'utf-8' ? 'utf8' : 'latin1',
-          record.start,
-          record.end,
-        ),
-        this.#format,
-      )
+      this.header = this.#cellsOf(record)
       return
     }
     this.records += 1
@@ -193,7 +188,8 @@ class RecordSorter {
         `the file has more than ${mostRecords} records: split it into several files`,
       )
     if (this.records <= checkedRecords) this.#checkEncoding(record)
-    this.#notice(record)
+    if (this.records === 1 && !this.#format.csv_has_headers) this.warnings.firstRecord(this.#cellsOf(record))
+    this.warnings.notice(record)
 
     const keyLength = this.#identities.read(record)
     const item = this.#item
@@ -217,19 +213,9 @@ class RecordSorter {
     return { sorted: this.#ranges.finish(), unidentified }
   }
 
-  get warnings(): string[] {
-    const warnings: string[] = []
-    if (this.#manyLines.records > 0) {
-      warnings.push(
-        `${this.#manyLines.records} records span more than ${remarkableLines} lines, the first at line ${this.#manyLines.firstLine}: is an enclosure missing?`,
-      )
-    }
-    if (this.#controlsLine > 0) {
-      warnings.push(
-        `the record at line ${this.#controlsLine} has bytes 0x80-0x9F, which are control characters in ISO-8859-1: is the file windows-1252?`,
-      )
-    }
-    return warnings
+  #cellsOf(record: ScannedRecord): string[] {
+    const encoding = this.#format.character_set === 'utf-8' ? 'utf8' : 'latin1'
+    return readCells(record.bytes.toString(encoding, record.start, record.end), this.#format)
   }
 
   /** Records without an identity stay in file order: theirs is the failed log. */
@@ -262,23 +248,6 @@ class RecordSorter {
       `${this.#badlyEncoded} of the first ${records} records are invalid UTF-8: if the file is ISO-8859-1, import it with "character_set": "ISO-8859-1"`,
     )
   }
-
-  #notice(record: ScannedRecord): void {
-    if (record.lines > remarkableLines) {
-      if (this.#manyLines.records === 0) this.#manyLines.firstLine = record.line
-      this.#manyLines.records += 1
-    }
-    if (this.#controlsLine === 0 && this.#format.character_set === 'iso-8859-1' && hasC1Control(record))
-      this.#controlsLine = record.line
-  }
-}
-
-function hasC1Control({ bytes, start, end }: ScannedRecord): boolean {
-  for (let at = start; at < end; at += 1) {
-    const byte = bytes[at]!
-    if (byte >= 0x80 && byte <= 0x9f) return true
-  }
-  return false
 }
 
 async function splitOversized(

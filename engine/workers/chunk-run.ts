@@ -5,11 +5,13 @@ import type { Collections } from '../../shared/schemas/collections.ts'
 import type { ChunkDocument, ImportDocument, ImportPlan } from '../../shared/schemas/import.ts'
 import type { StagedFile, Staging } from '../../shared/staging/staging.ts'
 import { readHeldChunk } from '../../shared/store/chunks.ts'
+import { reactionsPerRecord } from '../plan.ts'
 import { cutBatches, lastIdentity, listRecords, sortedByIdentity, type Batch } from '../rows/chunk-records.ts'
 import { rowDecider, type RowDecider } from '../rows/row-decision.ts'
 import { rowReader, type RowReader } from '../rows/row-reader.ts'
 import { extentsLength, readExtents, readInPieces } from '../splitting/partition-file.ts'
 import { BatchWriter, type BatchCommit, type BatchRooms } from '../writing/batch-writer.ts'
+import { reactionWriter, type ReactionWriter } from '../writing/reaction-writer.ts'
 import { subscriberWriter } from '../writing/subscriber-writer.ts'
 import { retryReason } from '../writing/transaction.ts'
 import type { ChunkReport, ChunkTask } from './messages.ts'
@@ -22,6 +24,7 @@ export interface ImportContext {
   reader: RowReader
   decider: RowDecider
   writeSubscriber: ReturnType<typeof subscriberWriter>
+  reactions: ReactionWriter
 }
 
 /** A worker's place for one chunk at a time: a session of its own and a counter stripe that nobody else writes. */
@@ -40,6 +43,7 @@ export interface ChunkRunOptions {
   lane: Lane
   task: ChunkTask
   importContext: (importId: number) => Promise<ImportContext | null>
+  limitOf: (organizationId: number) => Promise<number | null>
   isStopped: () => boolean
   onBatch: (commit: BatchCommit) => void
 }
@@ -97,6 +101,9 @@ async function writeBatches(
     reader: context.reader,
     decider: context.decider,
     writeSubscriber: context.writeSubscriber,
+    reactions: context.reactions,
+    reactionsPerRecord: document.options.dry_run ? 0 : reactionsPerRecord(plan),
+    limit: () => options.limitOf(document.organization_id),
     chunk,
     isStopped: options.isStopped,
   })
@@ -170,5 +177,13 @@ export function importContext(document: ImportDocument): ImportContext | null {
     startedAt,
   })
   const writeSubscriber = subscriberWriter(document.mailing_list_id, plan.fields)
-  return { document, plan, partition, reader, decider, writeSubscriber }
+  const reactions = reactionWriter(
+    {
+      importId: document._id,
+      organizationId: document.organization_id,
+      mailingListId: document.mailing_list_id,
+    },
+    plan,
+  )
+  return { document, plan, partition, reader, decider, writeSubscriber, reactions }
 }

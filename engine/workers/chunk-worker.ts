@@ -2,6 +2,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { openDatabase } from '../../shared/database.ts'
 import { diskStaging } from '../../shared/staging/disk-staging.ts'
 import { noteSessions } from '../../shared/store/engines.ts'
+import { subscriberLimitOf } from '../../shared/store/places.ts'
 import { BsonWriter } from '../writing/bson-writer.ts'
 import { importContext, runChunk, type ImportContext, type Lane } from './chunk-run.ts'
 import {
@@ -31,7 +32,11 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
     session: client.startSession(),
     stripe: `e${start.firstStripe + Atomics.add(laneNumbers, 0, 1)}`,
     room: Buffer.alloc(0),
-    batchRooms: { subscribers: new BsonWriter(), failures: new BsonWriter() },
+    batchRooms: {
+      subscribers: new BsonWriter(),
+      reactions: new BsonWriter(1024),
+      failures: new BsonWriter(),
+    },
   }))
   const sessionIds = lanes.map(({ session }) => session.id!.id as unknown as Uint8Array)
   if (!(await noteSessions(collections, start.engineId, sessionIds)))
@@ -48,6 +53,8 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
     return context
   }
 
+  const limits = new LimitReader((organizationId) => subscriberLimitOf(collections, organizationId))
+
   return async (task) => {
     const word = new Int32Array(task.control)
     const lane = lanes.pop()
@@ -61,6 +68,7 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
         lane,
         task,
         importContext: contextOf,
+        limitOf: (organizationId) => limits.of(organizationId),
         isStopped: () => Atomics.load(word, 0) !== control.run,
         onBatch: ({ counts, bytes, writeMs, retries }) => {
           const report: BatchReport = { kind: 'batch', counts, bytes, writeMs, retries }
@@ -74,5 +82,28 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
 }
 
 const rememberedImports = 32
+
+/** The subscriber limits of organizations, read again when they are older than a moment. */
+class LimitReader {
+  readonly #read: (organizationId: number) => Promise<number | null>
+  readonly #known = new Map<number, { limit: Promise<number | null>; readAt: number }>()
+
+  constructor(read: (organizationId: number) => Promise<number | null>) {
+    this.#read = read
+  }
+
+  of(organizationId: number): Promise<number | null> {
+    const now = performance.now()
+    const known = this.#known.get(organizationId)
+    if (known !== undefined && now - known.readAt < limitStaysMs) return known.limit
+    const limit = this.#read(organizationId)
+    limit.catch(() => this.#known.delete(organizationId))
+    if (this.#known.size >= rememberedImports) this.#known.clear()
+    this.#known.set(organizationId, { limit, readAt: now })
+    return limit
+  }
+}
+
+const limitStaysMs = 250
 
 export default startWorker()

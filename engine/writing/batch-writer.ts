@@ -13,19 +13,23 @@ import {
   type LogKind,
 } from '../../shared/schemas/import.ts'
 import {
+  noStatusChanges,
   subscriberStatuses,
   type SubscriberDocument,
   type SubscriberStatus,
 } from '../../shared/schemas/subscriber.ts'
 import { advanceChunk } from '../../shared/store/chunks.ts'
+import { updateOf } from '../../shared/store/subscribers.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import { writeLine } from '../../shared/values/csv-line.ts'
 import { identitiesOf, readBatch, type Batch, type ReadRecord } from '../rows/chunk-records.ts'
-import type { ExistingSubscriber, RowDecider } from '../rows/row-decision.ts'
+import type { Decision, ExistingSubscriber, RowDecider } from '../rows/row-decision.ts'
 import type { RowReader } from '../rows/row-reader.ts'
 import { endOfRecordAt } from '../splitting/partition-file.ts'
 import type { BsonWriter } from './bson-writer.ts'
 import { LineWriter } from './byte-writer.ts'
+import { ChunkPlaces, PlacesMissing } from './chunk-places.ts'
+import type { ReactionWriter } from './reaction-writer.ts'
 import type { subscriberWriter } from './subscriber-writer.ts'
 import { BatchAbandoned, retryReason, runTransaction } from './transaction.ts'
 
@@ -51,6 +55,11 @@ export interface BatchWriterOptions {
   reader: RowReader
   decider: RowDecider
   writeSubscriber: ReturnType<typeof subscriberWriter>
+  reactions: ReactionWriter
+  /** Reaction ids that are set aside for a record. */
+  reactionsPerRecord: number
+  /** The organization's subscriber limit as it is now, or was a moment ago. */
+  limit: () => Promise<number | null>
   chunk: ChunkDocument & { token: string }
   isStopped: () => boolean
 }
@@ -58,6 +67,7 @@ export interface BatchWriterOptions {
 /** Where the new documents of a batch are put together. */
 export interface BatchRooms {
   subscribers: BsonWriter
+  reactions: BsonWriter
   failures: BsonWriter
 }
 
@@ -77,6 +87,7 @@ const batchPatienceMs = 40_000
 
 export class BatchWriter {
   readonly #options: BatchWriterOptions
+  readonly #places: ChunkPlaces
   #chunkCounts: ImportCounts
   #looksForExisting: boolean
   /** Identity of the last record looked at: records of one identity follow each other, also across batches. */
@@ -86,6 +97,7 @@ export class BatchWriter {
 
   constructor(options: BatchWriterOptions) {
     this.#options = options
+    this.#places = new ChunkPlaces(options)
     this.#chunkCounts = options.chunk.counts
     this.#looksForExisting = !options.listWasEmpty
   }
@@ -101,9 +113,34 @@ export class BatchWriter {
    * attempt would mend.
    */
   async write(number: number, batch: Batch, isLast: boolean): Promise<BatchCommit | null> {
-    const { session, isStopped } = this.#options
+    const { chunk } = this.#options
     const retries: Record<string, number> = {}
     const startedAt = performance.now()
+    const records = batch.offsets.length
+    await this.#places.prepare(records, chunk.record_count - this.#position)
+    const changes = await this.#commit({ number, batch, isLast }, retries)
+    if (changes === null) return null
+    this.#lastIdentity = changes.lastIdentity
+    this.#position += records
+    this.#chunkCounts = sumCounts(this.#chunkCounts, changes.counts)
+    this.#places.take(changes.placesTaken)
+    return { counts: changes.counts, bytes: bytesOf(batch), writeMs: performance.now() - startedAt, retries }
+  }
+
+  /** In one transaction; again, when it turns out that rows need more places than the chunk holds. */
+  async #commit(work: BatchWork, retries: Record<string, number>): Promise<Changes | null> {
+    for (;;) {
+      try {
+        return await this.#commitOnce(work, retries)
+      } catch (error) {
+        if (!(error instanceof PlacesMissing)) throw error
+        if (!(await this.#places.demand(error.needed))) return null
+      }
+    }
+  }
+
+  async #commitOnce(work: BatchWork, retries: Record<string, number>): Promise<Changes | null> {
+    const { session, isStopped } = this.#options
     let changes: Changes | null = null
     const committed = await runTransaction({
       session,
@@ -116,32 +153,27 @@ export class BatchWriter {
       },
       attempt: async () => {
         changes = null
-        changes = await this.#attempt({ number, batch, isLast })
+        changes = await this.#attempt(work)
       },
     })
-    if (!committed) return null
-    const { counts, lastIdentity } = changes!
-    this.#lastIdentity = lastIdentity
-    this.#position += batch.offsets.length
-    this.#chunkCounts = sumCounts(this.#chunkCounts, counts)
-    return { counts, bytes: bytesOf(batch), writeMs: performance.now() - startedAt, retries }
+    return committed ? changes : null
   }
 
-  async #attempt(work: { number: number; batch: Batch; isLast: boolean }): Promise<Changes> {
+  async #attempt({ number, batch, isLast }: BatchWork): Promise<Changes> {
     const { collections, session, chunk, options, rooms } = this.#options
-    const { number, isLast } = work
-    const changes = await this.#changesOf(work.batch)
+    const changes = await this.#changesOf(batch)
+    if (changes.placesTaken > this.#places.free) throw new PlacesMissing(changes.placesTaken)
     // First of the writes: who lost the chunk is told before he meets what the new holder wrote.
     const isOurs = await advanceChunk(collections, session, {
       chunk,
       batch: number,
       isLast,
       counts: sumCounts(this.#chunkCounts, changes.counts),
+      places: this.#places.after(changes.placesTaken),
     })
     if (!isOurs) throw new BatchAbandoned('the chunk has another holder')
     if (!options.dry_run) await this.#writeSubscribers(changes)
-    if (rooms.failures.documents > 0)
-      await insertAll(this.#options.db, collections.failures.collectionName, rooms.failures, session)
+    await insertAll(this.#options.db, collections.failures.collectionName, rooms.failures, session)
     const logs = await compressLogs(changes.logs)
     if (logs !== null)
       await collections.outcomes.insertOne(
@@ -162,6 +194,7 @@ export class BatchWriter {
     const changes: Changes = {
       updates: [],
       statusChanges: noStatusChanges(),
+      placesTaken: 0,
       logs: {},
       counts: noCounts(),
       lastIdentity: this.#lastIdentity,
@@ -169,6 +202,7 @@ export class BatchWriter {
     const now = new Date()
     const logs: Logs = {}
     rooms.subscribers.clear()
+    rooms.reactions.clear()
     rooms.failures.clear()
     for (let first = 0; first < batch.offsets.length; first += recordsAtOnce) {
       const offsets = batch.offsets.subarray(first, first + recordsAtOnce)
@@ -212,7 +246,15 @@ export class BatchWriter {
     }
     const key = subscriberKey(mailingListId, identity!)
     const newId = chunk.first_subscriber_id + position
-    const decision = decider.decide({ key, row, newId, now }, existing.get(key))
+    const subscriber = existing.get(key)
+    const decision = decider.decide({ key, row, newId, now }, subscriber)
+    if (takesPlace(decision)) {
+      if (this.#places.areLast && changes.placesTaken >= this.#places.free) {
+        log(logs, 'skipped_over_limit', email)
+        return
+      }
+      changes.placesTaken += 1
+    }
     switch (decision.result) {
       case 'failed':
         this.#fail(changes, record, decision.reason)
@@ -220,15 +262,33 @@ export class BatchWriter {
       case 'added':
         this.#options.writeSubscriber(rooms.subscribers, decision.subscriber)
         changes.statusChanges[decision.subscriber.status] += 1
+        this.#react('added', newId, decision.subscriber.status, position, now)
         break
-      case 'updated':
+      case 'updated': {
         changes.statusChanges[decision.from] -= 1
         changes.statusChanges[decision.to] += 1
-        changes.updates.push(...updateOperation(key, decision))
+        const update = updateOf(decision)
+        // `{_id}` alone in the filter keeps the server on its fast path; the snapshot stands in for every guard.
+        if (update !== null) changes.updates.push({ updateOne: { filter: { _id: key }, update } })
+        this.#react('updated', subscriber!.id, decision.to, position, now)
         break
+      }
       default:
     }
     log(logs, decision.result, email)
+  }
+
+  #react(
+    result: 'added' | 'updated',
+    subscriberId: number,
+    status: SubscriberStatus,
+    position: number,
+    now: Date,
+  ): void {
+    const { reactions, reactionsPerRecord, chunk, rooms } = this.#options
+    if (reactionsPerRecord === 0) return
+    const firstId = chunk.first_reaction_id + position * reactionsPerRecord
+    reactions.write(rooms.reactions, { result, subscriberId, status, firstId, now })
   }
 
   #fail(changes: Changes, record: ReadRecord, reason: string): void {
@@ -245,8 +305,8 @@ export class BatchWriter {
 
   async #writeSubscribers(changes: Changes): Promise<void> {
     const { collections, session, stripe, mailingListId, organizationId, rooms } = this.#options
-    if (rooms.subscribers.documents > 0)
-      await insertAll(this.#options.db, collections.subscribers.collectionName, rooms.subscribers, session)
+    await insertAll(this.#options.db, collections.subscribers.collectionName, rooms.subscribers, session)
+    await insertAll(this.#options.db, collections.reactions.collectionName, rooms.reactions, session)
     if (changes.updates.length > 0)
       await collections.subscribers.bulkWrite(changes.updates, {
         session,
@@ -265,9 +325,17 @@ export class BatchWriter {
   }
 }
 
+interface BatchWork {
+  number: number
+  batch: Batch
+  isLast: boolean
+}
+
 interface Changes {
   updates: AnyBulkWriteOperation<SubscriberDocument>[]
   statusChanges: Record<SubscriberStatus, number>
+  /** Places under the subscriber limit that its rows take; those that they free don't count. */
+  placesTaken: number
   /** By kind, an address a line. */
   logs: Partial<Record<LogKind, Buffer>>
   counts: ImportCounts
@@ -286,6 +354,11 @@ interface Taking {
   position: number
 }
 
+const takesPlace = (decision: Decision): boolean =>
+  decision.result === 'added'
+    ? decision.subscriber.status === 'active'
+    : decision.result === 'updated' && decision.to === 'active' && decision.from !== 'active'
+
 function log(logs: Logs, kind: keyof Logs, email: string): void {
   const lines = (logs[kind] ??= new LineWriter())
   // One address a line: what is no address, in a duplicate row of an alternate-key list, may hold anything.
@@ -299,15 +372,20 @@ async function insertAll(
   documents: BsonWriter,
   session: ClientSession,
 ): Promise<void> {
-  const sequence = new DocumentSequence('documents')
-  sequence.push(null, documents.bytes)
-  const reply = await db.command(
-    { insert: collection, documents: sequence, ordered: true, bypassDocumentValidation: true },
-    { session },
-  )
-  const [error] = (reply['writeErrors'] as { code: number; errmsg: string }[] | undefined) ?? []
-  if (error !== undefined) throw new MongoServerError(error)
+  for (const bytes of documents.pieces(mostBytesOfMessage)) {
+    const sequence = new DocumentSequence('documents')
+    sequence.push(null, bytes)
+    const reply = await db.command(
+      { insert: collection, documents: sequence, ordered: true, bypassDocumentValidation: true },
+      { session },
+    )
+    const [error] = (reply['writeErrors'] as { code: number; errmsg: string }[] | undefined) ?? []
+    if (error !== undefined) throw new MongoServerError(error)
+  }
 }
+
+/** The server takes messages of 48,000,000 bytes. Only long defaults in thousands of rows come near that. */
+const mostBytesOfMessage = 32 * 1024 * 1024
 
 function bytesOf({ offsets, bytes }: Batch): number {
   return offsets.reduce((sum, offset) => sum + endOfRecordAt(bytes, offset) - offset, 0)
@@ -317,25 +395,6 @@ const retryReasons = { duplicateKey: 'duplicate_key' } satisfies Record<
   string,
   ReturnType<typeof retryReason>
 >
-
-const noStatusChanges = (): Record<SubscriberStatus, number> => ({
-  active: 0,
-  bounced: 0,
-  unsubscribed: 0,
-  scomp: 0,
-  deactivated: 0,
-})
-
-/** `{_id}` alone in the filter keeps the server on its fast path; the snapshot stands in for every guard. */
-function updateOperation(
-  key: string,
-  change: { set: Record<string, unknown>; unset: string[] },
-): AnyBulkWriteOperation<SubscriberDocument>[] {
-  const update: Record<string, unknown> = {}
-  if (Object.keys(change.set).length > 0) update['$set'] = change.set
-  if (change.unset.length > 0) update['$unset'] = Object.fromEntries(change.unset.map((path) => [path, '']))
-  return Object.keys(update).length === 0 ? [] : [{ updateOne: { filter: { _id: key }, update } }]
-}
 
 export function sumCounts(a: ImportCounts, b: ImportCounts): ImportCounts {
   const sum = { ...a }

@@ -25,6 +25,21 @@ export class BsonWriter extends ByteWriter {
   }
 
   /** Begins a document; what is returned ends it. */
+  /** The documents in portions of so many bytes at most, a larger document alone in its own. */
+  *pieces(mostBytes: number): Generator<Buffer> {
+    const { bytes } = this
+    let start = 0
+    for (let at = 0; at < bytes.length;) {
+      const end = at + bytes.readInt32LE(at)
+      if (end - start > mostBytes && at > start) {
+        yield bytes.subarray(start, at)
+        start = at
+      }
+      at = end
+    }
+    if (start < bytes.length) yield bytes.subarray(start)
+  }
+
   begin(): number {
     this.reserve(8)
     const start = this.at

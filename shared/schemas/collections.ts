@@ -2,6 +2,12 @@ import type { Collection, CreateIndexesOptions, Db, IndexSpecification } from 'm
 import type { z } from 'zod'
 import { apiKeyDocument, type ApiKeyDocument } from './api-key.ts'
 import {
+  autoresponderDocument,
+  reactionDocument,
+  type AutoresponderDocument,
+  type ReactionDocument,
+} from './autoresponder.ts'
+import {
   authFailureDocument,
   counterDocument,
   deletedFieldDocument,
@@ -43,6 +49,8 @@ export interface CollectionDefinition {
 
 /** Imports that still have logs, by the time of their end. */
 export const unpurgedIndex = 'finished_at_with_logs'
+
+export const placesHeldIndex = 'organization_id_with_places_held'
 
 /** Every collection with its documents' shape and its indexes; `_id` has its index anyway. */
 export const collectionDefinitions: CollectionDefinition[] = [
@@ -88,6 +96,16 @@ export const collectionDefinitions: CollectionDefinition[] = [
   },
   { name: 'deleted_fields', schema: deletedFieldDocument, indexes: [] },
   {
+    name: 'autoresponders',
+    schema: autoresponderDocument,
+    indexes: [{ keys: { mailing_list_id: 1, name_key: 1 }, options: { unique: true } }],
+  },
+  {
+    name: 'reactions',
+    schema: reactionDocument,
+    indexes: [{ keys: { mailing_list_id: 1, id: 1 } }],
+  },
+  {
     name: 'subscribers',
     schema: subscriberDocument,
     indexes: [
@@ -127,7 +145,15 @@ export const collectionDefinitions: CollectionDefinition[] = [
   {
     name: 'import_chunks',
     schema: chunkDocument,
-    indexes: [{ keys: { import_id: 1, state: 1, number: 1 } }, { keys: { state: 1, engine_id: 1 } }],
+    indexes: [
+      { keys: { import_id: 1, state: 1, number: 1 } },
+      { keys: { state: 1, engine_id: 1 } },
+      // Chunks that hold places under an organization's subscriber limit: few, and none where there is no limit.
+      {
+        keys: { organization_id: 1 },
+        options: { name: placesHeldIndex, partialFilterExpression: { places_held: { $gt: 0 } } },
+      },
+    ],
   },
   { name: 'import_outcomes', schema: outcomeDocument, indexes: [] },
   { name: 'import_failures', schema: failureDocument, indexes: [] },
@@ -150,6 +176,8 @@ export function collectionsOf(db: Db) {
     mailingLists: db.collection<MailingListDocument>('mailing_lists'),
     customFields: db.collection<CustomFieldDocument>('custom_fields'),
     deletedFields: db.collection<DeletedFieldDocument>('deleted_fields'),
+    autoresponders: db.collection<AutoresponderDocument>('autoresponders'),
+    reactions: db.collection<ReactionDocument>('reactions'),
     subscribers: db.collection<SubscriberDocument>('subscribers'),
     subscriberCounts: db.collection<SubscriberCountDocument>('subscriber_counts'),
     imports: db.collection<ImportDocument>('imports'),

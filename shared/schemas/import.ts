@@ -126,6 +126,14 @@ export const importPlan = z.object({
   fields: z.array(fieldDefinition),
   /** `default_custom_fields` by field id. */
   default_values: z.record(z.string(), fieldValue),
+  /** Autoresponders that get a reaction for each subscriber that the import adds or updates. */
+  reactions: z.object({
+    /** On-subscription ones, which run for active subscribers only. */
+    on_subscription: z.object({ added: z.array(id()), updated: z.array(id()) }),
+    by_api: z.object({ added: z.array(id()), updated: z.array(id()) }),
+  }),
+  /** Active subscribers of the list at the start. */
+  active_at_start: integer(),
   /** No subscriber was on the list at the start, so the first look for existing ones may be left out. */
   list_was_empty: z.boolean(),
   /** Subscriber ids from here on were handed out after the import began. */
@@ -192,6 +200,8 @@ export const chunkDocument = z.object({
   /** `<import>:<number>`, see chunkId. */
   _id: z.string(),
   import_id: id(),
+  organization_id: id(),
+  dry_run: z.boolean(),
   number: integer().min(0),
   state: z.enum(chunkStates),
   /** How its records lie: to be sorted by identity, all of one identity in file order, or without any identity. */
@@ -205,6 +215,12 @@ export const chunkDocument = z.object({
   record_count: integer().min(0),
   /** Its records' subscriber ids are this one and those after it. */
   first_subscriber_id: id(),
+  /** Likewise, so many for each record as the plan has autoresponders. */
+  first_reaction_id: id(),
+  /** Places under the organization's subscriber limit that its next batches may fill; 0 unless it is held. */
+  places_held: integer().min(0),
+  /** Of a dry run: places that its rows would have taken. */
+  places_used: integer().min(0),
   token: z.string().nullable(),
   engine_id: z.string().nullable(),
   /** Times that it was claimed since a batch of it last committed. */

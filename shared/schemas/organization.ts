@@ -11,6 +11,8 @@ export const organizationDocument = z.object({
   time_zone_name: z.string(),
   /** Most active subscribers over all its lists; null is unlimited. */
   subscriber_limit: integer().min(0).nullable(),
+  /** Raised by whoever takes places under the limit, so that two of them take turns; see shared/store/places.ts. */
+  places_revision: integer().min(0),
   created_at: instant(),
 })
 export type OrganizationDocument = z.infer<typeof organizationDocument>

@@ -53,3 +53,11 @@ export const subscriberCountDocument = z.object({
   deactivated: statusCount(),
 })
 export type SubscriberCountDocument = z.infer<typeof subscriberCountDocument>
+
+export const noStatusChanges = (): Record<SubscriberStatus, number> => ({
+  active: 0,
+  bounced: 0,
+  unsubscribed: 0,
+  scomp: 0,
+  deactivated: 0,
+})

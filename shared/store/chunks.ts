@@ -76,15 +76,39 @@ export async function advanceChunk(
     batch: number
     isLast: boolean
     counts: ImportCounts
+    places: { held: number; used: number }
   },
 ): Promise<boolean> {
-  const { chunk, batch, isLast, counts } = progress
-  const end = isLast
-    ? { state: 'done', token: null, engine_id: null, lease_until: null }
-    : { lease_until: leaseEnd }
+  const { chunk, batch, isLast, counts, places } = progress
+  const end = isLast ? { ...released, state: 'done' } : { lease_until: leaseEnd, places_held: places.held }
+  const set = {
+    next_batch: batch + 1,
+    counts: { $literal: counts },
+    attempt: 0,
+    places_used: places.used,
+    ...end,
+  }
   const { matchedCount } = await collections.chunks.updateOne(
     { _id: chunk._id, state: 'running', token: chunk.token, next_batch: batch },
-    [{ $set: { next_batch: batch + 1, counts: { $literal: counts }, attempt: 0, ...end } }],
+    [{ $set: set }],
+    { session, bypassDocumentValidation: true },
+  )
+  return matchedCount === 1
+}
+
+/** What a chunk has that nobody holds. */
+const released = { token: null, engine_id: null, lease_until: null, places_held: 0 }
+
+/** Inside a transaction that takes or gives back places; the lease goes on. False when the chunk isn't held under that token. */
+export async function notePlacesHeld(
+  collections: Collections,
+  session: ClientSession,
+  chunk: { _id: string; token: string },
+  places: number,
+): Promise<boolean> {
+  const { matchedCount } = await collections.chunks.updateOne(
+    { _id: chunk._id, state: 'running', token: chunk.token },
+    [{ $set: { places_held: places, lease_until: leaseEnd } }],
     { session, bypassDocumentValidation: true },
   )
   return matchedCount === 1
@@ -95,10 +119,9 @@ export async function releaseChunk(
   collections: Collections,
   held: { chunkId: string; token: string; blameless: boolean },
 ): Promise<void> {
-  const given = { state: 'ready' as const, token: null, engine_id: null, lease_until: null }
   await collections.chunks.updateOne(
     { _id: held.chunkId, state: 'running', token: held.token },
-    { $set: { ...given, ...(held.blameless ? { attempt: 0 } : {}) } },
+    { $set: { ...released, state: 'ready', ...(held.blameless ? { attempt: 0 } : {}) } },
   )
 }
 
@@ -106,7 +129,7 @@ export async function releaseChunk(
 export async function releaseChunksOf(collections: Collections, engineId: string): Promise<number> {
   const { modifiedCount } = await collections.chunks.updateMany(
     { engine_id: engineId, state: 'running' },
-    { $set: { state: 'ready', token: null, engine_id: null, lease_until: null } },
+    { $set: { ...released, state: 'ready' } },
   )
   return modifiedCount
 }
@@ -115,7 +138,7 @@ export async function releaseChunksOf(collections: Collections, engineId: string
 export async function releaseExpiredChunks(collections: Collections): Promise<number> {
   const { modifiedCount } = await collections.chunks.updateMany(
     { state: 'running', $expr: { $lt: ['$lease_until', '$$NOW'] } },
-    { $set: { state: 'ready', token: null, engine_id: null, lease_until: null } },
+    { $set: { ...released, state: 'ready' } },
   )
   return modifiedCount
 }

@@ -171,7 +171,7 @@ t.test('a mapping, default or value that does not fit is refused', async (t) => 
     [{ file_format: { csv_field_separator: '|' } }, /csv_field_separator/],
     [{ file_format: { character_set: 'utf-16' } }, /character_set must be one of "utf-8", "iso-8859-1"/],
     [{ blank_cells: 'drop' }, /blank_cells/],
-    [{ autoresponders: { api: { trigger_new: { id: 5 } } } }, /names no autoresponder/],
+    [{ autoresponders: { api: { trigger_new: { id: 5 } } } }, /5 is no autoresponder of the list/],
     [{ autoresponders: { api: { trigger_new: {} } } }, /must have the key id or name/],
     [{ callback_url: 'ftp://example.com' }, /callback_url must be a URL/],
     [{ callback_url: 'http://127.0.0.2/' }, /URL_IMPORT_ALLOW/],

@@ -46,7 +46,14 @@ t.test('a second start changes nothing; a validator that differs is brought up t
 
 t.test('a validator refuses what a schema doesn’t know', async (t) => {
   const { organizations } = collectionsOf(db)
-  const good = { _id: 1, name: 'x', time_zone_name: 'UTC', subscriber_limit: null, created_at: new Date() }
+  const good = {
+    _id: 1,
+    name: 'x',
+    time_zone_name: 'UTC',
+    subscriber_limit: null,
+    places_revision: 0,
+    created_at: new Date(),
+  }
   await organizations.insertOne(good)
   for (const bad of [
     { name: 5 },

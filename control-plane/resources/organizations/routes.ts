@@ -92,6 +92,7 @@ export const organizationEndpoints = [
       const document: OrganizationDocument = {
         _id: await nextIds(collections, 'organization'),
         ...given,
+        places_revision: 0,
         created_at: new Date(),
       }
       await collections.organizations.insertOne(document)

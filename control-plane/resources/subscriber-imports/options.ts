@@ -1,5 +1,6 @@
 import { AddressGuard } from '../../../shared/address-guard.ts'
 import type { Settings } from '../../../shared/config.ts'
+import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
 import {
   toFieldDefinition,
   type CustomFieldDocument,
@@ -19,6 +20,7 @@ import type { ImportCreation } from './schemas.ts'
 export interface ImportSurroundings {
   list: MailingListDocument
   fields: CustomFieldDocument[]
+  autoresponders: Pick<AutoresponderDocument, '_id' | 'name' | 'name_key' | 'trigger'>[]
 }
 
 export interface CheckedOptions {
@@ -28,7 +30,7 @@ export interface CheckedOptions {
 
 export function checkOptions(
   given: ImportCreation,
-  { list, fields }: ImportSurroundings,
+  { list, fields, autoresponders }: ImportSurroundings,
   problems: string[],
 ): CheckedOptions {
   const fieldIds: Record<string, number> = {}
@@ -38,7 +40,10 @@ export function checkOptions(
     deactivate_subscribers_not_in_import: given.deactivate_subscribers_not_in_import,
     autoresponders: {
       subscription: given.autoresponders.subscription,
-      api: { trigger_new: null, trigger_updated: null },
+      api: {
+        trigger_new: checkAutoresponder(given, 'trigger_new', autoresponders, problems),
+        trigger_updated: checkAutoresponder(given, 'trigger_updated', autoresponders, problems),
+      },
     },
     overwrite_what: given.overwrite_what,
     overwrite_when_status: given.overwrite_when_status,
@@ -58,7 +63,7 @@ export function checkOptions(
 
 function checkMapping(
   mapping: (string | null)[],
-  { list, fields }: ImportSurroundings,
+  { list, fields }: Pick<ImportSurroundings, 'list' | 'fields'>,
   fieldIds: Record<string, number>,
   problems: string[],
 ): (string | null)[] {
@@ -90,6 +95,30 @@ function checkMapping(
   if (key !== undefined && fieldIds[key.name] !== key._id)
     problems.push(`column_mapping must hold ${JSON.stringify(key.name)}, the primary key of the list`)
   return names
+}
+
+/** By id, or by name without case where no id is given. */
+function checkAutoresponder(
+  given: ImportCreation,
+  key: 'trigger_new' | 'trigger_updated',
+  autoresponders: ImportSurroundings['autoresponders'],
+  problems: string[],
+): ImportOptions['autoresponders']['api']['trigger_new'] {
+  const reference = given.autoresponders.api[key]
+  if (reference === null) return null
+  const found = autoresponders.find((candidate) =>
+    reference.id === undefined
+      ? candidate.name_key === comparisonForm((reference.name ?? '').trim())
+      : candidate._id === reference.id,
+  )
+  if (found?.trigger === 'api') return { id: found._id, name: found.name }
+  const named = reference.id ?? JSON.stringify(reference.name)
+  problems.push(
+    found === undefined
+      ? `autoresponders.api.${key} ${named} is no autoresponder of the list`
+      : `autoresponders.api.${key} ${named} is triggered by ${found.trigger}, not by the API`,
+  )
+  return null
 }
 
 /** Custom fields match exactly first, then without case. */

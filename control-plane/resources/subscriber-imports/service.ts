@@ -5,7 +5,7 @@ import { databaseTime, inTransaction, isDuplicateKey, nextIds } from '../../../s
 import { RequestError } from '../../../shared/errors.ts'
 import { hasEnded, unfinishedStates } from '../../../shared/import-state.ts'
 import type { IdempotencyDocument } from '../../../shared/schemas/bookkeeping.ts'
-import type { ImportDocument } from '../../../shared/schemas/import.ts'
+import type { ImportDocument, ImportOptions } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { stagedSource } from '../../../shared/staging/staging.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
@@ -146,18 +146,18 @@ async function checkedDocument(
   { list: known, given }: CreationRequest,
 ): Promise<{ document: ImportDocument; revision: number }> {
   const { db, collections } = deps.database
-  const [list, fields, organization, now] = await Promise.all([
+  const [list, fields, autoresponders, organization, now] = await Promise.all([
     collections.mailingLists.findOne({ _id: known._id }),
     collections.customFields.find({ mailing_list_id: known._id }).toArray(),
+    collections.autoresponders.find({ mailing_list_id: known._id }).toArray(),
     collections.organizations.findOne({ _id: known.organization_id }),
     databaseTime(db),
   ])
   const problems: string[] = []
-  const { options, fieldIds } = checkOptions(given, { list: list!, fields }, problems)
+  const { options, fieldIds } = checkOptions(given, { list: list!, fields, autoresponders }, problems)
   const source = checkSource(given.file_source, deps.settings, problems)
   const beginsAt = beginningOf(given.begins_at, organization!.time_zone_name, now, problems)
   const callback = checkCallback(given.callback_url, deps, problems)
-  await checkAutoresponders(given, problems)
   if (problems.length === 0 && source.type === 'upload_directory')
     await checkUpload(deps, known.organization_id, source.filename, problems)
   refuseProblems(problems)
@@ -182,13 +182,23 @@ async function checkedDocument(
     partition: null,
     totals: null,
     error_message: null,
-    warnings: [],
+    warnings: warningsOf(options),
     step: null,
     callback,
     logs_purged_at: null,
     settled: false,
   }
   return { document, revision: list!.revision }
+}
+
+/** What the options alone say that looks like a mistake; what the file says comes when it is split. */
+function warningsOf({ overwrite, overwrite_what, column_mapping }: ImportOptions): string[] {
+  const ignoresStatus = column_mapping.includes('status') && overwrite && !overwrite_what.status
+  return ignoresStatus
+    ? [
+        'column_mapping has status, and overwrite_what.status is off: only new subscribers get the status of their row, existing ones keep theirs',
+      ]
+    : []
 }
 
 /** The instant at which the import begins; `now`, and no time at all, is the time of creation. */
@@ -209,15 +219,6 @@ function checkCallback(
   const problem = urlProblem(URL.parse(url), ['http:', 'https:'], deps.settings)
   if (problem !== null) problems.push(`callback_url ${problem}`)
   return { url, secret: `whsec_${randomBytes(24).toString('base64')}` }
-}
-
-async function checkAutoresponders(given: ImportCreation, problems: string[]): Promise<void> {
-  for (const key of ['trigger_new', 'trigger_updated'] as const) {
-    if (given.autoresponders.api[key] !== null)
-      problems.push(
-        `autoresponders.api.${key} names no autoresponder of the list that is triggered by the API`,
-      )
-  }
 }
 
 async function checkUpload(

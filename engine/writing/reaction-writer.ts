@@ -1,0 +1,47 @@
+import { importReactionId } from '../../shared/schemas/autoresponder.ts'
+import type { ImportPlan } from '../../shared/schemas/import.ts'
+import type { SubscriberStatus } from '../../shared/schemas/subscriber.ts'
+import type { BsonWriter } from './bson-writer.ts'
+
+/** Writes the reactions that a row causes: shared/schemas/autoresponder.ts, key by key. */
+export interface ReactionWriter {
+  write(writer: BsonWriter, row: RowWithReactions): void
+}
+
+export interface RowWithReactions {
+  result: 'added' | 'updated'
+  subscriberId: number
+  /** Of the subscriber after the row. */
+  status: SubscriberStatus
+  /** The first of the ids that are set aside for the record. */
+  firstId: number
+  now: Date
+}
+
+export function reactionWriter(
+  ids: { importId: number; organizationId: number; mailingListId: number },
+  { reactions: { on_subscription: onSubscription, by_api: byApi } }: ImportPlan,
+): ReactionWriter {
+  return {
+    write(writer, row) {
+      let id = row.firstId
+      const autoresponders =
+        row.status === 'active' ? [...onSubscription[row.result], ...byApi[row.result]] : byApi[row.result]
+      for (const autoresponderId of autoresponders) {
+        const document = writer.begin()
+        writer.string('_id', importReactionId(row.subscriberId, autoresponderId, ids.importId))
+        writer.number('id', id)
+        writer.number('organization_id', ids.organizationId)
+        writer.number('mailing_list_id', ids.mailingListId)
+        writer.number('autoresponder_id', autoresponderId)
+        writer.number('subscriber_id', row.subscriberId)
+        writer.number('import_id', ids.importId)
+        writer.string('state', 'queued')
+        writer.date('created_at', row.now)
+        writer.end(document)
+        writer.documents += 1
+        id += 1
+      }
+    },
+  }
+}

@@ -1,0 +1,152 @@
+import type { ClientSession } from 'mongodb'
+import { placesHeldIndex, type Collections } from '../schemas/collections.ts'
+import type { ChunkDocument } from '../schemas/import.ts'
+import { notePlacesHeld } from './chunks.ts'
+
+/**
+ * An organization's subscriber limit, which no mix of imports and requests overruns:
+ *
+ *     active subscribers (the sum of its count stripes) + places held by running chunks <= limit
+ *
+ * Whoever raises that sum does it in a transaction that also raises `places_revision` of the organization, so two of
+ * them can't both commit on what they read. A chunk holds places for thousands of rows at a time; its batches turn
+ * held places into active subscribers, which leaves the sum as it is and so needs no turn. While there is room, that
+ * is one small transaction a chunk. When room is short, a batch holds what it needs or, when nobody else holds any,
+ * whatever is left; nobody waits with places in hand, so two of them never wait for each other.
+ *
+ * A dry run takes part with its own rows only: it holds no place that anybody else could miss.
+ */
+
+/** The limit of an organization; null is unlimited. */
+export async function subscriberLimitOf(
+  collections: Collections,
+  organizationId: number,
+): Promise<number | null> {
+  const organization = await collections.organizations.findOne(
+    { _id: organizationId },
+    { projection: { subscriber_limit: 1 } },
+  )
+  return organization?.subscriber_limit ?? null
+}
+
+export interface PlacesWanted {
+  chunk: Pick<ChunkDocument, '_id' | 'import_id' | 'organization_id' | 'dry_run'> & { token: string }
+  limit: number
+  /** What the next batch can't do without. */
+  needed: number
+  /** What would spare the chunk's later batches from asking. */
+  wanted: number
+}
+
+export type PlacesHeld =
+  /** The chunk holds `held` now. `isLast`: these are the last ones there are, active subscribers fill the rest. */
+  | { held: number; isLast: boolean }
+  /** Others hold places that they may give back; this chunk holds none meanwhile. */
+  | 'busy'
+  /** The chunk has another holder. */
+  | 'lost'
+
+/** Inside a transaction: makes a chunk hold as many places as it wants, needs, or as there are. */
+export async function holdPlaces(
+  collections: Collections,
+  session: ClientSession,
+  { chunk, limit, needed, wanted }: PlacesWanted,
+): Promise<PlacesHeld> {
+  const active = await activeSubscribers(collections, session, chunk.organization_id)
+  const { own, heldByOthers, used } = await heldPlaces(collections, session, chunk)
+  const room = Math.max(0, limit - active - used - heldByOthers)
+  const isBusy = room < needed && heldByOthers > 0
+  const held = isBusy ? 0 : room >= wanted ? wanted : Math.min(room, needed)
+  if (held > own) await takeTurn(collections, session, chunk.organization_id)
+  if (held !== own || isBusy) {
+    const isOurs = await notePlacesHeld(collections, session, chunk, held)
+    if (!isOurs) return 'lost'
+  }
+  return isBusy ? 'busy' : { held, isLast: held < needed }
+}
+
+async function activeSubscribers(
+  collections: Collections,
+  session: ClientSession,
+  organizationId: number,
+): Promise<number> {
+  const sums = await collections.subscriberCounts
+    .aggregate<{ active: number }>(
+      [
+        { $match: { organization_id: organizationId } },
+        { $group: { _id: null, active: { $sum: '$active' } } },
+      ],
+      { session },
+    )
+    .toArray()
+  return sums[0]?.active ?? 0
+}
+
+async function heldPlaces(
+  collections: Collections,
+  session: ClientSession,
+  chunk: PlacesWanted['chunk'],
+): Promise<{ own: number; heldByOthers: number; used: number }> {
+  const holders = chunk.dry_run
+    ? collections.chunks.find({ import_id: chunk.import_id }, { session })
+    : collections.chunks
+        .find(
+          { organization_id: chunk.organization_id, places_held: { $gt: 0 }, dry_run: false },
+          { session },
+        )
+        .hint(placesHeldIndex)
+  const sums = { own: 0, heldByOthers: 0, used: 0 }
+  for await (const holder of holders.project<Pick<ChunkDocument, '_id' | 'places_held' | 'places_used'>>({
+    places_held: 1,
+    places_used: 1,
+  })) {
+    if (holder._id === chunk._id) sums.own = holder.places_held
+    else sums.heldByOthers += holder.places_held
+    if (chunk.dry_run) sums.used += holder.places_used
+  }
+  return sums
+}
+
+/** Inside a transaction that raises the sum: two of them that both come here can't both commit. */
+async function takeTurn(
+  collections: Collections,
+  session: ClientSession,
+  organizationId: number,
+): Promise<void> {
+  await collections.organizations.updateOne(
+    { _id: organizationId },
+    { $inc: { places_revision: 1 } },
+    { session },
+  )
+}
+
+/**
+ * Inside a transaction of a request that makes one more subscriber active: `taken`, `full` when active subscribers
+ * alone fill the limit, `busy` when imports hold the rest and may give some of it back.
+ */
+export async function takePlace(
+  collections: Collections,
+  session: ClientSession,
+  organizationId: number,
+): Promise<'taken' | 'full' | 'busy'> {
+  const organization = await collections.organizations.findOne(
+    { _id: organizationId },
+    { session, projection: { subscriber_limit: 1 } },
+  )
+  const limit = organization?.subscriber_limit ?? null
+  if (limit === null) return 'taken'
+  const active = await activeSubscribers(collections, session, organizationId)
+  if (active >= limit) return 'full'
+  const held = await collections.chunks
+    .aggregate<{ places: number }>(
+      [
+        { $match: { organization_id: organizationId, places_held: { $gt: 0 }, dry_run: false } },
+        { $group: { _id: null, places: { $sum: '$places_held' } } },
+      ],
+      { session, hint: placesHeldIndex },
+    )
+    .toArray()
+  if (active + (held[0]?.places ?? 0) >= limit) return 'busy'
+  await takeTurn(collections, session, organizationId)
+  return 'taken'
+}
