@@ -9,6 +9,7 @@ import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
 import { defaultCacheFolder, findMongod } from '../shared/mongod/find-mongod.ts'
 import { programSearchPath } from '../shared/config.ts'
 import { newRows } from './scenarios/new-rows.ts'
+import { subscriberLimit } from './scenarios/subscriber-limit.ts'
 import type { BenchContext, Measurement, Scenario } from './scenario.ts'
 import { ratios, summarize, type Summary } from './statistics.ts'
 
@@ -17,7 +18,7 @@ import { ratios, summarize, type Summary } from './statistics.ts'
  * counts is the median over the rounds, with the spread; ratios are taken round by round, because a shared machine is
  * slower today than yesterday.
  */
-const scenarios: Scenario[] = [newRows]
+const scenarios: Scenario[] = [newRows, subscriberLimit]
 
 const { values: given, positionals } = parseArgs({
   allowPositionals: true,
@@ -35,7 +36,7 @@ const say = (text: string) => {
 const scenario = scenarios.find((candidate) => candidate.name === positionals[0])
 if (scenario === undefined) {
   console.log('npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE]\n')
-  for (const { name, summary } of scenarios) console.log(`  ${name.padEnd(16)} ${summary}`)
+  for (const { name, summary } of scenarios) console.log(`  ${name.padEnd(18)} ${summary}`)
   if (positionals[0] !== undefined) console.error(`\nthere is no benchmark ${positionals[0]}`)
   process.exit(positionals[0] === undefined ? 0 : 2)
 }

@@ -1,5 +1,10 @@
+import { createWriteStream } from 'node:fs'
+import path from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
 import type { ImportCounts } from '../../shared/schemas/import.ts'
 import { noCounts } from '../../shared/schemas/import.ts'
+import type { BenchContext } from '../scenario.ts'
 
 /**
  * A made-up subscriber file: the same bytes for the same seed, as many rows as asked for, and the counts that an
@@ -210,3 +215,14 @@ export class SubscriberFile {
 }
 
 const two = (value: number): string => String(value).padStart(2, '0')
+
+/** The file of a benchmark, in its scratch folder. */
+export async function writeSubscriberFile(
+  context: BenchContext,
+): Promise<{ dataset: SubscriberFile; file: string }> {
+  const dataset = new SubscriberFile({ rows: context.rows, seed: context.seed })
+  const file = path.join(context.folder, 'rows.csv')
+  context.say('making the file ...')
+  await pipeline(Readable.from(dataset.bytes()), createWriteStream(file))
+  return { dataset, file }
+}

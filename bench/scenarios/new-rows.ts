@@ -1,15 +1,7 @@
-import { createWriteStream } from 'node:fs'
-import { copyFile, mkdir, rm } from 'node:fs/promises'
-import path from 'node:path'
-import { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { ApiClient, importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
-import { columns, customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
+import { rollcallImport } from '../contenders/rollcall-import.ts'
+import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
 import { insertManyPeer } from '../peers/insert-many.ts'
-import { startRollcall } from '../rollcall.ts'
-import type { BenchContext, Contender, Measurement, Scenario } from '../scenario.ts'
-import { watchProcess } from '../watch-process.ts'
+import type { Scenario } from '../scenario.ts'
 
 /** New rows into an empty list, whole path: from `begins_at` to `finished`, splitting, dedupe, counts and logs included. */
 export const newRows: Scenario = {
@@ -18,84 +10,7 @@ export const newRows: Scenario = {
     'new rows through the upload directory, against plain insertMany of the same documents with the same indexes',
   defaultRows: 1_000_000,
   async prepare(context) {
-    const dataset = new SubscriberFile({ rows: context.rows, seed: context.seed })
-    const file = path.join(context.folder, 'rows.csv')
-    context.say('making the file ...')
-    await pipeline(Readable.from(dataset.bytes()), createWriteStream(file))
-    return [rollcall(context, dataset, file), insertManyPeer(context, dataset)]
+    const { dataset, file } = await writeSubscriberFile(context)
+    return [rollcallImport(context, { name: 'rollcall', dataset, file }), insertManyPeer(context, dataset)]
   },
-}
-
-function rollcall(context: BenchContext, dataset: SubscriberFile, file: string): Contender {
-  let round = 0
-  return {
-    name: 'rollcall',
-    async run() {
-      round += 1
-      const folder = path.join(context.folder, `rollcall-${round}`)
-      const database = `bench_${round}`
-      await mkdir(path.join(folder, 'data', 'uploads', '1'), { recursive: true })
-      await copyFile(file, path.join(folder, 'data', 'uploads', '1', 'rows.csv'))
-      const service = await startRollcall({
-        folder,
-        settings: { MONGODB_URI: context.mongodbUri, MONGODB_DATABASE: database },
-      })
-      try {
-        return await importOnce(
-          context,
-          dataset,
-          new ApiClient(service.ready.http, service.key),
-          service.ready.metrics['engine']!,
-        )
-      } finally {
-        await service.stop()
-        const { db, close } = await context.openDatabase(database)
-        await db.dropDatabase()
-        await close()
-        await rm(folder, { recursive: true, force: true })
-      }
-    },
-  }
-}
-
-async function importOnce(
-  context: BenchContext,
-  dataset: SubscriberFile,
-  client: ApiClient,
-  metricsUrl: string,
-): Promise<Measurement> {
-  const list = await client.post<{ id: number }>('/mailing_lists', { mailing_list: { name: 'bench' } })
-  for (const field of customFields)
-    await client.post(`/mailing_lists/${list.id}/custom_fields`, { custom_field: field })
-  const engine = await watchProcess(metricsUrl)
-  const serverBefore = await context.serverCpuSeconds()
-  const startedAt = performance.now()
-  const { id } = await client.post<{ id: number }>(`/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: {
-      column_mapping: columns,
-      file_source: { type: 'upload_directory', filename: 'rows.csv' },
-    },
-  })
-  let view: ImportView
-  for (;;) {
-    view = await client.get<ImportView>(`/subscriber_imports/${id}`)
-    if (importEnded(view)) break
-    await sleep(200)
-  }
-  const seconds = (performance.now() - startedAt) / 1000
-  const { cpuSeconds, peakMemoryMB } = await engine.stop()
-  const serverSeconds = (await context.serverCpuSeconds()) - serverBefore
-  await client.close()
-  const expected = dataset.expectedCounts()
-  const isRight =
-    view.state === 'finished' &&
-    Object.entries(expected).every(([kind, count]) => view.stats.subscribers[kind] === count)
-  return {
-    seconds,
-    rows: context.rows,
-    clientMicroseconds: (cpuSeconds / context.rows) * 1e6,
-    serverMicroseconds: (serverSeconds / context.rows) * 1e6,
-    peakMemoryMB,
-    isRight,
-  }
 }

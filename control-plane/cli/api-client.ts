@@ -35,7 +35,11 @@ export class ApiClient {
     return this.#call<T>('POST', path, body)
   }
 
-  async #call<T>(method: 'GET' | 'POST', path: string, body?: unknown): Promise<T> {
+  put<T>(path: string, body: unknown): Promise<T> {
+    return this.#call<T>('PUT', path, body)
+  }
+
+  async #call<T>(method: 'GET' | 'POST' | 'PUT', path: string, body?: unknown): Promise<T> {
     const response = await request(`${this.#base}${path}`, {
       method,
       dispatcher: this.#agent,
