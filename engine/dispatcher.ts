@@ -12,6 +12,7 @@ import {
   countChunkStates,
   mostAttempts,
   releaseChunk,
+  releaseChunkUnder,
   sumChunkCounts,
 } from '../shared/store/chunks.ts'
 import {
@@ -22,6 +23,7 @@ import {
   listHeldLists,
   listWorkingImports,
   markSettled,
+  releaseStepUnder,
   startImport,
   type WorkingImport,
 } from '../shared/store/imports.ts'
@@ -57,6 +59,8 @@ export interface DispatcherOptions {
 
 const lookEveryMs = 1_000
 const mostSteps = 8
+/** A command takes no longer than its socket lives: shared/database.ts. */
+const doubtMs = 60_000
 /** How long a stop waits for running batches before their chunks are left to the lease. */
 const graceMs = 5_000
 
@@ -76,6 +80,12 @@ export class Dispatcher {
   readonly #scheduler = new ChunkScheduler()
   readonly #chunks = new Map<string, RunningChunk>()
   readonly #steps = new Map<number, RunningStep>()
+  /**
+   * Tokens under which this engine may hold a chunk or a step without knowing, or without working on it any longer:
+   * the database went away before it said what became of a claim or a release. Given back as soon as it answers, and
+   * again for a while, because a claim that nobody waits for any more may still be on its way.
+   */
+  readonly #doubtful = new Map<string, { since: number }>()
   #stopped = false
   #wake: () => void = () => undefined
   #loop: Promise<void> = Promise.resolve()
@@ -126,6 +136,7 @@ export class Dispatcher {
 
   async #look(): Promise<void> {
     const { collections } = this.#options.database
+    await this.#giveBackDoubtful()
     await this.#startDueImports()
     const working = await listWorkingImports(collections)
     this.#stopWorkOn(working)
@@ -138,15 +149,38 @@ export class Dispatcher {
     }
   }
 
+  async #giveBackDoubtful(): Promise<void> {
+    const { database, engineId } = this.#options
+    for (const [token, { since }] of this.#doubtful) {
+      await releaseChunkUnder(database.collections, { engineId, token })
+      await releaseStepUnder(database.collections, { engineId, token })
+      if (performance.now() - since > doubtMs) this.#doubtful.delete(token)
+    }
+  }
+
+  #doubt(token: string): void {
+    this.#doubtful.set(token, { since: performance.now() })
+  }
+
+  /** What the claim resolves to; a claim that throws leaves its token in doubt. */
+  async #claiming<T>(token: string, claim: Promise<T>): Promise<T> {
+    try {
+      return await claim
+    } catch (error) {
+      this.#doubt(token)
+      throw error
+    }
+  }
+
   async #startDueImports(): Promise<void> {
     const { collections } = this.#options.database
-    const due = await listDueImports(collections)
-    if (due.length === 0) return
     const held = await listHeldLists(collections)
+    const due = await listDueImports(collections, held)
+    const taken = new Set(held)
     for (const entry of due) {
-      const waits = !entry.options.dry_run && held.has(entry.mailing_list_id)
+      const waits = !entry.options.dry_run && taken.has(entry.mailing_list_id)
       if (waits) continue
-      if (!entry.options.dry_run) held.add(entry.mailing_list_id)
+      if (!entry.options.dry_run) taken.add(entry.mailing_list_id)
       if (await startImport(collections, entry._id))
         this.#options.log.info({ import_id: entry._id }, 'import started')
     }
@@ -172,17 +206,16 @@ export class Dispatcher {
       if (chunks.ready + chunks.running > 0) return
     }
     const token = randomUUID()
-    const document = await claimStep(collections, entry._id, entry.state, {
-      engineId: this.#options.engineId,
-      token,
-    })
+    const claim = { engineId: this.#options.engineId, token }
+    const document = await this.#claiming(token, claimStep(collections, entry._id, entry.state, claim))
     if (document === null) return
     const abort = new AbortController()
     const ended = runStep(document, token, { ...this.#options, signal: abort.signal })
       .catch((error: unknown) => {
-        this.#options.log.error(
-          { err: error, import_id: entry._id },
-          `a step couldn't be ended: ${messageOf(error)}`,
+        this.#doubt(token)
+        this.#options.log.warn(
+          { import_id: entry._id },
+          `a step couldn't be given back, trying again: ${messageOf(error)}`,
         )
       })
       .finally(() => {
@@ -215,7 +248,8 @@ export class Dispatcher {
       const entry = this.#scheduler.next()
       if (entry === null) return
       const token = randomUUID()
-      const chunk = await claimChunk(database.collections, entry._id, { engineId, token })
+      const claim = claimChunk(database.collections, entry._id, { engineId, token })
+      const chunk = await this.#claiming(token, claim)
       if (chunk === null) {
         this.#scheduler.markDry(entry._id)
         this.#wakeIfExhausted(entry._id)
@@ -240,9 +274,10 @@ export class Dispatcher {
       }))
       .then((report) => this.#endChunk(chunk, token, report))
       .catch((error: unknown) => {
+        this.#doubt(token)
         this.#options.log.warn(
           { chunk: chunk._id },
-          `a chunk couldn't be given back and goes on when its lease runs out: ${messageOf(error)}`,
+          `a chunk couldn't be given back, trying again: ${messageOf(error)}`,
         )
       })
       .finally(() => {

@@ -125,6 +125,14 @@ export async function releaseChunk(
   )
 }
 
+/** Gives back whatever chunk an engine holds under a token, if any. */
+export async function releaseChunkUnder(collections: Collections, claim: Claim): Promise<void> {
+  await collections.chunks.updateOne(
+    { state: 'running', engine_id: claim.engineId, token: claim.token },
+    { $set: { ...released, state: 'ready', attempt: 0 } },
+  )
+}
+
 /** Gives back what a dead engine held. */
 export async function releaseChunksOf(collections: Collections, engineId: string): Promise<number> {
   const { modifiedCount } = await collections.chunks.updateMany(

@@ -50,13 +50,19 @@ function move(
 
 // ---- what an engine looks at ----
 
-/** Imports that are due and not started, in the order in which they are to be. */
+/** Imports that are due and not started, in the order in which they are to be; not those whose list is held. */
 export function listDueImports(
   collections: Collections,
+  heldLists: number[],
 ): Promise<Pick<ImportDocument, '_id' | 'mailing_list_id' | 'options'>[]> {
   return collections.imports
     .find(
-      { settled: false, state: 'scheduled', $expr: { $lte: ['$begins_at', '$$NOW'] } },
+      {
+        settled: false,
+        state: 'scheduled',
+        $or: [{ mailing_list_id: { $nin: heldLists } }, { 'options.dry_run': true }],
+        $expr: { $lte: ['$begins_at', '$$NOW'] },
+      },
       { projection: { mailing_list_id: 1, 'options.dry_run': 1 } },
     )
     .sort({ begins_at: 1, _id: 1 })
@@ -81,11 +87,11 @@ export function listWorkingImports(collections: Collections): Promise<WorkingImp
 }
 
 /** Lists that an import has for itself just now. */
-export async function listHeldLists(collections: Collections): Promise<Set<number>> {
+export async function listHeldLists(collections: Collections): Promise<number[]> {
   const holders = await collections.imports
     .find({ holds_list: true }, { projection: { mailing_list_id: 1 } })
     .toArray()
-  return new Set(holders.map((holder) => holder.mailing_list_id))
+  return holders.map((holder) => holder.mailing_list_id)
 }
 
 /** Those of the imports that an engine still has something to do for. */
@@ -163,6 +169,14 @@ export function claimStep(
 
 export async function releaseStep(collections: Collections, id: number, token: string): Promise<void> {
   await collections.imports.updateOne({ _id: id, 'step.token': token }, { $set: { step: null } })
+}
+
+/** Gives back whatever step an engine holds under a token, if any. */
+export async function releaseStepUnder(collections: Collections, claim: StepClaim): Promise<void> {
+  await collections.imports.updateOne(
+    { settled: false, 'step.engine_id': claim.engineId, 'step.token': claim.token },
+    { $set: { step: null } },
+  )
 }
 
 export async function releaseStepsOf(collections: Collections, engineId: string): Promise<number> {

@@ -78,11 +78,12 @@ export async function startService(
 ): Promise<Service> {
   const dataFolder = await mkdtemp(path.join(tmpdir(), 'rollcall test ')) // a space, as paths have
   const database = `test_${randomBytes(6).toString('hex')}`
-  const client = await MongoClient.connect(testMongodbUri())
+  const uri = settings['MONGODB_URI'] ?? testMongodbUri()
+  const client = await MongoClient.connect(uri)
   const db = client.db(database)
   const processes: Service['processes'] = {}
   const all: Record<string, string> = {
-    MONGODB_URI: testMongodbUri(),
+    MONGODB_URI: uri,
     MONGODB_DATABASE: database,
     DATA_DIR: dataFolder,
     HTTP_PORT: '0',

@@ -7,7 +7,7 @@ import { hasEnded, unfinishedStates } from '../../../shared/import-state.ts'
 import type { IdempotencyDocument } from '../../../shared/schemas/bookkeeping.ts'
 import type { ImportDocument, ImportOptions } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
-import { stagedSource } from '../../../shared/staging/staging.ts'
+import { isStagingFull, stagedSource } from '../../../shared/staging/staging.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
 import { cancelImport, insertImport, pauseImport, unpauseImport } from '../../../shared/store/imports.ts'
 import { openUpload } from '../../../shared/uploads.ts'
@@ -94,8 +94,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
     const { document, revision } = await checkedDocument(deps, request)
     const view = await viewOfNew(deps, document)
     const staged = request.given.file_source.type === 'json'
-    if (staged)
-      await deps.staging.write(stagedSource(document._id), pieces(request.given.file_source.content!))
+    if (staged) await stageContent(deps, document._id, request.given.file_source.content!)
     try {
       const reply =
         idempotencyId === null
@@ -236,6 +235,20 @@ async function checkUpload(
 async function viewOfNew(deps: ControlPlane, document: ImportDocument): Promise<CreatedView> {
   const view = await fullView(deps, document)
   return document.callback === null ? view : { ...view, callback_secret: document.callback.secret }
+}
+
+async function stageContent(deps: ControlPlane, importId: number, content: string): Promise<void> {
+  try {
+    await deps.staging.write(stagedSource(importId), pieces(content))
+  } catch (error) {
+    await deps.staging.removeImport(importId).catch(() => undefined)
+    if (!isStagingFull(error)) throw error
+    throw new RequestError(
+      'internal_error',
+      'no space is left for the content where imports are kept before they run: nothing was created; try again when there is',
+      { status: 500, cause: error },
+    )
+  }
 }
 
 /** In pieces, so that the text is never whole in memory a second time. */

@@ -1,0 +1,176 @@
+import { execFile } from 'node:child_process'
+import { mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import t, { type Test } from 'tap'
+import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
+import { startReplicaSet } from '../helpers/replica-set.ts'
+import { createList, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
+
+/**
+ * The database's bad days: a primary that steps down or dies, a database that is away and comes back, transactions
+ * that fail in the middle, a full disk. The import goes on, or fails with a message that says what to do; the
+ * processes live.
+ */
+
+/** Seconds for which the database is away; 60 by hand. */
+const awaySeconds = Number(process.env['ROLLCALL_AWAY_SECONDS'] ?? 15)
+const rows = 40_000
+const file = new SubscriberFile({ rows, seed: 5 })
+
+async function beginImport(service: Service): Promise<Json> {
+  const list = await createList(service, [...customFields])
+  const folder = path.join(service.dataFolder, 'uploads', '1')
+  await mkdir(folder, { recursive: true })
+  await writeFile(path.join(folder, 'file.csv'), Buffer.concat([...file.bytes()]))
+  return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: columns,
+      file_source: { type: 'upload_directory', filename: 'file.csv' },
+    },
+  })
+}
+
+const someRowsIn = (service: Service, id: number, least: number): Promise<Json> =>
+  until(
+    `${least} rows`,
+    () => service.get(`/subscriber_imports/${id}`),
+    (view) => view.stats.records_imported >= least,
+  )
+
+/** What an undisturbed import would have left. */
+async function checkBalance(t: Test, service: Service, view: Json): Promise<void> {
+  t.match(view, {
+    state: 'finished',
+    error_message: null,
+    stats: { number_of_records: rows, records_imported: rows, subscribers: file.expectedCounts() },
+  })
+  const there = await service.collections.subscribers.countDocuments({
+    mailing_list_id: view.mailing_list_id,
+  })
+  t.equal(there, file.expectedCounts().added)
+  const ids = await service.collections.subscribers.distinct('id', { mailing_list_id: view.mailing_list_id })
+  t.equal(ids.length, there)
+  const stripes = await service.collections.subscriberCounts
+    .find({ mailing_list_id: view.mailing_list_id })
+    .toArray()
+  t.equal(
+    stripes.reduce((sum, stripe) => sum + stripe.active, 0),
+    there,
+  )
+}
+
+function checkAlive(t: Test, service: Service): void {
+  for (const [name, { child }] of Object.entries(service.processes))
+    t.ok(child.exitCode === null && child.signalCode === null, `${name} lives`)
+}
+
+t.test('a replica set of three', { timeout: 300_000 }, async (t) => {
+  const set = await startReplicaSet(t, 3)
+  const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: set.uri })
+
+  t.test('the primary steps down, and later dies, in mid-import', async (t) => {
+    const { id } = await beginImport(service)
+    await someRowsIn(service, id, 3_000)
+    await set.command({ replSetStepDown: 20, force: true }).catch(() => undefined)
+    await someRowsIn(service, id, 15_000)
+    const dead = await set.primary()
+    await set.kill(dead)
+    const view = await importEnd(service, id, 90_000)
+    await checkBalance(t, service, view)
+    checkAlive(t, service)
+    await set.restart(dead)
+  })
+
+  t.test('commands and commits fail in every way that MongoDB documents', async (t) => {
+    const failures = [
+      { failCommands: ['insert'], errorCode: 112, errorLabels: ['TransientTransactionError'] },
+      { failCommands: ['update'], errorCode: 251, errorLabels: ['TransientTransactionError'] },
+      { failCommands: ['insert'], closeConnection: true },
+      { failCommands: ['commitTransaction'], closeConnection: true },
+      { failCommands: ['commitTransaction'], errorCode: 91 },
+      {
+        failCommands: ['commitTransaction'],
+        writeConcernError: { code: 64, errmsg: 'waiting for replication timed out' },
+      },
+      { failCommands: ['findAndModify'], closeConnection: true },
+      { failCommands: ['find', 'aggregate'], errorCode: 11600 },
+      { failCommands: ['abortTransaction'], closeConnection: true },
+    ]
+    const { id } = await beginImport(service)
+    let round = 0
+    for (;;) {
+      const view = await service.get(`/subscriber_imports/${id}`).catch(() => null)
+      if (view !== null && ['finished', 'failed'].includes(view.state)) break
+      const data = { ...failures[round % failures.length]!, appName: 'rollcall' }
+      await set.command({ configureFailPoint: 'failCommand', mode: { times: 2 }, data })
+      round += 1
+      await sleep(100)
+    }
+    await set.command({ configureFailPoint: 'failCommand', mode: 'off' })
+    t.comment(`${round} times`)
+    await checkBalance(t, service, await service.get(`/subscriber_imports/${id}`))
+    checkAlive(t, service)
+  })
+
+  t.test(`the database is away for ${awaySeconds} s`, async (t) => {
+    const { id } = await beginImport(service)
+    await someRowsIn(service, id, 3_000)
+    await Promise.all([0, 1, 2].map((member) => set.kill(member)))
+    const answer = await service.call('GET', `/subscriber_imports/${id}`)
+    t.equal(answer.status, 503)
+    t.match(answer.body, { success: false, error_code: 'internal_error' })
+    await sleep(awaySeconds * 1000)
+    checkAlive(t, service)
+    await Promise.all([0, 1, 2].map((member) => set.restart(member)))
+    const backAt = Date.now()
+    await set.primary()
+    const view = await until(
+      'the end',
+      () => service.get(`/subscriber_imports/${id}`).catch(() => ({ state: 'unknown' })),
+      (view: Json) => ['finished', 'failed', 'cancelled'].includes(view.state),
+      120_000,
+    )
+    t.comment(`finished ${Date.now() - backAt} ms after the database was back`)
+    await checkBalance(t, service, view)
+    checkAlive(t, service)
+  })
+})
+
+t.test('a full disk', { timeout: 60_000 }, async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const staging = path.join(service.dataFolder, 'staging')
+  const run = promisify(execFile)
+  await mkdir(staging, { recursive: true })
+  const mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=3m', 'tmpfs', staging]).then(
+    () => true,
+    () => false,
+  )
+  if (!mounted) {
+    t.comment('no right to mount a small disk here')
+    return
+  }
+  t.teardown(() => run('umount', [staging]))
+  await service.start('engine')
+  const { id } = await beginImport(service)
+  const view = await importEnd(service, id)
+  t.match(view, { state: 'failed', error_message: /no space is left.*free some and create the import again/ })
+  checkAlive(t, service)
+  const list = await createList(service)
+  const small = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_source: { type: 'json', content: 'x\na@example.com' },
+    },
+  })
+  t.match(await importEnd(service, small.id), { state: 'finished' }, 'what fits is imported')
+  const large = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_source: { type: 'json', content: 'someone@example.com\n'.repeat(300_000) },
+    },
+  })
+  t.equal(large.status, 500)
+  t.match(large.body, { success: false, error_code: 'internal_error', error_message: /no space is left/ })
+})

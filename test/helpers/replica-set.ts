@@ -1,0 +1,130 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { MongoClient, type Document } from 'mongodb'
+import type { Test } from 'tap'
+import { programSearchPath } from '../../shared/config.ts'
+import { createLogger } from '../../shared/logger.ts'
+import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
+import { defaultCacheFolder, findMongod } from '../../shared/mongod/find-mongod.ts'
+import { until } from './service.ts'
+
+/** A replica set of real servers on loopback, to be killed, stepped down and told to fail; gone at teardown. */
+export interface ReplicaSet {
+  uri: string
+  /** On the member of that number, or on the primary. */
+  command: (command: Document, member?: number) => Promise<Document>
+  /** Number of the primary, once there is one. */
+  primary: () => Promise<number>
+  kill: (member: number) => Promise<void>
+  restart: (member: number) => Promise<void>
+}
+
+interface Member {
+  port: number
+  folder: string
+  child: ChildProcess | null
+}
+
+const setName = 'bad-days'
+
+export async function startReplicaSet(t: Test, size: number): Promise<ReplicaSet> {
+  const log = createLogger({ process: 'test', level: 'warn' })
+  const { binary } = await findMongod({
+    binarySetting: process.env['MONGOD_BINARY'],
+    searchPath: programSearchPath(),
+    cacheFolder: process.env['MONGOD_CACHE_DIR'] ?? defaultCacheFolder(),
+    log,
+    signal: new AbortController().signal,
+  })
+  const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-set-'))
+  const members: Member[] = []
+  for (let i = 0; i < size; i += 1)
+    members.push({ port: await freePort(), folder: path.join(folder, String(i)), child: null })
+  const kill = async (number: number): Promise<void> => {
+    const { child } = members[number]!
+    if (child === null || child.exitCode !== null || child.signalCode !== null) return
+    const ended = new Promise((resolve) => child.once('exit', resolve))
+    child.kill('SIGKILL')
+    await ended
+  }
+  t.teardown(async () => {
+    await Promise.all(members.map((_, number) => kill(number)))
+    await rm(folder, { recursive: true, force: true })
+  })
+
+  await Promise.all(members.map((member) => startMember(binary, member)))
+  await on(members[0]!, (client) =>
+    client.db('admin').command({
+      replSetInitiate: {
+        _id: setName,
+        members: members.map(({ port }, _id) => ({ _id, host: `127.0.0.1:${port}` })),
+        // Elections in seconds, not in ten.
+        settings: { electionTimeoutMillis: 2_000, heartbeatIntervalMillis: 500 },
+      },
+    }),
+  )
+  const primary = async (): Promise<number> =>
+    until(
+      'a primary',
+      async () => {
+        const hellos = await Promise.all(
+          members.map((member) =>
+            on(member, (client) => client.db('admin').command({ hello: 1 })).catch(() => ({}) as Document),
+          ),
+        )
+        return hellos.findIndex((hello) => hello['isWritablePrimary'] === true)
+      },
+      (number) => number !== -1,
+      60_000,
+    )
+  await primary()
+  return {
+    uri: `mongodb://${members.map(({ port }) => `127.0.0.1:${port}`).join(',')}/?replicaSet=${setName}`,
+    primary,
+    kill,
+    restart: (number) => startMember(binary, members[number]!),
+    command: async (command, number) => {
+      const member = members[number ?? (await primary())]!
+      return on(member, (client) => client.db('admin').command(command))
+    },
+  }
+}
+
+async function startMember(binary: string, member: Member): Promise<void> {
+  await mkdir(member.folder, { recursive: true })
+  member.child = spawn(
+    binary,
+    [
+      ...['--dbpath', member.folder, '--port', String(member.port), '--bind_ip', '127.0.0.1'],
+      ...['--replSet', setName, '--oplogSize', '256', '--wiredTigerCacheSizeGB', '0.25', '--nounixsocket'],
+      // Lets the failCommand fail point make any command fail as it does on a bad day.
+      ...['--setParameter', 'enableTestCommands=1', '--logpath', path.join(member.folder, 'mongod.log')],
+      '--logappend',
+    ],
+    { stdio: 'ignore' },
+  )
+  await until(
+    `an answer of mongod at port ${member.port}`,
+    () =>
+      on(member, (client) => client.db('admin').command({ ping: 1 })).then(
+        () => true,
+        () => false,
+      ),
+    (answers) => answers,
+    60_000,
+  )
+}
+
+async function on<T>(member: Member, work: (client: MongoClient) => Promise<T>): Promise<T> {
+  const client = new MongoClient(`mongodb://127.0.0.1:${member.port}/?directConnection=true`, {
+    serverSelectionTimeoutMS: 2_000,
+    connectTimeoutMS: 2_000,
+  })
+  try {
+    return await work(client)
+  } finally {
+    await client.close()
+  }
+}
