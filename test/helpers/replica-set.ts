@@ -71,7 +71,7 @@ export async function startReplicaSet(t: Test, size: number): Promise<ReplicaSet
       async () => {
         const hellos = await Promise.all(
           members.map((member) =>
-            on(member, (client) => client.db('admin').command({ hello: 1 })).catch(() => ({}) as Document),
+            on(member, (client) => client.db('admin').command({ hello: 1 })).catch((): Document => ({})),
           ),
         )
         return hellos.findIndex((hello) => hello['isWritablePrimary'] === true)

@@ -45,6 +45,7 @@ export interface Service {
   settings: Record<string, string>
   db: Db
   collections: Collections
+  /** The last one started of each kind. */
   processes: Partial<Record<ProcessName, RunningProcess>>
   start: (name: ProcessName, settings?: Record<string, string>) => Promise<RunningProcess>
   call: Call
@@ -82,7 +83,8 @@ export async function startService(
   const client = await MongoClient.connect(uri)
   const db = client.db(database)
   const processes: Service['processes'] = {}
-  const all: Record<string, string> = {
+  const all: RunningProcess[] = []
+  const everySetting: Record<string, string> = {
     MONGODB_URI: uri,
     MONGODB_DATABASE: database,
     DATA_DIR: dataFolder,
@@ -98,14 +100,15 @@ export async function startService(
     ...settings,
   }
   t.teardown(async () => {
-    await Promise.all(Object.values(processes).map((running) => running.stop()))
+    await Promise.all(all.map((running) => running.stop()))
     await db.dropDatabase()
     await client.close()
     await rm(dataFolder, { recursive: true, force: true })
   })
   const start: Service['start'] = async (name, more = {}) => {
-    const running = await startProcess(name, { ...all, ...more })
+    const running = await startProcess(name, { ...everySetting, ...more })
     processes[name] = running
+    all.push(running)
     return running
   }
   for (const name of names) await start(name)
@@ -117,7 +120,7 @@ export async function startService(
   }
   return {
     dataFolder,
-    settings: all,
+    settings: everySetting,
     db,
     collections: collectionsOf(db),
     processes,

@@ -89,7 +89,7 @@ t.test(`records end where csv-parse ends them, in ${runs} random files`, async (
       if (ends === null) return true
       compared += 1
       const isBlank = (record: string) =>
-        [...record].every((unit) => unit !== separator && ' \t'.includes(unit))
+        Array.from(record).every((unit) => unit !== separator && ' \t'.includes(unit))
       const found = scan(text, separator, enclosure, step).map((record) => record.text)
       return JSON.stringify(found) === JSON.stringify(ends.filter((record) => !isBlank(record)))
     }),

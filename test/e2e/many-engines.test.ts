@@ -1,0 +1,96 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import t from 'tap'
+import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
+import {
+  countsOf,
+  createList,
+  importEnd,
+  startService,
+  until,
+  type Json,
+  type Service,
+} from '../helpers/service.ts'
+
+/** Engines side by side: they share the work of one import, come and go, and let small imports of others through. */
+
+const rows = 60_000
+const file = new SubscriberFile({ rows, seed: 21 })
+
+async function beginLarge(service: Service): Promise<Json> {
+  const list = await createList(service, [...customFields])
+  const folder = path.join(service.dataFolder, 'uploads', '1')
+  await mkdir(folder, { recursive: true })
+  await writeFile(path.join(folder, 'large.csv'), Buffer.concat([...file.bytes()]))
+  return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: columns,
+      file_source: { type: 'upload_directory', filename: 'large.csv' },
+    },
+  })
+}
+
+const someRowsIn = (service: Service, id: number, least: number): Promise<Json> =>
+  until(
+    `${least} rows`,
+    () => service.get(`/subscriber_imports/${id}`),
+    (view) => view.stats.records_imported >= least,
+  )
+
+t.test('many engines', { timeout: 180_000 }, async (t) => {
+  const service = await startService(t, ['control-plane', 'engine'])
+  const { collections } = service
+  const first = service.processes.engine!
+  const holders = async (): Promise<Set<string>> =>
+    new Set(await collections.chunks.distinct('engine_id', { state: 'running' }))
+
+  t.test('a small import of another organization waits for a chunk at most', async (t) => {
+    const large = await beginLarge(service)
+    const organization = await service.post('/organizations', { organization: { name: 'Small' } })
+    const list = await createList(service, [], { organization_id: organization.id })
+    await someRowsIn(service, large.id, 1_000)
+    const before = (await service.get(`/subscriber_imports/${large.id}`)).stats.records_imported
+    const content = Array.from({ length: 500 }, (_, i) => `s${i}@example.com\n`).join('')
+    const small = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_format: { csv_has_headers: false },
+        file_source: { type: 'json', content },
+      },
+    })
+    t.same(countsOf(await importEnd(service, small.id)), { added: 500 })
+    const after = await service.get(`/subscriber_imports/${large.id}`)
+    t.comment(`the large one wrote ${after.stats.records_imported - before} rows meanwhile`)
+    t.ok(after.stats.records_imported < rows, 'the large one goes on after the small one')
+    t.match(await importEnd(service, large.id), {
+      state: 'finished',
+      stats: { subscribers: file.expectedCounts() },
+    })
+  })
+
+  t.test('one joins in the middle, another one leaves and hands back its chunks', async (t) => {
+    const { id } = await beginLarge(service)
+    await someRowsIn(service, id, 2_000)
+    const second = await service.start('engine')
+    await until('both at work', holders, (engines) => engines.size === 2)
+    const stopping = Date.now()
+    t.equal(await first.stop('SIGTERM'), 0)
+    t.ok(Date.now() - stopping < 10_000, 'within 10 s')
+    t.equal((await holders()).size, 1, 'it holds nothing any more')
+    t.equal(await collections.engines.countDocuments(), 1)
+    const view = await importEnd(service, id)
+    t.match(view, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
+    t.ok(second.child.exitCode === null)
+  })
+
+  t.test('three take one import', async (t) => {
+    await service.start('engine')
+    await service.start('engine')
+    const { id } = await beginLarge(service)
+    await until('three at work', holders, (engines) => engines.size === 3)
+    const view = await importEnd(service, id)
+    t.match(view, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
+    const ids = await collections.subscribers.distinct('id', { mailing_list_id: view.mailing_list_id })
+    t.equal(ids.length, file.expectedCounts().added)
+  })
+})

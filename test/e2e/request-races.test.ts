@@ -1,0 +1,136 @@
+import t from 'tap'
+import { isDuplicateKey, openDatabase } from '../../shared/database.ts'
+import type { SubscriberDocument } from '../../shared/schemas/subscriber.ts'
+import { changeSubscriber, insertSubscriber, removeSubscriber } from '../../shared/store/subscribers.ts'
+import {
+  createList,
+  importEnd,
+  importText,
+  startService,
+  testMongodbUri,
+  type Json,
+} from '../helpers/service.ts'
+
+/**
+ * Requests that create, change and delete the very subscribers that an import is writing. Nothing may get lost: the
+ * import writes column A, requests write B, and every figure must add up at the end.
+ */
+
+/** Long by hand: ROLLCALL_RACE_ROWS=200000 */
+const rows = Number(process.env['ROLLCALL_RACE_ROWS'] ?? 12_000)
+const address = (i: number) => `s${i}@example.com`
+
+t.test('requests race an import of the same subscribers', { timeout: 600_000 }, async (t) => {
+  const service = await startService(t, ['control-plane', 'engine'], { ENGINE_WORKERS: '2' })
+  const { collections } = service
+  const list = await createList(service, [
+    { name: 'A', field_type: 'number' },
+    { name: 'B', field_type: 'number' },
+  ])
+  const [fieldA, fieldB] = (
+    (await service.get<Json[]>(`/mailing_lists/${list.id}/custom_fields`)) as { id: number }[]
+  ).map((field) => field.id)
+  // Every second subscriber is there before.
+  const existing = Array.from({ length: rows / 2 }, (_, i) => `${address(i * 2)},1\n`).join('')
+  const options = { column_mapping: ['email', 'A'], file_format: { csv_has_headers: false } }
+  await importText(service, list.id, existing, options)
+
+  const database = await openDatabase({ uri: testMongodbUri(), name: service.settings['MONGODB_DATABASE']! })
+  t.teardown(() => database.close())
+  const created = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      ...options,
+      overwrite: true,
+      overwrite_when_status: { active: true, unsubscribed: true },
+      file_source: {
+        type: 'json',
+        content: Array.from({ length: rows }, (_, i) => `${address(i)},2\n`).join(''),
+      },
+    },
+  })
+
+  const done = { created: 0, taken: 0, changed: 0, deleted: 0 }
+  const lastB = new Map<string, number | null>()
+  let ended = false
+  let next = 1
+  const requester = async (seed: number): Promise<void> => {
+    let random = seed
+    while (!ended) {
+      random = (random * 48_271) % 2_147_483_647
+      // Each requester has addresses of its own, so that it knows what the last value of B is.
+      const i = (random % Math.floor(rows / 4)) * 4 + (seed - 1)
+      const key = `${list.id}:${address(i)}`
+      const b = next++
+      const kind = random % 7
+      if (kind === 0) {
+        const document = subscriber(list.id, address(i), 10_000_000 + b, { [fieldB!]: b })
+        try {
+          await insertSubscriber(database, 1, document)
+          done.created += 1
+          lastB.set(key, b)
+        } catch (error) {
+          if (!isDuplicateKey(error)) throw error
+          done.taken += 1
+        }
+      } else if (kind === 1) {
+        if ((await removeSubscriber(database, 1, key)) === 'missing') continue
+        done.deleted += 1
+        lastB.set(key, null)
+      } else {
+        const status = kind === 2 ? 'unsubscribed' : 'active'
+        const set = { [`custom_fields.${fieldB}`]: b, status } as const
+        if ((await changeSubscriber(database, 1, key, () => ({ set, unset: [] }))) === 'missing') continue
+        done.changed += 1
+        lastB.set(key, b)
+      }
+    }
+  }
+  const requests = [1, 2, 3, 4].map(requester)
+  const view = await importEnd(service, created.id, 300_000)
+  ended = true
+  await Promise.all(requests)
+  t.comment(JSON.stringify(done))
+  t.ok(done.changed > 100 && done.deleted > 10 && done.created > 0, 'there were races')
+
+  const { added, updated, failed } = view.stats.subscribers
+  t.equal(view.state, 'finished')
+  t.equal(added + updated, rows, 'every row was written')
+  t.equal(failed, 0)
+  const table = await collections.subscribers.find({ mailing_list_id: list.id }).toArray()
+  t.equal(table.length, rows / 2 + added + done.created - done.deleted, 'nobody is missing, nobody is twice')
+  const wrongB = table.filter(
+    ({ _id, custom_fields }) => lastB.has(_id) && (custom_fields[fieldB!] ?? null) !== lastB.get(_id),
+  )
+  t.same(wrongB, [], 'no change of a request is lost')
+  // Who was created by a request after the import had written and somebody had deleted has no A.
+  const missingA = table.filter(({ _id, custom_fields }) => custom_fields[fieldA!] !== 2 && !lastB.has(_id))
+  t.same(missingA, [], 'no change of the import is lost')
+  const stripes = await collections.subscriberCounts.find({ mailing_list_id: list.id }).toArray()
+  for (const status of ['active', 'unsubscribed'] as const)
+    t.equal(
+      stripes.reduce((sum, stripe) => sum + stripe[status], 0),
+      table.filter((entry) => entry.status === status).length,
+      `the count of ${status}`,
+    )
+  const removed = (await service.call('GET', `/subscriber_imports/${view.id}/logs/added`)).text
+  t.equal(removed.split('\n').length - 1, added, 'the log says who was added')
+})
+
+function subscriber(
+  listId: number,
+  email: string,
+  id: number,
+  fields: SubscriberDocument['custom_fields'],
+): SubscriberDocument {
+  const now = new Date()
+  return {
+    _id: `${listId}:${email}`,
+    id,
+    mailing_list_id: listId,
+    email,
+    status: 'active',
+    created_at: now,
+    subscribe_time: now,
+    custom_fields: fields,
+  }
+}
