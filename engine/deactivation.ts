@@ -1,7 +1,7 @@
 import { promisify } from 'node:util'
 import { deflate } from 'node:zlib'
 import { inTransaction } from '../shared/database.ts'
-import { outcomeId, type ChunkDocument, type ImportDocument } from '../shared/schemas/import.ts'
+import { deactivationId, type ChunkDocument, type ImportDocument } from '../shared/schemas/import.ts'
 import type { StagedFile } from '../shared/staging/staging.ts'
 import { noteDeactivated } from '../shared/store/chunks.ts'
 import { subscriberKey } from '../shared/values/identity.ts'
@@ -18,8 +18,6 @@ import { readInPieces, readRecordAt } from './splitting/partition-file.ts'
  */
 
 const subscribersPerTransaction = 1_000
-/** Outcomes of this step come after those of a chunk's batches. */
-const firstBatchNumber = 90_000_000
 
 export async function deactivateAbsent(
   document: ImportDocument,
@@ -117,18 +115,16 @@ async function deactivateSome(
       throw context.signal.aborted
         ? (context.signal.reason as Error)
         : new Error('another engine finishes this import now')
-    const batch =
-      firstBatchNumber +
-      (await collections.outcomes.countDocuments(
-        { _id: { $gte: outcomeId(chunk._id, firstBatchNumber), $lt: `${chunk._id};` } },
-        { session },
-      ))
+    const earlier = await collections.outcomes.countDocuments(
+      { _id: { $gte: deactivationId(chunk._id, 0), $lt: `${chunk._id};` } },
+      { session },
+    )
     if (still.length > 0) {
       const lines = await deflateAsync(still.map((subscriber) => `${subscriber.email}\n`).join(''), {
         level: 1,
       })
       await collections.outcomes.insertOne(
-        { _id: outcomeId(chunk._id, batch), logs: { deactivated: lines } },
+        { _id: deactivationId(chunk._id, earlier), logs: { deactivated: lines } },
         { session },
       )
     }

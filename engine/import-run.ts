@@ -242,7 +242,7 @@ function chunkDocuments(
       engine_id: null,
       attempt: 0,
       lease_until: null,
-      next_batch: 0,
+      next_record: 0,
       deactivated_to: null,
       counts: noCounts(),
     }

@@ -22,7 +22,7 @@ export interface ReadRecord {
 }
 
 /** Records of a batch at most, and the bytes after which no further one is taken: functions of the chunk alone. */
-const batchRecords = 1_000
+export const batchRecords = 1_000
 const batchBytes = 4 * 1024 * 1024
 
 /**
@@ -86,9 +86,9 @@ export function cutBatches(offsets: Uint32Array, bytes: Buffer): Batch[] {
   return batches
 }
 
-/** The identity of a batch's last record. */
-export function lastIdentity({ offsets, bytes }: Batch): string {
-  const { keyStart, start } = readRecordAt(bytes, offsets.at(-1)!)!
+/** The identity of the record that begins at the offset. */
+export function identityAt(bytes: Buffer, offset: number): string {
+  const { keyStart, start } = readRecordAt(bytes, offset)!
   return bytes.toString('utf8', keyStart, start)
 }
 

@@ -6,7 +6,7 @@ import type { ChunkDocument, ImportDocument, ImportPlan } from '../../shared/sch
 import type { StagedFile, Staging } from '../../shared/staging/staging.ts'
 import { readHeldChunk } from '../../shared/store/chunks.ts'
 import { reactionsPerRecord } from '../plan.ts'
-import { cutBatches, lastIdentity, listRecords, sortedByIdentity, type Batch } from '../rows/chunk-records.ts'
+import { cutBatches, identityAt, listRecords, sortedByIdentity, type Batch } from '../rows/chunk-records.ts'
 import { rowDecider, type RowDecider } from '../rows/row-decision.ts'
 import { rowReader, type RowReader } from '../rows/row-reader.ts'
 import { extentsLength, readExtents, readInPieces } from '../splitting/partition-file.ts'
@@ -106,23 +106,25 @@ async function writeBatches(
     limit: () => options.limitOf(document.organization_id),
     chunk,
     isStopped: options.isStopped,
+    onCommit: options.onBatch,
   })
-  let number = 0
+  let position = 0
   for await (const batch of batches) {
-    if (number < chunk.next_batch) {
-      writer.skip(batch.offsets.length, chunk.kind === 'unidentified' ? null : lastIdentity(batch))
-    } else {
-      if (options.isStopped()) return { end: 'stopped' }
-      const commit = await writer.write(number, batch, batch.isLast)
-      if (commit === null) return { end: options.isStopped() ? 'stopped' : 'lost' }
-      options.onBatch(commit)
+    const { offsets, bytes } = batch
+    const done = Math.min(offsets.length, Math.max(0, chunk.next_record - position))
+    position += offsets.length
+    if (done > 0 && position >= chunk.next_record) {
+      const last = chunk.kind === 'unidentified' ? null : identityAt(bytes, offsets[done - 1]!)
+      writer.resumeAfter(chunk.next_record, last)
     }
-    number += 1
+    if (done === offsets.length) continue
+    const isWritten = await writer.write({ offsets: offsets.subarray(done), bytes }, batch.isLast)
+    if (!isWritten) return { end: options.isStopped() ? 'stopped' : 'lost' }
   }
   return { end: 'done' }
 }
 
-/** The chunk's batches, always the same ones: their borders depend on nothing but its bytes. */
+/** The chunk's records in its order, portion by portion; the order depends on nothing but its bytes. */
 async function* batchesOf(
   chunk: ChunkDocument,
   file: StagedFile,

@@ -22,7 +22,7 @@ import { advanceChunk } from '../../shared/store/chunks.ts'
 import { updateOf } from '../../shared/store/subscribers.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import { writeLine } from '../../shared/values/csv-line.ts'
-import { identitiesOf, readBatch, type Batch, type ReadRecord } from '../rows/chunk-records.ts'
+import { batchRecords, identitiesOf, readBatch, type Batch, type ReadRecord } from '../rows/chunk-records.ts'
 import type { Decision, ExistingSubscriber, RowDecider } from '../rows/row-decision.ts'
 import type { RowReader } from '../rows/row-reader.ts'
 import { endOfRecordAt } from '../splitting/partition-file.ts'
@@ -31,7 +31,7 @@ import { LineWriter } from './byte-writer.ts'
 import { ChunkPlaces, PlacesMissing } from './chunk-places.ts'
 import type { ReactionWriter } from './reaction-writer.ts'
 import type { subscriberWriter } from './subscriber-writer.ts'
-import { BatchAbandoned, retryReason, runTransaction } from './transaction.ts'
+import { BatchAbandoned, retryReason, runTransaction, TooManyConflicts } from './transaction.ts'
 
 /**
  * Writes the batches of one chunk, one after the other, each in one transaction: the subscribers, the lane's stripe
@@ -62,6 +62,7 @@ export interface BatchWriterOptions {
   limit: () => Promise<number | null>
   chunk: ChunkDocument & { token: string }
   isStopped: () => boolean
+  onCommit: (commit: BatchCommit) => void
 }
 
 /** Where the new documents of a batch are put together. */
@@ -85,6 +86,9 @@ const recordsAtOnce = 128
 /** The lease is renewed with every batch; a batch that takes longer than this is given up before it runs out. */
 const batchPatienceMs = 40_000
 
+/** Attempts of a batch that fail because others write the same rows, before it is cut into smaller ones. */
+const mostConflicts = 2
+
 export class BatchWriter {
   readonly #options: BatchWriterOptions
   readonly #places: ChunkPlaces
@@ -94,6 +98,10 @@ export class BatchWriter {
   #lastIdentity: string | null = null
   /** Records of the chunk before the batch: their subscriber ids are spoken for. */
   #position = 0
+  /** Records of the next batch at most: fewer for a while after conflicts. */
+  #size = batchRecords
+  /** Attempts since the last commit that were in vain, by reason. */
+  #retries: Record<string, number> = {}
 
   constructor(options: BatchWriterOptions) {
     this.#options = options
@@ -102,36 +110,57 @@ export class BatchWriter {
     this.#looksForExisting = !options.listWasEmpty
   }
 
-  /** Passes over a batch that committed before; `lastIdentity` is that of its last record. */
-  skip(records: number, lastIdentity: string | null): void {
+  /** Goes on after so many records of the chunk, which are done; `lastIdentity` is that of the last of them. */
+  resumeAfter(records: number, lastIdentity: string | null): void {
     this.#lastIdentity = lastIdentity
-    this.#position += records
+    this.#position = records
   }
 
   /**
-   * Writes a batch. Null when it wasn't written: stopped, or the chunk is somebody else's now. Throws what no further
-   * attempt would mend.
+   * Writes the chunk's next records, as one batch or, while others write the same rows all the time, as smaller ones.
+   * False when they weren't all written: stopped, or the chunk is somebody else's now. Throws what no further attempt
+   * would mend.
    */
-  async write(number: number, batch: Batch, isLast: boolean): Promise<BatchCommit | null> {
-    const { chunk } = this.#options
-    const retries: Record<string, number> = {}
+  async write(batch: Batch, isLast: boolean): Promise<boolean> {
+    const total = batch.offsets.length
+    for (let done = 0; done < total;) {
+      if (this.#options.isStopped()) return false
+      const offsets = batch.offsets.subarray(done, done + this.#size)
+      const isEnd = isLast && done + offsets.length === total
+      try {
+        if (!(await this.#writePart({ batch: { offsets, bytes: batch.bytes }, isLast: isEnd }))) return false
+        done += offsets.length
+        this.#size = Math.min(batchRecords, Math.ceil(this.#size * 1.25))
+      } catch (error) {
+        if (!(error instanceof TooManyConflicts)) throw error
+        this.#size = Math.max(1, Math.floor(offsets.length / 4))
+      }
+    }
+    return true
+  }
+
+  async #writePart(work: BatchWork): Promise<boolean> {
+    const { chunk, onCommit } = this.#options
     const startedAt = performance.now()
-    const records = batch.offsets.length
+    const records = work.batch.offsets.length
     await this.#places.prepare(records, chunk.record_count - this.#position)
-    const changes = await this.#commit({ number, batch, isLast }, retries)
-    if (changes === null) return null
+    const changes = await this.#commit(work)
+    if (changes === null) return false
     this.#lastIdentity = changes.lastIdentity
     this.#position += records
     this.#chunkCounts = sumCounts(this.#chunkCounts, changes.counts)
     this.#places.take(changes.placesTaken)
-    return { counts: changes.counts, bytes: bytesOf(batch), writeMs: performance.now() - startedAt, retries }
+    const writeMs = performance.now() - startedAt
+    onCommit({ counts: changes.counts, bytes: bytesOf(work.batch), writeMs, retries: this.#retries })
+    this.#retries = {}
+    return true
   }
 
   /** In one transaction; again, when it turns out that rows need more places than the chunk holds. */
-  async #commit(work: BatchWork, retries: Record<string, number>): Promise<Changes | null> {
+  async #commit(work: BatchWork): Promise<Changes | null> {
     for (;;) {
       try {
-        return await this.#commitOnce(work, retries)
+        return await this.#commitOnce(work)
       } catch (error) {
         if (!(error instanceof PlacesMissing)) throw error
         if (!(await this.#places.demand(error.needed))) return null
@@ -139,15 +168,16 @@ export class BatchWriter {
     }
   }
 
-  async #commitOnce(work: BatchWork, retries: Record<string, number>): Promise<Changes | null> {
+  async #commitOnce(work: BatchWork): Promise<Changes | null> {
     const { session, isStopped } = this.#options
     let changes: Changes | null = null
     const committed = await runTransaction({
       session,
       isStopped,
       patienceMs: batchPatienceMs,
+      mostConflicts: work.batch.offsets.length === 1 ? Infinity : mostConflicts,
       onRetry: (reason) => {
-        retries[reason] = (retries[reason] ?? 0) + 1
+        this.#retries[reason] = (this.#retries[reason] ?? 0) + 1
         // Somebody made a subscriber of this list since the import began: from now on every batch looks first.
         if (reason === retryReasons.duplicateKey) this.#looksForExisting = true
       },
@@ -159,14 +189,15 @@ export class BatchWriter {
     return committed ? changes : null
   }
 
-  async #attempt({ number, batch, isLast }: BatchWork): Promise<Changes> {
+  async #attempt({ batch, isLast }: BatchWork): Promise<Changes> {
     const { collections, session, chunk, options, rooms } = this.#options
     const changes = await this.#changesOf(batch)
     if (changes.placesTaken > this.#places.free) throw new PlacesMissing(changes.placesTaken)
     // First of the writes: who lost the chunk is told before he meets what the new holder wrote.
     const isOurs = await advanceChunk(collections, session, {
       chunk,
-      batch: number,
+      from: this.#position,
+      to: this.#position + batch.offsets.length,
       isLast,
       counts: sumCounts(this.#chunkCounts, changes.counts),
       places: this.#places.after(changes.placesTaken),
@@ -177,7 +208,7 @@ export class BatchWriter {
     const logs = await compressLogs(changes.logs)
     if (logs !== null)
       await collections.outcomes.insertOne(
-        { _id: outcomeId(chunk._id, number), logs },
+        { _id: outcomeId(chunk._id, this.#position), logs },
         { session, bypassDocumentValidation: true },
       )
     return changes
@@ -326,7 +357,6 @@ export class BatchWriter {
 }
 
 interface BatchWork {
-  number: number
   batch: Batch
   isLast: boolean
 }

@@ -17,10 +17,15 @@ export interface TransactionOptions {
   /** Milliseconds after which no further attempt begins; the lease must not run out under a commit. */
   patienceMs: number
   onRetry: (reason: string) => void
+  /** Attempts that may fail because others write the same rows; then it throws TooManyConflicts. */
+  mostConflicts?: number
 }
 
 /** Thrown by an attempt to end the transaction without another try. */
 export class BatchAbandoned extends Error {}
+
+/** Thrown when attempt after attempt met somebody who writes the same rows: a smaller batch meets fewer. */
+export class TooManyConflicts extends Error {}
 
 const firstPauseMs = 4
 const longestPauseMs = 500
@@ -29,6 +34,7 @@ const longestPauseMs = 500
 export async function runTransaction(options: TransactionOptions): Promise<boolean> {
   const { session } = options
   const deadline = performance.now() + options.patienceMs
+  let conflicts = 0
   for (let tries = 0; ; tries += 1) {
     try {
       session.startTransaction({ readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' } })
@@ -41,6 +47,8 @@ export async function runTransaction(options: TransactionOptions): Promise<boole
       const reason = retryReason(error)
       if (reason === null || performance.now() > deadline) throw error
       options.onRetry(reason)
+      if (reason === 'write_conflict') conflicts += 1
+      if (conflicts > (options.mostConflicts ?? Infinity)) throw new TooManyConflicts()
       await sleep(pauseMs(tries))
       if (options.isStopped()) return false
     }

@@ -193,7 +193,7 @@ export const chunkStates = ['ready', 'running', 'done'] as const
 
 /**
  * A chunk: the records of one range of identities, the unit of leasing. Whoever holds its token writes its batches
- * one after the other; each batch's transaction also moves `next_batch` and `counts`, filtered by the token, so a
+ * one after the other; each batch's transaction also moves `next_record` and `counts`, filtered by the token, so a
  * batch commits once and only for the holder.
  */
 export const chunkDocument = z.object({
@@ -226,7 +226,8 @@ export const chunkDocument = z.object({
   /** Times that it was claimed since a batch of it last committed. */
   attempt: integer().min(0),
   lease_until: instant().nullable(),
-  next_batch: integer().min(0),
+  /** Records of it that are done, in its order: its next batch begins there. */
+  next_record: integer().min(0),
   /** Subscribers of its range before this `_id` were looked at for being absent from the import. */
   deactivated_to: z.string().nullable(),
   counts: importCounts,
@@ -241,15 +242,19 @@ export const chunkId = (importId: number, number: number): string =>
  * What one batch did, written in its transaction. In `_id` order the logs of an import are in identity order.
  */
 export const outcomeDocument = z.object({
-  /** `<import>:<chunk number>:<batch number>` */
+  /** `<import>:<chunk number>:<its first record's place in the chunk>`, or a deactivationId */
   _id: z.string(),
   /** By log kind, `failed` excepted: email addresses, one a line, deflated. */
   logs: z.record(z.string(), bytes()),
 })
 export type OutcomeDocument = z.infer<typeof outcomeDocument>
 
-export const outcomeId = (chunk: string, batch: number): string =>
-  `${chunk}:${String(batch).padStart(8, '0')}`
+export const outcomeId = (chunk: string, firstRecord: number): string =>
+  `${chunk}:${String(firstRecord).padStart(10, '0')}`
+
+/** `_id` of what the n-th deactivation in a chunk's range did; sorts after the chunk's batches. */
+export const deactivationId = (chunk: string, n: number): string =>
+  `${chunk}:deactivated:${String(n).padStart(8, '0')}`
 
 /** A line of the `failed` log. In `_id` order they are in file order. */
 export const failureDocument = z.object({

@@ -73,23 +73,25 @@ export async function advanceChunk(
   session: ClientSession,
   progress: {
     chunk: ChunkDocument & { token: string }
-    batch: number
+    /** Places in the chunk: of the batch's first record, and of the one after its last. */
+    from: number
+    to: number
     isLast: boolean
     counts: ImportCounts
     places: { held: number; used: number }
   },
 ): Promise<boolean> {
-  const { chunk, batch, isLast, counts, places } = progress
+  const { chunk, from, to, isLast, counts, places } = progress
   const end = isLast ? { ...released, state: 'done' } : { lease_until: leaseEnd, places_held: places.held }
   const set = {
-    next_batch: batch + 1,
+    next_record: to,
     counts: { $literal: counts },
     attempt: 0,
     places_used: places.used,
     ...end,
   }
   const { matchedCount } = await collections.chunks.updateOne(
-    { _id: chunk._id, state: 'running', token: chunk.token, next_batch: batch },
+    { _id: chunk._id, state: 'running', token: chunk.token, next_record: from },
     [{ $set: set }],
     { session, bypassDocumentValidation: true },
   )

@@ -41,7 +41,7 @@ t.test('many engines', { timeout: 180_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
   const { collections } = service
   const first = service.processes.engine!
-  const holders = async (): Promise<Set<string>> =>
+  const holders = async (): Promise<Set<string | null>> =>
     new Set(await collections.chunks.distinct('engine_id', { state: 'running' }))
 
   t.test('a small import of another organization waits for a chunk at most', async (t) => {

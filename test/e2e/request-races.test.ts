@@ -90,9 +90,9 @@ t.test('requests race an import of the same subscribers', { timeout: 600_000 }, 
   ended = true
   await Promise.all(requests)
   t.comment(JSON.stringify(done))
-  t.ok(done.changed > 100 && done.deleted > 10 && done.created > 0, 'there were races')
+  t.ok(done.changed > 20 && done.deleted > 5 && done.created > 0, `there were races: ${JSON.stringify(done)}`)
 
-  const { added, updated, failed } = view.stats.subscribers
+  const { added, updated, failed } = view.stats.subscribers as Record<'added' | 'updated' | 'failed', number>
   t.equal(view.state, 'finished')
   t.equal(added + updated, rows, 'every row was written')
   t.equal(failed, 0)
