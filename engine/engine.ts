@@ -30,6 +30,7 @@ export interface EngineOptions {
 
 /** Stripes that one engine number stands for: lanes of its workers, and those of workers that replaced dead ones. */
 const stripesPerEngine = 1_024
+const handOverMs = 2_500
 
 interface Life {
   id: string
@@ -135,11 +136,16 @@ export class Engine implements Part {
     life.ended.abort()
     await life.dispatcher.stop()
     await life.pool.destroy()
-    // What didn't end in time is handed back as if this engine had died, only sooner.
-    await handOver(this.#options.database, { _id: life.id }, this.#options.log).catch((error: unknown) => {
+    // What didn't end in time is handed back as if this engine had died, only sooner; the database may be away.
+    const handedOver = handOver(this.#options.database, { _id: life.id }, this.#options.log)
+    const tooLate = sleep(handOverMs, undefined, { ref: false }).then(() => {
+      throw new Error(`the database gave no answer within ${handOverMs / 1000} s`)
+    })
+    await Promise.race([handedOver, tooLate]).catch((error: unknown) => {
       this.#options.log.warn(
         `what was in hand couldn't be handed back; the others take it over in ${engineLeaseMs / 1000} s: ${messageOf(error)}`,
       )
     })
+    handedOver.catch(() => undefined)
   }
 }

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import { clock } from './clock.ts'
 import { loadSettings, type Settings } from './config.ts'
+import { ensureDataFolder } from './data-folder.ts'
 import { messageOf, StartError } from './errors.ts'
 import { createLogger, type Logger } from './logger.ts'
 
@@ -85,19 +86,21 @@ export async function runProcess(name: string, start: (process: Process) => Prom
     stop(1)
   })
 
-  started = start({
-    settings,
-    log,
-    stopping: stopping.signal,
-    add: (part) => {
-      parts.push(part)
-      return part
-    },
-    ready: (line) => {
-      if (!stopping.signal.aborted) process.stdout.write(`${JSON.stringify({ ready: true, ...line })}\n`)
-    },
-    stop,
-  })
+  started = ensureDataFolder(settings.DATA_DIR).then(() =>
+    start({
+      settings,
+      log,
+      stopping: stopping.signal,
+      add: (part) => {
+        parts.push(part)
+        return part
+      },
+      ready: (line) => {
+        if (!stopping.signal.aborted) process.stdout.write(`${JSON.stringify({ ready: true, ...line })}\n`)
+      },
+      stop,
+    }),
+  )
   try {
     await started
   } catch (error) {

@@ -32,7 +32,7 @@ async function startEmbedded(process: Process): Promise<string> {
   const server = await startEmbeddedMongoDB({
     dataFolder: settings.DATA_DIR,
     cacheMB: settings.MONGOD_CACHE_MB,
-    findMongod: () => findMongod(search),
+    findMongod: (distrust) => findMongod({ ...search, distrust }),
     log,
     signal,
   })

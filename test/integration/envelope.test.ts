@@ -84,6 +84,21 @@ t.test('a body must be JSON in UTF-8 and within its limit', async (t) => {
     },
   })
   t.match(inline.body, { success: true }, 'inline content may be larger')
+  const cases: [Buffer, RegExp][] = [
+    [Buffer.from('{"mailing_list":{"name":"bad\xff"}}', 'latin1'), /not valid UTF-8/],
+    [Buffer.from('{"mailing_list":{"name":"a\\ud800b"}}'), /half of a surrogate pair/],
+    [Buffer.from('{"mailing_list":{"a\\udc00":[{}],"name":"b"}}'), /half of a surrogate pair/],
+  ]
+  for (const [body, message] of cases) {
+    const { body: answer } = await call('POST', '/mailing_lists', body)
+    t.match(answer, { success: false, error_code: 'invalid_request', error_message: message })
+  }
+  const whole = await call(
+    'POST',
+    '/mailing_lists',
+    '{"mailing_list":{"name":"\\ud83d\\ude00 and \\\\ud800"}}',
+  )
+  t.match(whole.body, { success: true, data: { name: '😀 and \\ud800' } })
 })
 
 t.test('the checks come in their order: role, content type, record, body', async (t) => {

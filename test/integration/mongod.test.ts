@@ -1,16 +1,29 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { copyFile, mkdir, mkdtemp, open, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises'
+import {
+  copyFile,
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  truncate,
+  writeFile,
+} from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
+import { MongoClient } from 'mongodb'
 import pino from 'pino'
 import t from 'tap'
 import { programSearchPath } from '../../shared/config.ts'
 import { startEmbeddedMongoDB } from '../../shared/mongod/embedded-mongodb.ts'
 import { defaultCacheFolder, findMongod, type MongodSearch } from '../../shared/mongod/find-mongod.ts'
-import { startProgram } from '../helpers/service.ts'
+import { ownProcess, processIsAlive, withFolderLock } from '../../shared/mongod/folder-lock.ts'
+import { startProgram, until } from '../helpers/service.ts'
 
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall mongod '))
 t.teardown(() => rm(folder, { recursive: true, force: true }))
@@ -116,7 +129,32 @@ t.test('a download is kept, and the next start takes no step at all', { timeout:
   mirror = 'silent'
   t.same(await search(cache), found)
   t.same(lines, [], 'nothing is tried, nothing is said')
-  t.same((await readdir(cache)).sort(), [real.version, 'found.json'])
+  t.same((await readdir(cache)).sort(), [real.version, 'downloaded.json', 'found.json'])
+
+  await t.test('it is remembered while another one is used', async (t) => {
+    mirror = 'silent'
+    t.same(await search(cache, { binarySetting: real.binary }), real)
+    t.same(await search(cache), found)
+    t.notMatch(lines.join('\n'), /fetching/)
+  })
+
+  await t.test('damage that left size and time as they were is noticed when it doesn’t start', async (t) => {
+    mirror = 'good'
+    const before = await stat(found.binary)
+    const handle = await open(found.binary, 'r+')
+    await handle.write(Buffer.alloc(50_000_000), 0, 50_000_000, 4_096)
+    await handle.utimes(before.atime, before.mtime)
+    await handle.close()
+    const server = await startEmbeddedMongoDB({
+      dataFolder: path.join(folder, 'data of the damaged'),
+      cacheMB: 256,
+      log,
+      signal: new AbortController().signal,
+      findMongod: (distrust) => search(cache, { distrust }),
+    })
+    await server.stop()
+    t.match(lines.join('\n'), /is damaged or was replaced[^]*is now in/)
+  })
 
   await t.test('a damaged one is noticed and fetched again', async (t) => {
     mirror = 'good'
@@ -149,7 +187,7 @@ t.test(
     }
     for (const [kind, reason] of Object.entries(reasons)) {
       mirror = kind as typeof mirror
-      await rm(path.join(cache, 'found.json'), { force: true })
+      for (const name of ['found.json', 'downloaded.json']) await rm(path.join(cache, name), { force: true })
       const before = Date.now()
       const found = await search(cache)
       t.equal(found.version, '6.0.5')
@@ -185,6 +223,50 @@ t.test('one server a data folder, however many processes ask for it; the last on
   await third.stop()
   t.notOk(isAlive(pid))
   t.same(await readdir(path.join(dataFolder, 'mongodb', 'users')), [])
+})
+
+t.test('a server that is killed is started again where it was', async (t) => {
+  const dataFolder = path.join(folder, 'data of the killed')
+  const options = {
+    dataFolder,
+    cacheMB: 256,
+    log,
+    signal: new AbortController().signal,
+    findMongod: async () => real,
+  }
+  const serverFile = path.join(dataFolder, 'mongodb', 'server.json')
+  await mkdir(path.dirname(serverFile), { recursive: true })
+  await writeFile(serverFile, '{"pid":')
+  const server = await startEmbeddedMongoDB(options)
+  t.teardown(() => server.stop())
+  const client = await MongoClient.connect(server.uri)
+  t.teardown(() => client.close())
+  await client.db('x').collection<{ _id: number }>('y').insertOne({ _id: 1 })
+  const { pid } = JSON.parse(await readFile(serverFile, 'utf8')) as { pid: number }
+  process.kill(pid, 'SIGKILL')
+  const found = await until(
+    'an answer',
+    () =>
+      client
+        .db('x')
+        .collection('y')
+        .countDocuments()
+        .catch(() => 0),
+    (count) => count === 1,
+    60_000,
+  )
+  t.equal(found, 1)
+  t.ok(lines.includes('embedded MongoDB ended although nobody told it to; it is started again'))
+})
+
+t.test('a process id that was given out again stands for nobody', async (t) => {
+  t.ok(processIsAlive(ownProcess()))
+  t.notOk(processIsAlive(`${process.pid} 12345`))
+  t.notOk(processIsAlive('999999999 1'))
+  t.notOk(processIsAlive(''))
+  const file = path.join(folder, 'lock of the dead')
+  await writeFile(file, '1 12345')
+  t.equal(await withFolderLock(file, async () => 'entered'), 'entered')
 })
 
 const isAlive = (pid: number): boolean => {

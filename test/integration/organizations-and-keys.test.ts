@@ -118,6 +118,7 @@ t.test('nobody makes, changes or deletes a key that is more than his own', async
   const mate = await post('/api_keys', { api_key: { name: 'admin of organization 1' } })
   t.equal((await call('DELETE', '/api_keys/1', undefined, { key: mate.key })).status, 403)
   t.equal((await call('PUT', '/api_keys/1', { api_key: { name: 'mine' } }, { key: mate.key })).status, 403)
+  t.equal((await call('PUT', '/api_keys/1', { api_key: { name: 5 } }, { key: mate.key })).status, 403)
   t.match((await call('DELETE', `/api_keys/${mate.id}`, undefined, { key: admin.key })).body, {
     error_code: 'not_found',
   })

@@ -85,6 +85,31 @@ t.test('redirects are followed, each hop looked at anew', async (t) => {
   t.equal(attempts, 1, 'a refused address is not tried again')
 })
 
+t.test('also from http to ftp; a file that is not there fails the import and nothing else', async (t) => {
+  const client = await ftpClient()
+  await client.uploadFrom(Readable.from([Buffer.from(text)]), 'over.csv')
+  client.close()
+  const ftpUrl = service.processes.ftp!.ready.ftp!.replace('//', `//api:${bootstrapKey}@`)
+  behave = () => ({ status: 302, headers: { location: `${ftpUrl}/over.csv` } })
+  checkEnd(await importThrough({ type: 'url', url: `${webUrl}/a` }))
+  const { pid } = service.processes.engine!.child
+  const list = await createList(service)
+  const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_source: { type: 'url', url: `${ftpUrl}/absent.csv` },
+    },
+  })
+  const retried = await until(
+    'a first try',
+    () => service.collections.imports.findOne({ _id: id }),
+    (document) => document!.download.attempts > 0,
+  )
+  t.equal(retried!.state, 'downloading')
+  t.ok(service.processes.engine!.child.exitCode === null && service.processes.engine!.child.pid === pid)
+  await post(`/subscriber_imports/${id}/cancel`)
+})
+
 t.test('a failed try is followed by another after 10 s', { timeout: 60_000 }, async (t) => {
   attempts = 0
   behave = (_target, attempt) => (attempt === 1 ? { status: 503 } : { body: text })

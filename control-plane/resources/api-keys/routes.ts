@@ -94,7 +94,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       reply: { data: view, example: { ...example, active: false } },
       async handle({ deps, caller, params, body }) {
         const key = await findApiKey(deps, caller, params)
-        return { data: await changeApiKey(deps, caller, key, body()) }
+        return { data: await changeApiKey(deps, caller, key, body) }
       },
     }),
     endpoint({

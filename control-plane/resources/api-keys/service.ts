@@ -63,14 +63,16 @@ export async function changeApiKey(
   deps: ControlPlane,
   caller: Caller,
   key: ApiKeyDocument,
-  given: z.infer<typeof keyChange>,
+  readChange: () => z.infer<typeof keyChange>,
 ) {
   const { collections } = deps.database
+  // Before any other rule about it, the body's shape included.
+  await refuseMoreThanCaller(deps, caller, key)
+  const given = readChange()
   const changed: ApiKeyDocument = {
     ...key,
     ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
   }
-  await refuseMoreThanCaller(deps, caller, key)
   await refuseMoreThanCaller(deps, caller, changed)
   await takingTurns(deps, async (session) => {
     await refuseBadKey(deps, changed, session)

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { fieldTypes } from '../../../shared/schemas/custom-field.ts'
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { flag, nameText, oneOf, pagingQuery } from '../../api/fields.ts'
+import { fieldJson, flag, nameText, oneOf, pagingQuery } from '../../api/fields.ts'
 import { readPage } from '../../api/paging.ts'
 import { findMailingList } from '../../api/scope.ts'
 import {
@@ -14,7 +14,7 @@ import {
 
 const tag = 'Custom fields'
 
-const value = z.union([z.string(), z.int(), z.boolean(), z.array(z.string())])
+const value = fieldJson()
 
 const view = z
   .object({

@@ -38,6 +38,13 @@ export const listCreation = z.object({
   has_format: listFields.has_format.default(false),
   has_confirmed: listFields.has_confirmed.default(false),
   is_remote_list: listFields.is_remote_list.default(false),
+  primary_key_custom_field_id: positiveId()
+    .nullable()
+    .default(null)
+    .refine((id) => id === null, {
+      error: 'names no custom field of the list, which has none yet: set it when the field is there',
+    })
+    .describe('set it later: a new list has no field'),
   organization_id: positiveId().optional().describe('for system admins; ignored from others'),
 })
 export const listChange = z

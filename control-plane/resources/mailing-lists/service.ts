@@ -28,7 +28,6 @@ export async function createMailingList(
     organization_id: organizationId,
     ...fields,
     name_key: comparisonForm(fields.name),
-    primary_key_custom_field_id: null,
     revision: 0,
     created_at: new Date(),
   }

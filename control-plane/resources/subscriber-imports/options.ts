@@ -195,8 +195,21 @@ export function urlProblem(url: URL | null, schemes: string[], settings: Setting
   if (url === null || !schemes.includes(url.protocol) || url.hostname === '') {
     return `must be a URL that begins with ${schemes.map((scheme) => `${scheme}//`).join(', ')}`
   }
+  const decoded = url.protocol.startsWith('ftp')
+    ? [url.username, url.password, url.pathname]
+    : [url.username, url.password]
+  if (!decoded.every(isDecodable)) return 'has a % that no two hexadecimal digits follow'
   const problem = new AddressGuard(settings.URL_IMPORT_ALLOW).literalProblem(url.hostname)
   return problem === null ? null : `can't be used: ${problem}`
+}
+
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** As given; in the parser's spelling where it has credentials, so that masking finds them. */

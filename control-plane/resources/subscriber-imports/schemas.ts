@@ -2,11 +2,9 @@ import { z } from 'zod'
 import { importStates } from '../../../shared/import-state.ts'
 import { logKinds, rowResults, sourceTypes } from '../../../shared/schemas/import.ts'
 import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
-import { flag, oneOf, oneOfAnyCase, pagingQuery, positiveId } from '../../api/fields.ts'
+import { fieldJson, flag, oneOf, oneOfAnyCase, pagingQuery, positiveId } from '../../api/fields.ts'
 
 /** What goes into and comes out of the import endpoints. */
-
-const fieldJson = z.union([z.string(), z.int(), z.boolean(), z.array(z.string())])
 
 const autoresponderReference = z
   .object({ id: positiveId().optional(), name: z.string().optional() })
@@ -60,7 +58,7 @@ export const importCreation = z.object({
     .describe(
       'one entry a CSV column: a built-in column, a custom field, or null for a column that is ignored',
     ),
-  default_custom_fields: z.record(z.string(), fieldJson).default({}),
+  default_custom_fields: z.record(z.string(), fieldJson()).default({}),
   subscriber_defaults: z
     .object({
       status: oneOf(subscriberStatuses).default('active'),
@@ -154,7 +152,7 @@ export const importView = z
       scomp: z.boolean(),
     }),
     column_mapping: z.array(z.string().nullable()),
-    default_custom_fields: z.record(z.string(), fieldJson),
+    default_custom_fields: z.record(z.string(), fieldJson()),
     subscriber_defaults: z.object({
       status: z.enum(subscriberStatuses),
       confirmed: z.boolean().optional(),
