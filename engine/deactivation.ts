@@ -1,6 +1,6 @@
 import { promisify } from 'node:util'
 import { deflate } from 'node:zlib'
-import { inTransaction } from '../shared/database.ts'
+import { inTransactionOf } from '../shared/database.ts'
 import { deactivationId, type ChunkDocument, type ImportDocument } from '../shared/schemas/import.ts'
 import type { StagedFile } from '../shared/staging/staging.ts'
 import { noteDeactivated } from '../shared/store/chunks.ts'
@@ -95,9 +95,9 @@ async function deactivateSome(
   absent: { _id: string; email: string }[],
   context: StepContext,
 ): Promise<void> {
-  const { client, collections } = context.database
+  const { collections } = context.database
   const next = `${absent.at(-1)!._id}\0`
-  await inTransaction(client, async (session) => {
+  await inTransactionOf(context.session, async (session) => {
     // Somebody may have changed or deleted one of them since it was read.
     const still = await collections.subscribers
       .find(

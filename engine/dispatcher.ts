@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { ClientSession } from 'mongodb'
 import type { Database } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import { hasEnded } from '../shared/import-state.ts'
@@ -52,13 +53,15 @@ export interface DispatcherOptions {
   dataFolder: string
   allowedHosts: readonly string[]
   stripe: string
+  /** One for each step that runs at once. */
+  stepSessions: ClientSession[]
   pool: WorkerPool
   metrics: EngineMetrics
   log: Logger
 }
 
 const lookEveryMs = 1_000
-const mostSteps = 8
+export const mostSteps = 8
 /** A command takes no longer than its socket lives: shared/database.ts. */
 const doubtMs = 60_000
 /** How long a stop waits for running batches before their chunks are left to the lease. */
@@ -141,7 +144,7 @@ export class Dispatcher {
     const working = await listWorkingImports(collections)
     this.#stopWorkOn(working)
     this.#scheduler.setImports(working.filter((entry) => entry.state === 'importing'))
-    await this.#fillLanes()
+    await this.#fillLanes({ wakes: false })
     for (const entry of working) {
       if (this.#stopped) return
       if (hasEnded(entry.state)) await this.#settle(entry._id)
@@ -210,7 +213,8 @@ export class Dispatcher {
     const document = await this.#claiming(token, claimStep(collections, entry._id, entry.state, claim))
     if (document === null) return
     const abort = new AbortController()
-    const ended = runStep(document, token, { ...this.#options, signal: abort.signal })
+    const session = this.#options.stepSessions.pop()!
+    const ended = runStep(document, token, { ...this.#options, session, signal: abort.signal })
       .catch((error: unknown) => {
         this.#doubt(token)
         this.#options.log.warn(
@@ -220,6 +224,7 @@ export class Dispatcher {
       })
       .finally(() => {
         this.#steps.delete(entry._id)
+        this.#options.stepSessions.push(session)
         this.#wake()
       })
     this.#steps.set(entry._id, { abort, ended })
@@ -237,12 +242,12 @@ export class Dispatcher {
   }
 
   /** Claims chunks until every lane has one or nobody has any; one at a time does so. */
-  #fillLanes(): Promise<void> {
-    this.#filling ??= this.#claimUntilFull().finally(() => (this.#filling = null))
+  #fillLanes(options: { wakes: boolean }): Promise<void> {
+    this.#filling ??= this.#claimUntilFull(options).finally(() => (this.#filling = null))
     return this.#filling
   }
 
-  async #claimUntilFull(): Promise<void> {
+  async #claimUntilFull({ wakes }: { wakes: boolean }): Promise<void> {
     const { database, engineId, pool } = this.#options
     while (!this.#stopped && this.#chunks.size < pool.lanes) {
       const entry = this.#scheduler.next()
@@ -252,7 +257,8 @@ export class Dispatcher {
       const chunk = await this.#claiming(token, claim)
       if (chunk === null) {
         this.#scheduler.markDry(entry._id)
-        this.#wakeIfExhausted(entry._id)
+        // A look goes on to the step by itself; waking it again would be a look without end.
+        if (wakes) this.#wakeIfExhausted(entry._id)
         continue
       }
       this.#scheduler.charge(entry.organization_id, chunk.record_count)
@@ -283,7 +289,7 @@ export class Dispatcher {
       .finally(() => {
         this.#chunks.delete(chunk._id)
         this.#wakeIfExhausted(chunk.import_id)
-        if (!this.#stopped) void this.#fillLanes().catch(() => undefined)
+        if (!this.#stopped) void this.#fillLanes({ wakes: true }).catch(() => undefined)
       })
     this.#chunks.set(chunk._id, { importId: chunk.import_id, word, ended })
   }

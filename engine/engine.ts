@@ -9,8 +9,14 @@ import type { Logger } from '../shared/logger.ts'
 import type { Part } from '../shared/service.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import { listenForRings } from '../shared/store/doorbell.ts'
-import { engineLeaseMs, heartbeatMs, registerEngine, renewEngineLease } from '../shared/store/engines.ts'
-import { Dispatcher } from './dispatcher.ts'
+import {
+  engineLeaseMs,
+  heartbeatMs,
+  registerEngine,
+  noteSessions,
+  renewEngineLease,
+} from '../shared/store/engines.ts'
+import { Dispatcher, mostSteps } from './dispatcher.ts'
 import { handOver } from './maintenance/take-over.ts'
 import type { EngineMetrics } from './metrics.ts'
 import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
@@ -68,6 +74,12 @@ export class Engine implements Part {
       host: hostname(),
       process_id: process.pid,
     })
+    const stepSessions = Array.from({ length: mostSteps }, () => database.client.startSession())
+    await noteSessions(
+      database.collections,
+      id,
+      stepSessions.map(({ id }) => id!.id as unknown as Uint8Array),
+    )
     const log = this.#options.log.child({ engine: id.slice(0, 8) })
     const firstStripe = number * stripesPerEngine
     const pool = startWorkerPool({
@@ -91,6 +103,7 @@ export class Engine implements Part {
       ...this.#options,
       engineId: id,
       dataFolder: settings.DATA_DIR,
+      stepSessions,
       allowedHosts: settings.URL_IMPORT_ALLOW,
       stripe: `e${firstStripe}`,
       pool,

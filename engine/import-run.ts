@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { inTransaction, nextIds, type Database } from '../shared/database.ts'
+import type { ClientSession } from 'mongodb'
+import { inTransactionOf, nextIds, type Database } from '../shared/database.ts'
 import { clock } from '../shared/clock.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
@@ -33,6 +34,8 @@ import { splitFile, type SplitResult } from './splitting/split.ts'
  * guarded write.
  */
 export interface StepContext {
+  /** For transactions: noted with the engine, so that whoever takes over from it ends them. */
+  session: ClientSession
   database: Database
   staging: Staging
   dataFolder: string
@@ -187,14 +190,14 @@ async function enterImporting(
   context: StepContext,
   split: { result: SplitResult; partition: string },
 ): Promise<void> {
-  const { client, collections } = context.database
+  const { collections } = context.database
   const { result, partition } = split
   const firstSubscriberId =
     result.records === 0 ? 1 : await nextIds(collections, 'subscriber', result.records)
   const reactions = result.records * reactionsPerRecord(plan)
   const firstReactionId = reactions === 0 ? 1 : await nextIds(collections, 'reaction', reactions)
   const chunks = chunkDocuments(document, plan, result.ranges, { firstSubscriberId, firstReactionId })
-  const moved = await inTransaction(client, async (session) => {
+  const moved = await inTransactionOf(context.session, async (session) => {
     const set = {
       state: 'importing' as const,
       number_of_records: result.records,

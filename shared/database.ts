@@ -165,12 +165,18 @@ export function inTransaction<T>(
   client: MongoClient,
   work: (session: ClientSession) => Promise<T>,
 ): Promise<T> {
-  return client.withSession((session) =>
-    session.withTransaction(() => work(session), {
-      readConcern: { level: 'snapshot' },
-      writeConcern: { w: 'majority' },
-    }),
-  )
+  return client.withSession((session) => inTransactionOf(session, work))
+}
+
+/** The same in a session that is there already. */
+export function inTransactionOf<T>(
+  session: ClientSession,
+  work: (session: ClientSession) => Promise<T>,
+): Promise<T> {
+  return session.withTransaction(() => work(session), {
+    readConcern: { level: 'snapshot' },
+    writeConcern: { w: 'majority' },
+  })
 }
 
 /** Why an operation that the driver gave up may go well later; null when it would not. */

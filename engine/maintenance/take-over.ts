@@ -2,10 +2,10 @@ import type { Database } from '../../shared/database.ts'
 import { messageOf } from '../../shared/errors.ts'
 import type { Logger } from '../../shared/logger.ts'
 import type { EngineDocument } from '../../shared/schemas/engine.ts'
-import { releaseChunksOf, releaseExpiredChunks } from '../../shared/store/chunks.ts'
+import { releaseChunksOf, releaseChunksOfUnknown, releaseExpiredChunks } from '../../shared/store/chunks.ts'
 import { ring } from '../../shared/store/doorbell.ts'
 import { heartbeatMs, killSessions, markDeadEngines, unregisterEngine } from '../../shared/store/engines.ts'
-import { releaseStepsOf } from '../../shared/store/imports.ts'
+import { releaseStepsOf, releaseStepsOfUnknown } from '../../shared/store/imports.ts'
 import type { Chore } from './maintenance.ts'
 
 /** Takes over from engines whose lease ran out. */
@@ -23,6 +23,10 @@ export function takeOverFromDeadEngines(database: Database, log: Logger): Chore 
         )
         await ring(collections, 'taken over')
       }
+      // An engine that was suspended may still claim under the name that was taken from it, and die then.
+      const known = await collections.engines.distinct('_id')
+      await releaseChunksOfUnknown(collections, known)
+      await releaseStepsOfUnknown(collections, known)
       const expired = await releaseExpiredChunks(collections)
       if (expired > 0)
         log.warn(

@@ -144,6 +144,14 @@ export async function releaseChunksOf(collections: Collections, engineId: string
   return modifiedCount
 }
 
+/** Gives back chunks that are held under the names of engines that aren't entered. */
+export async function releaseChunksOfUnknown(collections: Collections, known: string[]): Promise<void> {
+  await collections.chunks.updateMany(
+    { state: 'running', engine_id: { $nin: known } },
+    { $set: { ...released, state: 'ready' } },
+  )
+}
+
 /** Gives back chunks whose lease ran out although their engine lives. */
 export async function releaseExpiredChunks(collections: Collections): Promise<number> {
   const { modifiedCount } = await collections.chunks.updateMany(

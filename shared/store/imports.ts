@@ -187,6 +187,14 @@ export async function releaseStepsOf(collections: Collections, engineId: string)
   return modifiedCount
 }
 
+/** Gives back steps that are held under the names of engines that aren't entered. */
+export async function releaseStepsOfUnknown(collections: Collections, known: string[]): Promise<void> {
+  await collections.imports.updateMany(
+    { settled: false, step: { $ne: null }, 'step.engine_id': { $nin: known } },
+    { $set: { step: null } },
+  )
+}
+
 /** A write by the holder of a step while the import is in the state that the step works in. False: not ours any more. */
 export async function writeInStep(
   collections: Collections,
