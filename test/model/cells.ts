@@ -1,0 +1,134 @@
+import type { FieldDefinition, FieldValue } from '../../shared/schemas/custom-field.ts'
+import { comparisonForm, lengthOf, sameWithoutCase } from './comparison-form.ts'
+import { readDay, readDayOfYear, type DateOrder } from './dates.ts'
+
+/** Cells of custom fields (decisions 2.5). `text` is trimmed and not blank; null: the row fails. */
+
+const mostCharacters = 65_535
+const largestNumber = 2n ** 53n - 1n
+
+export function readFieldCell(text: string, field: FieldDefinition, order: DateOrder): FieldValue | null {
+  switch (field.field_type) {
+    case 'text':
+    case 'text_multiline':
+      return readText(text, field)
+    case 'number':
+      return readNumber(text, field)
+    case 'date':
+      return readDay(text, order)
+    case 'day_of_year':
+      return readDayOfYear(text, order)
+    case 'select_single_dropdown':
+    case 'select_single_radio':
+      return optionNamed(text, field)
+    case 'select_multiple_checkboxes':
+      return readCheckboxes(text, field)
+    case 'boolean':
+      return readBoolean(text)
+  }
+}
+
+/** "Length (in code points)"; "at most 65,535 characters where the field has no `maximum_length`". */
+function readText(text: string, field: FieldDefinition): string | null {
+  const length = lengthOf(text)
+  if (length < (field.minimum_length ?? 0) || length > (field.maximum_length ?? mostCharacters)) return null
+  return text
+}
+
+/** "An integer with optional sign, at most 2^53−1 in size (`007` is 7, `5.0` fails)." */
+function readNumber(text: string, field: FieldDefinition): number | null {
+  const digits = /^([+-]?)([0-9]+)$/.exec(text)
+  if (digits === null) return null
+  const size = BigInt(digits[2]!)
+  if (size > largestNumber) return null
+  return inRange(digits[1] === '-' && size > 0n ? -Number(size) : Number(size), field)
+}
+
+function inRange(value: number, field: FieldDefinition): number | null {
+  return value < (field.minimum_value ?? -Infinity) || value > (field.maximum_value ?? Infinity)
+    ? null
+    : value
+}
+
+const booleans: Record<string, boolean> = {
+  1: true,
+  true: true,
+  t: true,
+  yes: true,
+  y: true,
+  on: true,
+  0: false,
+  false: false,
+  f: false,
+  no: false,
+  n: false,
+  off: false,
+}
+
+/** "`1/0 true/false t/f yes/no y/n on/off`, without case." */
+export function readBoolean(text: string): boolean | null {
+  const name = text.toLowerCase()
+  return Object.hasOwn(booleans, name) ? booleans[name]! : null
+}
+
+/** "The option's name without case." */
+const optionNamed = (text: string, field: FieldDefinition): string | null =>
+  field.options.find((option) => sameWithoutCase(option, text)) ?? null
+
+/**
+ * "Split at `|` or `,` outside options' own names (longest option first), parts trimmed, blank ones ignored, each
+ * option once, in the list's order; an unknown one fails."
+ */
+function readCheckboxes(text: string, field: FieldDefinition): string[] | null {
+  const chosen = new Set<string>()
+  let at = 0
+  while (at <= text.length) {
+    const ends = [...partEnds(text, at)]
+    const longest = ends.toReversed().find((end) => optionNamed(text.slice(at, end).trim(), field) !== null)
+    const end = longest ?? ends[0]!
+    const part = text.slice(at, end).trim()
+    if (part !== '') {
+      const option = optionNamed(part, field)
+      if (option === null) return null
+      chosen.add(option)
+    }
+    at = end + 1
+  }
+  return field.options.filter((option) => chosen.has(option))
+}
+
+/** Where a part that begins at `from` may end: before any separator that follows, or with the text. */
+function* partEnds(text: string, from: number): Generator<number> {
+  for (let at = from; at < text.length; at += 1) if (text[at] === '|' || text[at] === ',') yield at
+  yield text.length
+}
+
+/**
+ * Values in JSON (decisions 7): "string, integer, `YYYY-MM-DD`, `MM-DD`, option name, array of option names, boolean;
+ * null unset; a string is also read as an import's cell would be". Throws where the API refuses the value.
+ */
+export function readJsonValue(json: unknown, field: FieldDefinition, order: DateOrder): FieldValue | null {
+  const value = typeof json === 'string' ? readJsonString(json, field, order) : readJsonOther(json, field)
+  if (value === undefined) throw new Error(`the API refuses ${JSON.stringify(json)} for ${field.name}`)
+  return value === null || isNoValue(value) ? null : value
+}
+
+function readJsonString(json: string, field: FieldDefinition, order: DateOrder) {
+  const text = json.trim()
+  // `MM-DD` is the JSON value, whatever order cells are in.
+  if (field.field_type === 'day_of_year' && /^\d\d-\d\d$/.test(text))
+    return readDayOfYear(text, 'mdy') ?? undefined
+  return text === '' ? null : (readFieldCell(text, field, order) ?? undefined)
+}
+
+function readJsonOther(json: unknown, field: FieldDefinition): FieldValue | null | undefined {
+  if (json === null) return null
+  if (typeof json === 'number' && field.field_type === 'number') return inRange(json, field) ?? undefined
+  if (typeof json === 'boolean' && field.field_type === 'boolean') return json
+  if (!Array.isArray(json) || field.field_type !== 'select_multiple_checkboxes') return undefined
+  const names = json.map((name) => comparisonForm(String(name).trim()))
+  return field.options.filter((option) => names.includes(comparisonForm(option)))
+}
+
+/** A checkboxes cell of separators alone names no option: it brings no value, like a blank one. */
+export const isNoValue = (value: FieldValue): boolean => Array.isArray(value) && value.length === 0

@@ -1,0 +1,126 @@
+import type { FieldValue } from '../../shared/schemas/custom-field.ts'
+import type { ImportOptions } from '../../shared/schemas/import.ts'
+import { readJsonValue } from './cells.ts'
+import type { RowContent } from './rows.ts'
+import type { ModelledList, Moment, Subscriber } from './subscriber-table.ts'
+
+/** What a row writes (decisions 2.8). */
+
+type Values = Subscriber['values']
+
+/** The subscriber that a row adds; null where a required field is left without a value. */
+export function addedSubscriber(
+  identity: string,
+  row: RowContent,
+  list: ModelledList,
+  options: ImportOptions,
+): Subscriber | null {
+  const defaults = options.subscriber_defaults
+  const values: Values = {}
+  for (const field of list.fields) {
+    // "`default_custom_fields` wherever the file brings no value ... Field defaults come after that, on added rows only."
+    values[field.id] =
+      row.values[field.id] ?? importDefaults(list, options)[field.id] ?? field.default ?? null
+    if (field.required && values[field.id] === null) return null
+  }
+  const status = row.status ?? defaults.status
+  const confirmed = row.confirmed ?? (list.hasConfirmed ? (defaults.confirmed ?? false) : false)
+  return {
+    identity,
+    email: row.email,
+    status,
+    subscribeTime: row.subscribeTime ?? 'now',
+    subscribeIp: row.subscribeIp ?? null,
+    // "Who becomes or is made non-active gets `remove_time` now unless it is given."
+    removeTime: row.removeTime ?? (status === 'active' ? null : 'now'),
+    removeIp: row.removeIp ?? null,
+    format: row.format ?? (list.hasFormat ? (defaults.format ?? 'both') : 'both'),
+    confirmed,
+    // "Who becomes confirmed gets `confirm_time` now unless it is given."
+    confirmTime: row.confirmTime ?? (confirmed ? 'now' : null),
+    values,
+  }
+}
+
+/** The subscriber as a row leaves it; null where a required field would be cleared. */
+export function updatedSubscriber(
+  before: Subscriber,
+  row: RowContent,
+  list: ModelledList,
+  options: ImportOptions,
+): Subscriber | null {
+  const what = options.overwrite_what
+  const values = what.custom_fields ? overwrittenValues(before.values, row, list, options) : before.values
+  if (values === null) return null
+  return {
+    ...before,
+    // "An import that updates leaves the stored spelling"; beside an alternate primary key "an update writes it" (2.6).
+    email: list.primaryKey === null ? before.email : row.email,
+    ...(what.status ? overwrittenStatus(before, row) : {}),
+    ...(what.confirmed ? overwrittenConfirmed(before, row) : {}),
+    ...(what.format ? { format: row.format ?? before.format } : {}),
+    values,
+  }
+}
+
+function overwrittenValues(
+  before: Values,
+  row: RowContent,
+  list: ModelledList,
+  options: ImportOptions,
+): Values | null {
+  const values = { ...before }
+  for (const field of list.fields) {
+    // "Leaves the key's spelling" (2.6).
+    if (field.id === list.primaryKey?.id) continue
+    const brought = row.values[field.id] ?? importDefaults(list, options)[field.id]
+    if (brought !== undefined) values[field.id] = brought
+    else if (options.blank_cells === 'clear' && row.blankFields.includes(field.id)) {
+      // What isn't there can't be cleared.
+      if (field.required && values[field.id] !== null) return null
+      values[field.id] = null
+    }
+  }
+  return values
+}
+
+/** "Status, and subscribe/remove time and ip with status." */
+function overwrittenStatus(before: Subscriber, row: RowContent): Partial<Subscriber> {
+  const status = row.status ?? before.status
+  return {
+    status,
+    subscribeTime: row.subscribeTime ?? before.subscribeTime,
+    subscribeIp: row.subscribeIp ?? before.subscribeIp,
+    ...removalAfter(before, { ...row, status }),
+  }
+}
+
+function removalAfter(before: Subscriber, row: RowContent): Pick<Subscriber, 'removeTime' | 'removeIp'> {
+  const wasActive = before.status === 'active'
+  const isActive = row.status === 'active'
+  // "Who becomes active again loses `remove_time` and `remove_ip`", also what this row gives.
+  if (!wasActive && isActive) return { removeTime: null, removeIp: null }
+  // "Who becomes or is made non-active gets `remove_time` now unless it is given."
+  const fallback: Moment | null = wasActive && !isActive ? 'now' : before.removeTime
+  return { removeTime: row.removeTime ?? fallback, removeIp: row.removeIp ?? before.removeIp }
+}
+
+function overwrittenConfirmed(before: Subscriber, row: RowContent): Partial<Subscriber> {
+  const confirmed = row.confirmed ?? before.confirmed
+  const becomesConfirmed = confirmed && !before.confirmed
+  return { confirmed, confirmTime: row.confirmTime ?? (becomesConfirmed ? 'now' : before.confirmTime) }
+}
+
+/** `default_custom_fields` by field id, names "matched exactly first, then without case" (2.1). */
+function importDefaults(list: ModelledList, options: ImportOptions): Record<number, FieldValue> {
+  const defaults: Record<number, FieldValue> = {}
+  for (const [name, json] of Object.entries(options.default_custom_fields)) {
+    const field =
+      list.fields.find((field) => field.name === name) ??
+      list.fields.find((field) => field.name.toLowerCase() === name.toLowerCase())
+    if (field === undefined) throw new Error(`the API refuses a default for ${name}`)
+    const value = readJsonValue(json, field, options.file_format.date_format)
+    if (value !== null) defaults[field.id] = value
+  }
+  return defaults
+}

@@ -1,0 +1,152 @@
+import type { FileFormat } from '../../shared/schemas/import.ts'
+
+/**
+ * From bytes to records (decisions 2.4). Bytes are looked at as characters of ISO-8859-1, one each: everything that
+ * splits a file is ASCII, and no byte of a longer UTF-8 sequence is.
+ */
+export interface RawRecord {
+  /** Bytes of each cell, enclosures taken off, not trimmed. An unterminated record is one cell. */
+  cells: string[]
+  isUnterminated: boolean
+  isTooLong: boolean
+  /** All of its bytes, without the line end. */
+  bytes: string
+}
+
+type Format = FileFormat & { limits: Limits }
+
+export interface SplitFile {
+  header: RawRecord | null
+  records: RawRecord[]
+}
+
+export interface Limits {
+  recordBytes: number
+  enclosedBytes: number
+  enclosedLines: number
+}
+
+const limitsOfImports: Limits = { recordBytes: 1024 * 1024, enclosedBytes: 256 * 1024, enclosedLines: 1000 }
+
+const byteOrderMark = '\xef\xbb\xbf'
+
+export function splitFile(file: string, fileFormat: FileFormat, limits = limitsOfImports): SplitFile {
+  const format = { ...fileFormat, limits }
+  const text = file.startsWith(byteOrderMark) ? file.slice(byteOrderMark.length) : file
+  const records: RawRecord[] = []
+  let at = 0
+  for (;;) {
+    at = afterBlankLines(text, at, format)
+    if (at >= text.length) break
+    const { record, next } = readRecord(text, at, format)
+    records.push(record)
+    at = next
+  }
+  const header = format.csv_has_headers ? (records.shift() ?? null) : null
+  return { header, records }
+}
+
+/** "Lines that are empty or hold only blanks (spaces, and tabs unless they separate) are skipped and not counted." */
+function afterBlankLines(text: string, from: number, format: Format): number {
+  let at = from
+  while (at < text.length) {
+    const end = lineEnd(text, at)
+    const line = text.slice(at, end)
+    if (Array.from(line).some((character) => !isBlank(character, format))) return at
+    at = afterLineEnd(text, end)
+  }
+  return at
+}
+
+const isBlank = (character: string, format: Format): boolean =>
+  character === ' ' || (character === '\t' && format.csv_field_separator !== '\t')
+
+const isLineEnd = (character: string | undefined): boolean => character === '\n' || character === '\r'
+
+/** Where the line that `from` is in ends. */
+function lineEnd(text: string, from: number): number {
+  let at = from
+  while (at < text.length && !isLineEnd(text[at])) at += 1
+  return at
+}
+
+/** "CRLF, LF and CR each end a record, mixed as well." */
+function afterLineEnd(text: string, end: number): number {
+  if (end >= text.length) return end
+  return text.startsWith('\r\n', end) ? end + 2 : end + 1
+}
+
+function readRecord(text: string, from: number, format: Format): { record: RawRecord; next: number } {
+  const cells: string[] = []
+  let at = from
+  for (;;) {
+    const cell = readCell(text, at, format)
+    if (cell === 'unterminated') return unterminatedRecord(text, from, at, format)
+    cells.push(cell.bytes)
+    at = cell.end
+    if (text[at] !== format.csv_field_separator) break
+    at += 1
+  }
+  const bytes = text.slice(from, at)
+  return {
+    record: { cells, isUnterminated: false, isTooLong: bytes.length > format.limits.recordBytes, bytes },
+    next: afterLineEnd(text, at),
+  }
+}
+
+/** "The record up to the end of the line where it opens is a failed one, and reading goes on with the next line." */
+function unterminatedRecord(text: string, from: number, openedAt: number, format: Format) {
+  const end = lineEnd(text, openedAt)
+  const bytes = text.slice(from, end)
+  return {
+    record: {
+      cells: [bytes],
+      isUnterminated: true,
+      isTooLong: bytes.length > format.limits.recordBytes,
+      bytes,
+    },
+    next: afterLineEnd(text, end),
+  }
+}
+
+/** "An enclosure opens only as the very first character of a cell; anywhere else it is a plain character." */
+function readCell(
+  text: string,
+  from: number,
+  format: Format,
+): { bytes: string; end: number } | 'unterminated' {
+  if (text[from] !== format.csv_field_enclosure) return typedCell(text, from, from, format)
+  const closedAt = closingEnclosure(text, from, format)
+  if (closedAt === null) return 'unterminated'
+  let at = closedAt + 1
+  while (at < text.length && isBlank(text[at]!, format)) at += 1
+  const isWhole = at >= text.length || isLineEnd(text[at]) || text[at] === format.csv_field_separator
+  // "Other text there: the cell is taken as typed, up to the next separator or line end, enclosures included."
+  if (!isWhole) return typedCell(text, from, at, format)
+  const enclosure = format.csv_field_enclosure
+  return { bytes: text.slice(from + 1, closedAt).replaceAll(enclosure + enclosure, enclosure), end: at }
+}
+
+/** The cell from `from` to the first separator or line end that isn't before `lookFrom`. */
+function typedCell(text: string, from: number, lookFrom: number, format: Format) {
+  let end = lookFrom
+  while (end < text.length && !isLineEnd(text[end]) && text[end] !== format.csv_field_separator) end += 1
+  return { bytes: text.slice(from, end), end }
+}
+
+/** "Doubled inside, it stands for one"; null: "no end within 256 KiB, 1,000 lines or the file". */
+function closingEnclosure(text: string, openedAt: number, format: Format): number | null {
+  let lines = 1
+  let at = openedAt + 1
+  while (at < text.length) {
+    if (at - openedAt > format.limits.enclosedBytes || lines > format.limits.enclosedLines) return null
+    if (text[at] === format.csv_field_enclosure) {
+      if (text[at + 1] !== format.csv_field_enclosure) return at
+      at += 2
+    } else if (isLineEnd(text[at])) {
+      lines += 1
+      at = afterLineEnd(text, at)
+    } else at += 1
+  }
+  return null
+}

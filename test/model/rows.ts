@@ -1,0 +1,157 @@
+import type { FieldDefinition, FieldValue } from '../../shared/schemas/custom-field.ts'
+import type { ImportOptions } from '../../shared/schemas/import.ts'
+import { emailFormats, subscriberStatuses } from '../../shared/schemas/subscriber.ts'
+import type { EmailFormat, SubscriberStatus } from '../../shared/schemas/subscriber.ts'
+import { isNoValue, readBoolean, readFieldCell } from './cells.ts'
+import { decode, isValid, type CharacterSet } from './character-set.ts'
+import { comparisonForm } from './comparison-form.ts'
+import { readMoment } from './dates.ts'
+import { emailKey } from './email-address.ts'
+import { canonicalIp } from './ip-address.ts'
+import type { RawRecord } from './records.ts'
+import type { ModelledList } from './subscriber-table.ts'
+
+/** From a record to what its cells say (decisions 2.4 to 2.7). */
+
+export interface Row {
+  /** From 0. */
+  number: number
+  /** As typed, bytes that are no text as U+FFFD. */
+  cells: string[]
+  /** The email cell, trimmed. */
+  typedEmail: string
+  /** Null where it isn't valid: the row fails, and counts as nobody's. */
+  identity: string | null
+  hasInvalidBytes: boolean
+  /** What the cells bring; null where one of them, or the record as a whole, isn't valid. */
+  content: RowContent | null
+}
+
+/** What a row brings; what is blank or not mapped isn't there. */
+export interface RowContent {
+  email: string
+  status?: SubscriberStatus
+  format?: EmailFormat
+  subscribeTime?: Date
+  subscribeIp?: string
+  removeTime?: Date
+  removeIp?: string
+  confirmed?: boolean
+  confirmTime?: Date
+  /** By field id. */
+  values: Record<number, FieldValue>
+  /** Ids of mapped custom fields whose cell is blank. */
+  blankFields: number[]
+}
+
+export interface RowSurroundings {
+  options: ImportOptions
+  list: ModelledList
+  characterSet: CharacterSet
+}
+
+export function readRow(record: RawRecord, number: number, around: RowSurroundings): Row {
+  const { options, characterSet } = around
+  const cells = record.cells.map((cell) => decode(cell, characterSet))
+  const hasInvalidBytes = !isValid(record.bytes, characterSet)
+  const row = { number, cells, hasInvalidBytes, typedEmail: '', identity: null, content: null }
+  // "An unterminated record has none."
+  if (record.isUnterminated) return row
+  const mapping = options.column_mapping
+  const isWhole =
+    !record.isTooLong &&
+    !hasInvalidBytes &&
+    !record.bytes.includes('\0') &&
+    cells.slice(mapping.length).every((cell) => cell.trim() === '')
+  return {
+    ...row,
+    typedEmail: cellOf(cells, mapping, 'email'),
+    identity: readIdentity(record, around),
+    content: isWhole ? readContent(cells, around) : null,
+  }
+}
+
+/** "Short records are padded with blanks"; cells are "trimmed as JavaScript's `trim` does". */
+const cellOf = (cells: string[], mapping: (string | null)[], column: string): string =>
+  (cells[mapping.indexOf(column)] ?? '').trim()
+
+/** "It is read at its place even in a record that is too long or has bad bytes in another cell" (2.7). */
+function readIdentity(record: RawRecord, { options, list, characterSet }: RowSurroundings): string | null {
+  const key = list.primaryKey
+  const raw = record.cells[options.column_mapping.indexOf(key === null ? 'email' : key.name)] ?? ''
+  if (!isValid(raw, characterSet) || raw.includes('\0')) return null
+  const text = decode(raw, characterSet).trim()
+  if (text === '') return null
+  if (key === null) return emailKey(text)
+  const value = readFieldCell(text, key, options.file_format.date_format)
+  return value === null ? null : identityOf(value)
+}
+
+/** "Text without case as emails are, numbers by value" (2.6). */
+export const identityOf = (value: FieldValue): string =>
+  typeof value === 'string' ? comparisonForm(value) : String(value)
+
+class InvalidCell extends Error {}
+
+function readContent(cells: string[], around: RowSurroundings): RowContent | null {
+  try {
+    return contentOf(cells, around)
+  } catch (error) {
+    if (error instanceof InvalidCell) return null
+    throw error
+  }
+}
+
+function contentOf(cells: string[], { options, list }: RowSurroundings): RowContent {
+  const mapping = options.column_mapping
+  const order = options.file_format.date_format
+  const read = <T>(column: string, reader: (text: string) => T | null): T | undefined => {
+    const text = cellOf(cells, mapping, column)
+    return text === '' ? undefined : valid(reader(text))
+  }
+  const moment = (text: string) => readMoment(text, order, list.timeZone)
+  const email = valid(read('email', (text) => (emailKey(text) === null ? null : text)) ?? null)
+  return {
+    email,
+    ...given('status', read('status', nameIn(subscriberStatuses))),
+    ...given('format', read('email_format', nameIn(emailFormats))),
+    ...given('subscribeTime', read('subscribe_time', moment)),
+    ...given('subscribeIp', read('subscribe_ip', canonicalIp)),
+    ...given('removeTime', read('remove_time', moment)),
+    ...given('removeIp', read('remove_ip', canonicalIp)),
+    ...given('confirmed', read('confirmed', readBoolean)),
+    ...given('confirmTime', read('confirm_time', moment)),
+    ...fieldsOf(cells, mapping, list.fields, order),
+  }
+}
+
+function fieldsOf(
+  cells: string[],
+  mapping: (string | null)[],
+  fields: FieldDefinition[],
+  order: 'mdy' | 'dmy',
+): Pick<RowContent, 'values' | 'blankFields'> {
+  const values: Record<number, FieldValue> = {}
+  const blankFields: number[] = []
+  for (const field of fields.filter((field) => mapping.includes(field.name))) {
+    const text = cellOf(cells, mapping, field.name)
+    const value = text === '' ? [] : valid(readFieldCell(text, field, order))
+    if (isNoValue(value)) blankFields.push(field.id)
+    else values[field.id] = value
+  }
+  return { values, blankFields }
+}
+
+function valid<T>(value: T | null): T {
+  if (value === null) throw new InvalidCell()
+  return value
+}
+
+/** "Status or format unknown (without case)." */
+const nameIn =
+  <T extends string>(names: readonly T[]) =>
+  (text: string): T | null =>
+    names.find((name) => name === text.toLowerCase()) ?? null
+
+const given = <K extends string, T>(key: K, value: T | undefined): Partial<Record<K, T>> =>
+  value === undefined ? {} : ({ [key]: value } as Record<K, T>)

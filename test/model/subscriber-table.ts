@@ -1,0 +1,66 @@
+import type { FieldDefinition, FieldValue } from '../../shared/schemas/custom-field.ts'
+import type { ImportOptions, LogKind } from '../../shared/schemas/import.ts'
+import type { EmailFormat, SubscriberStatus } from '../../shared/schemas/subscriber.ts'
+
+/**
+ * What the model works on. It is written from the specification's words alone and shares no code with the product
+ * but the shapes of the stored documents; it is slow and plain on purpose.
+ */
+
+/** A moment that the file or the table names, or `now`: some moment between an import's start and its end. */
+export type Moment = Date | 'now'
+
+export interface Subscriber {
+  /** In comparison form. */
+  identity: string
+  email: string
+  status: SubscriberStatus
+  subscribeTime: Moment
+  subscribeIp: string | null
+  removeTime: Moment | null
+  removeIp: string | null
+  format: EmailFormat
+  confirmed: boolean
+  confirmTime: Moment | null
+  /** By field id; null where there is no value. */
+  values: Record<number, FieldValue | null>
+}
+
+/** By identity. */
+export type SubscriberTable = Map<string, Subscriber>
+
+export interface ModelledList {
+  hasFormat: boolean
+  hasConfirmed: boolean
+  fields: FieldDefinition[]
+  /** The field that tells subscribers apart; null: the email does. */
+  primaryKey: FieldDefinition | null
+  /** The organization's zone, an IANA name. */
+  timeZone: string
+}
+
+export interface ModelledImport {
+  bytes: Uint8Array
+  /** Given as JSON text: UTF-8, whatever character set was named. */
+  isInline: boolean
+  /** With the API's defaults filled in; `default_custom_fields` as given. */
+  options: ImportOptions
+  list: ModelledList
+  existing: SubscriberTable
+  /** Active subscribers that the organization may still take; null is unlimited. */
+  places: number | null
+}
+
+export interface ExpectedEnd {
+  state: 'finished' | 'failed'
+  /** Null where nothing is said about it: the import failed before its records were looked at. */
+  numberOfRecords: number | null
+  counts: Record<LogKind, number>
+  /** Lines by kind, in order; a kind without any has no log. */
+  logs: Partial<Record<Exclude<LogKind, 'failed'>, string[]>>
+  /** Cells of the failed log without the message; the header, if any, first. */
+  failedLog: string[][]
+  table: SubscriberTable
+  /** Set where the limit cuts rows off: then only how many rows are skipped is determined, within these bounds. */
+  overLimit: { least: number; most: number } | null
+}
