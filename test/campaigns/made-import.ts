@@ -1,6 +1,7 @@
 import type { FieldValue } from '../../shared/schemas/custom-field.ts'
 import type { ImportOptions } from '../../shared/schemas/import.ts'
 import { emailFormats, subscriberStatuses } from '../../shared/schemas/subscriber.ts'
+import { sameWithoutCase } from '../model/comparison-form.ts'
 import { madeFile } from './made-file.ts'
 import { canonicalValue, type MadeField, type MadeList } from './made-list.ts'
 import type { Random } from './random.ts'
@@ -8,6 +9,8 @@ import type { Random } from './random.ts'
 /** An import's options and file as the campaign makes them. */
 export interface MadeImport {
   options: ImportOptions
+  /** The mapping as the request spells it; as in the options where there is none. */
+  spelledMapping?: (string | null)[]
   bytes: Uint8Array
   isInline: boolean
 }
@@ -16,7 +19,19 @@ export function madeImport(list: MadeList, random: Random): MadeImport {
   const options = madeOptions(list, random)
   const bytes = madeFile(options.column_mapping, list, options.file_format, random)
   const isInline = canBeInline(bytes) && random.chance(0.75)
-  return { options, bytes, isInline: isInline && !isKnownDifference(options, bytes) }
+  return {
+    options,
+    spelledMapping: options.column_mapping.map((name) => (random.chance(0.1) ? respelled(name) : name)),
+    bytes,
+    isInline: isInline && !isKnownDifference(options, bytes),
+  }
+}
+
+/** "Built-in names without case"; "custom fields match exactly first, then without case" (decisions 2.1). */
+function respelled(name: string | null): string | null {
+  if (name === null) return ''
+  const upper = name.toUpperCase()
+  return sameWithoutCase(upper, name) ? upper : name
 }
 
 /** JSON carries text alone, and the API refuses text that is blank. */
@@ -34,7 +49,7 @@ function isKnownDifference(options: ImportOptions, bytes: Uint8Array): boolean {
   return options.file_format.character_set !== 'utf-8' && bytes.some((byte) => byte >= 0x80)
 }
 
-function madeOptions(list: MadeList, random: Random): ImportOptions {
+export function madeOptions(list: MadeList, random: Random): ImportOptions {
   const flag = (probability: number) => random.chance(probability)
   return {
     overwrite: flag(0.7),

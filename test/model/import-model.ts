@@ -125,7 +125,7 @@ function failedLogOf(
 ): string[][] {
   const failed = decided.filter(({ result }) => result === 'failed').map(({ row }) => row.cells)
   if (failed.length === 0) return []
-  const header = file.header === null ? [] : [file.header.cells.map((cell) => decode(cell, characterSet))]
+  const header = file.header === null ? [] : [file.header.map((cell) => decode(cell, characterSet))]
   return [...header, ...failed].map((cells) => padded(cells, options.column_mapping.length))
 }
 

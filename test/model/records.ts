@@ -16,7 +16,8 @@ export interface RawRecord {
 type Format = FileFormat & { limits: Limits }
 
 export interface SplitFile {
-  header: RawRecord | null
+  /** Bytes of each cell. */
+  header: string[] | null
   records: RawRecord[]
 }
 
@@ -42,9 +43,13 @@ export function splitFile(file: string, fileFormat: FileFormat, limits = limitsO
     records.push(record)
     at = next
   }
-  const header = format.csv_has_headers ? (records.shift() ?? null) : null
-  return { header, records }
+  const header = format.csv_has_headers ? records.shift() : undefined
+  return { header: header === undefined ? null : headerCells(header, format), records }
 }
+
+/** "One whose enclosure does not end is that line": its enclosure doesn't count, its separators do. */
+const headerCells = (header: RawRecord, format: Format): string[] =>
+  header.isUnterminated ? header.bytes.split(format.csv_field_separator) : header.cells
 
 /** "Lines that are empty or hold only blanks (spaces, and tabs unless they separate) are skipped and not counted." */
 function afterBlankLines(text: string, from: number, format: Format): number {

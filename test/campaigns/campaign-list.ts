@@ -1,0 +1,166 @@
+import { mkdir } from 'node:fs/promises'
+import path from 'node:path'
+import { nextIds } from '../../shared/database.ts'
+import { toFieldDefinition } from '../../shared/schemas/custom-field.ts'
+import { subscriberStatuses, type SubscriberDocument } from '../../shared/schemas/subscriber.ts'
+import type { Service } from '../helpers/service.ts'
+import { readFieldCell } from '../model/cells.ts'
+import { emailKey } from '../model/email-address.ts'
+import { identityOf } from '../model/rows.ts'
+import type { ModelledList } from '../model/subscriber-table.ts'
+import { storedKeys, storedValue } from './made-cell.ts'
+import { timeZones, type MadeList } from './made-list.ts'
+import type { Random } from './random.ts'
+
+/** Lists of the campaign in the service, with subscribers that no import brought. */
+export interface CampaignList {
+  made: MadeList
+  model: ModelledList
+  id: number
+  organizationId: number
+  hasLimit: boolean
+}
+
+export async function createOrganizations(service: Service): Promise<Map<string, number>> {
+  const ids = new Map<string, number>()
+  for (const timeZone of timeZones) ids.set(timeZone, await createOrganization(service, timeZone, timeZone))
+  return ids
+}
+
+async function createOrganization(service: Service, name: string, timeZone: string): Promise<number> {
+  const organization = { name, time_zone_name: timeZone }
+  const { id } = await service.post('/organizations', { organization })
+  await mkdir(path.join(service.dataFolder, 'uploads', String(id)), { recursive: true })
+  return id
+}
+
+export interface ListSurroundings {
+  service: Service
+  /** By time zone. */
+  organizations: Map<string, number>
+  /** Share of lists that stand before a subscriber limit. */
+  limitShare: number
+}
+
+export async function createList(
+  made: MadeList,
+  name: string,
+  { service, organizations, limitShare }: ListSurroundings,
+  random: Random,
+): Promise<CampaignList> {
+  const hasLimit = random.chance(limitShare)
+  const organizationId = hasLimit
+    ? await createOrganization(service, `Organization of ${name}`, made.timeZone)
+    : organizations.get(made.timeZone)!
+  const { id } = await service.post('/mailing_lists', {
+    mailing_list: {
+      name,
+      organization_id: organizationId,
+      has_format: made.hasFormat,
+      has_confirmed: made.hasConfirmed,
+    },
+  })
+  for (const field of made.fields)
+    await service.post(`/mailing_lists/${id}/custom_fields`, { custom_field: field })
+  const documents = await service.collections.customFields
+    .find({ mailing_list_id: id })
+    .sort({ _id: 1 })
+    .toArray()
+  const fields = documents.map(toFieldDefinition)
+  const primaryKey = fields.find(({ name }) => name === made.primaryKey) ?? null
+  if (primaryKey !== null)
+    await service.call('PUT', `/mailing_lists/${id}`, {
+      mailing_list: { primary_key_custom_field_id: primaryKey.id },
+    })
+  const model = {
+    hasFormat: made.hasFormat,
+    hasConfirmed: made.hasConfirmed,
+    fields,
+    primaryKey,
+    timeZone: made.timeZone,
+  }
+  return { made, model, id, organizationId, hasLimit }
+}
+
+/** Subscribers that no import brought, with what matches them in the counters. */
+export async function insertSubscribers(list: CampaignList, service: Service, random: Random): Promise<void> {
+  const { subscribers, subscriberCounts } = service.collections
+  const there = new Set(
+    (await subscribers.find({ mailing_list_id: list.id }, { projection: { _id: 1 } }).toArray()).map(
+      ({ _id }) => _id,
+    ),
+  )
+  const documents = new Map<string, SubscriberDocument>()
+  for (const stored of storedKeys(list.made, random)) {
+    const document = storedSubscriber(list, stored, random)
+    if (document !== null && !there.has(document._id)) documents.set(document._id, document)
+  }
+  if (documents.size === 0) return
+  const all = [...documents.values()]
+  const firstId = await nextIds(service.collections, 'subscriber', all.length)
+  all.forEach((document, i) => (document.id = firstId + i))
+  await subscribers.insertMany(all)
+  await subscriberCounts.updateOne(
+    { _id: `${list.id}:0` },
+    {
+      $setOnInsert: { organization_id: list.organizationId, mailing_list_id: list.id },
+      $inc: Object.fromEntries(
+        subscriberStatuses.map((status) => [
+          status,
+          all.filter((document) => document.status === status).length,
+        ]),
+      ),
+    },
+    { upsert: true },
+  )
+}
+
+function storedSubscriber(
+  list: CampaignList,
+  stored: { email: string; key: string | null },
+  random: Random,
+): SubscriberDocument | null {
+  const { primaryKey, fields, hasFormat, hasConfirmed } = list.model
+  const key = primaryKey && stored.key ? readFieldCell(stored.key, primaryKey, 'mdy') : null
+  const identity = primaryKey === null ? emailKey(stored.email) : key === null ? null : identityOf(key)
+  if (identity === null) return null
+  const values: SubscriberDocument['custom_fields'] = {}
+  fields.forEach((field, i) => {
+    const value = field === primaryKey ? key : storedValue(list.made.fields[i]!, random)
+    if (value !== null) values[String(field.id)] = value
+  })
+  const status = random.chance(0.5) ? 'active' : random.oneOf(subscriberStatuses)
+  const moment = () => new Date(Date.UTC(2020, random.between(0, 11), random.between(1, 28), 1, 2, 3))
+  const confirmed = hasConfirmed && random.chance(0.4)
+  const hasRemoval = random.chance(status === 'active' ? 0.1 : 0.8)
+  return {
+    _id: `${list.id}:${identity}`,
+    id: 0, // given when it is inserted
+    mailing_list_id: list.id,
+    email: stored.email,
+    ...(primaryKey === null ? {} : { email_key: emailKey(stored.email)! }),
+    status,
+    created_at: moment(),
+    subscribe_time: moment(),
+    ...(random.chance(0.4) ? { subscribe_ip: '192.0.2.1' } : {}),
+    ...(hasRemoval ? { remove_time: moment() } : {}),
+    ...(hasRemoval && random.chance(0.5) ? { remove_ip: '192.0.2.2' } : {}),
+    ...(hasFormat && random.chance(0.7) ? { format: random.oneOf(['html', 'text', 'both'] as const) } : {}),
+    ...(hasConfirmed && random.chance(0.8) ? { confirmed } : {}),
+    ...(confirmed && random.chance(0.8) ? { confirm_time: moment() } : {}),
+    custom_fields: values,
+  }
+}
+
+/** A limit near what the organization has; how many places that leaves. */
+export async function setLimit(list: CampaignList, service: Service, random: Random): Promise<number> {
+  const active = await service.collections.subscribers.countDocuments({
+    mailing_list_id: list.id,
+    status: 'active',
+  })
+  const places = random.between(-2, 8)
+  await service.call('PUT', `/organizations/${list.organizationId}`, {
+    organization: { subscriber_limit: Math.max(0, active + places) },
+  })
+  return Math.max(0, active + places) - active
+}
