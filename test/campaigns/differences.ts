@@ -25,7 +25,12 @@ export function differencesOf(expected: ExpectedEnd, observed: ObservedEnd, now:
     compare('number_of_records', expected.numberOfRecords, view.stats.number_of_records)
   for (const kind of logKinds)
     if (kind !== 'failed') compare(`log ${kind}`, logText(expected.logs[kind]), observed.logs[kind])
-  compare('failed log', withoutLongOnes(expected.failedLog), withoutLongOnes(failedCells(observed)))
+  const { failedLog } = expected
+  compare(
+    'failed log',
+    withoutLongOnes(failedLog, failedLog),
+    withoutLongOnes(failedCells(observed), failedLog),
+  )
   return [...differences, ...tableDifferences(expected.table, observed.table, now)]
 }
 
@@ -45,9 +50,11 @@ const logText = (lines: string[] | undefined) => lines?.map((line) => `${line}\n
 /** Without the message. */
 const failedCells = ({ failedLog }: ObservedEnd): string[][] => failedLog.map((cells) => cells.slice(0, -1))
 
-/** The log keeps the beginning of a record that is too long; how much of it is nowhere said. */
-const withoutLongOnes = (lines: string[][]): string[][] =>
-  lines.map((cells) => (cells.join().length > 500_000 ? [cells[0]!.slice(0, 1_000)] : cells))
+/** The log keeps the beginning of a line that is too long; how much of it is nowhere said. */
+const withoutLongOnes = (lines: string[][], expected: string[][]): string[][] =>
+  lines.map((cells, line) =>
+    (expected[line]?.join().length ?? 0) > 500_000 ? [cells[0]!.slice(0, 1_000)] : cells,
+  )
 
 /** "Of `skipped_over_limit`: how many, not which rows." */
 function limitDifferences({ counts, overLimit }: ExpectedEnd, { view }: ObservedEnd): string[] {
