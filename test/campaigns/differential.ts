@@ -54,7 +54,8 @@ export async function runCampaign(campaign: Campaign): Promise<CampaignResult> {
     ends: new ImportEnds(campaign.service),
     result: { imports: 0, cases: 0, mismatches: 0, results: {} },
   }
-  if (campaign.onlyList !== undefined) await runList(campaign.onlyList, around)
+  if (campaign.onlyList !== undefined)
+    await runList(campaign.onlyList, { ...around, cases: mostImportsOfList })
   else await runInLanes([...gridsOf(around), ...awkwardOnes(around), ...listsOf(around)], campaign.lanes)
   return around.result
 }
@@ -105,7 +106,7 @@ async function runList(number: number, around: Surroundings): Promise<void> {
   const random = new Random(around.seed * 1_000_003 + number)
   const list = await createList(madeList(random), `list ${number}`, around, random)
   const imports = random.between(1, mostImportsOfList)
-  for (let turn = 0; turn < imports; turn += 1) {
+  for (let turn = 0; turn < imports && around.result.cases < around.cases; turn += 1) {
     if (turn === 0 || random.chance(0.2)) await insertSubscribers(list, around.service, random)
     const made = madeImport(list.made, random)
     around.result.cases += 1

@@ -56,8 +56,9 @@ function afterBlankLines(text: string, from: number, format: Format): number {
   let at = from
   while (at < text.length) {
     const end = lineEnd(text, at)
-    const line = text.slice(at, end)
-    if (Array.from(line).some((character) => !isBlank(character, format))) return at
+    let first = at
+    while (first < end && isBlank(text[first]!, format)) first += 1
+    if (first < end) return at
     at = afterLineEnd(text, end)
   }
   return at
