@@ -6,6 +6,7 @@ import { ImportError, messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
 import {
   chunkId,
+  contentFormat,
   noCounts,
   recordsIn,
   type ChunkDocument,
@@ -159,7 +160,7 @@ async function split(
         output,
         reopen: () => reopen(staging, partition),
         plan,
-        format: document.options.file_format,
+        format: contentFormat(document),
         signal,
       })
       context.metrics.bytes('split', source.size)

@@ -46,20 +46,22 @@ interface CellReader {
   read(text: string, row: Row): boolean
 }
 
-const booleanWords: Readonly<Record<string, boolean>> = {
-  1: true,
-  true: true,
-  t: true,
-  yes: true,
-  y: true,
-  on: true,
-  0: false,
-  false: false,
-  f: false,
-  no: false,
-  n: false,
-  off: false,
-}
+const booleanWords = new Map<string, boolean>(
+  Object.entries({
+    1: true,
+    true: true,
+    t: true,
+    yes: true,
+    y: true,
+    on: true,
+    0: false,
+    false: false,
+    f: false,
+    no: false,
+    n: false,
+    off: false,
+  }),
+)
 
 /** Makes the reader of an import's rows. All that can be looked up is looked up here, once. */
 export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
@@ -190,7 +192,7 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
         required: false,
         expectation: 'yes or no',
         read(text, row) {
-          row.confirmed = booleanWords[text.toLowerCase()] ?? null
+          row.confirmed = booleanWords.get(text.toLowerCase()) ?? null
           return row.confirmed !== null
         },
       }

@@ -2,7 +2,12 @@ import { crc32 } from 'node:zlib'
 import type { ClientSession, Db } from 'mongodb'
 import { ImportError, messageOf } from '../../shared/errors.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
-import type { ChunkDocument, ImportDocument, ImportPlan } from '../../shared/schemas/import.ts'
+import {
+  contentFormat,
+  type ChunkDocument,
+  type ImportDocument,
+  type ImportPlan,
+} from '../../shared/schemas/import.ts'
 import type { StagedFile, Staging } from '../../shared/staging/staging.ts'
 import { readHeldChunk } from '../../shared/store/chunks.ts'
 import { reactionsPerRecord } from '../plan.ts'
@@ -96,6 +101,7 @@ async function writeBatches(
     organizationId: document.organization_id,
     mailingListId: document.mailing_list_id,
     options: document.options,
+    format: contentFormat(document),
     listWasEmpty: plan.list_was_empty,
     columnCount: plan.columns.length,
     reader: context.reader,

@@ -189,6 +189,11 @@ export const importDocument = z.object({
 })
 export type ImportDocument = z.infer<typeof importDocument>
 
+/** How the staged bytes read. Inline content is text and staged as UTF-8, whatever `character_set` its import names. */
+export function contentFormat({ source, options }: Pick<ImportDocument, 'source' | 'options'>): FileFormat {
+  return source.type === 'json' ? { ...options.file_format, character_set: 'utf-8' } : options.file_format
+}
+
 export const chunkStates = ['ready', 'running', 'done'] as const
 
 /**

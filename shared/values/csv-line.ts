@@ -6,13 +6,20 @@ export type CsvDialect = Pick<FileFormat, 'csv_field_separator' | 'csv_field_enc
 export function writeLine(cells: readonly string[], dialect: CsvDialect): string {
   const { csv_field_separator: separator, csv_field_enclosure: enclosure } = dialect
   const line = cells
-    .map((cell) => (needsEnclosure(cell, separator, enclosure) ? enclose(cell, enclosure) : cell))
+    .map((cell, i) =>
+      needsEnclosure(cell, separator, enclosure) || (i === 0 && cell.startsWith(byteOrderMark))
+        ? enclose(cell, enclosure)
+        : cell,
+    )
     .join(separator)
   // A line of blanks alone would be skipped when it is read again.
   return /^[ \t]*$/.test(line)
     ? enclose(cells[0] ?? '', enclosure) + line.slice((cells[0] ?? '').length)
     : line
 }
+
+/** At a file's beginning it would not be read as a character of the cell. */
+const byteOrderMark = '\ufeff'
 
 function needsEnclosure(cell: string, separator: string, enclosure: string): boolean {
   return cell.startsWith(enclosure) || cell.includes(separator) || cell.includes('\n') || cell.includes('\r')

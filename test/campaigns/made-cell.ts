@@ -150,8 +150,7 @@ function builtInCell(column: string, order: DateOrder, random: Random): string {
     case 'remove_ip':
       return !random.slip(0.08) ? random.oneOf(ips) : random.oneOf(oddIps)
     case 'confirmed':
-      // A known difference: this one is taken for a confirmation.
-      return booleanCell(random).replace('constructor', 'no word')
+      return booleanCell(random)
     default:
       return madeDate(random, order, true)
   }

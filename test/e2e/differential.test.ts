@@ -10,8 +10,8 @@ const number = (name: string, fallback: number) => Number(process.env[name] ?? f
 const cases = number('ROLLCALL_CASES', 95)
 const seed = number('ROLLCALL_SEED', 1)
 const grids = { rows: number('ROLLCALL_GRID_ROWS', 100), rounds: number('ROLLCALL_GRIDS', 1) }
-// Subscriber limits are in the model, and in the campaign once engines keep to them.
-const limitShare = number('ROLLCALL_LIMIT_SHARE', 0)
+/** Share of the lists whose organization has a subscriber limit. */
+const limitShare = number('ROLLCALL_LIMIT_SHARE', 0.15)
 const onlyList = process.env['ROLLCALL_LIST']
 
 t.setTimeout(180_000 + cases * 1000)

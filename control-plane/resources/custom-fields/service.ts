@@ -146,6 +146,8 @@ function checked(field: CustomFieldDocument): CustomFieldDocument {
   const type = field.field_type
   if ((builtInColumns as readonly string[]).includes(field.name_key))
     problems.push(`name ${JSON.stringify(field.name)} is that of a built-in column`)
+  // Many a JSON reader drops this key or takes it for something else.
+  if (field.name_key === '__proto__') problems.push('name can\'t be "__proto__"')
   if (withOptions.includes(type) ? field.options.length === 0 : field.options.length > 0) {
     problems.push(
       withOptions.includes(type)

@@ -2,6 +2,7 @@ import { promisify } from 'node:util'
 import { inflate } from 'node:zlib'
 import { RequestError } from '../../../shared/errors.ts'
 import {
+  contentFormat,
   idsOfImport,
   logDays,
   logKinds,
@@ -30,10 +31,7 @@ export async function importLog(
   if (kind === undefined || isPurged || counts[kind] === 0)
     throw new RequestError('not_found', `subscriber import ${document._id} has no log ${String(kindText)}`)
 
-  const charset =
-    kind === 'failed' && document.source.type !== 'json'
-      ? document.options.file_format.character_set
-      : 'utf-8'
+  const charset = kind === 'failed' ? contentFormat(document).character_set : 'utf-8'
   const extension = kind === 'failed' ? 'csv' : 'txt'
   return {
     stream:

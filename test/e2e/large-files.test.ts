@@ -1,0 +1,123 @@
+import { createWriteStream } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import path from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import t, { type Test } from 'tap'
+import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
+import { watchProcess } from '../../bench/watch-process.ts'
+import { recordsIn, type ImportCounts } from '../../shared/schemas/import.ts'
+import { createList, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
+
+/**
+ * Files that are large, or of a shape that is hard to partition: memory stays flat, chunks stay small, counts are
+ * right. Long by hand: ROLLCALL_LARGE_ROWS=10000000, and ROLLCALL_ODD_ROWS=1000000 for the odd shapes.
+ */
+const largeRows = Number(process.env['ROLLCALL_LARGE_ROWS'] ?? 60_000)
+const oddRows = Number(process.env['ROLLCALL_ODD_ROWS'] ?? 40_000)
+const timeout = 60_000 + largeRows + oddRows * 5
+
+const mostBytesOfChunk = 6_000_000 // four times the target: splitting/split.ts
+
+t.test('large and odd files', { timeout }, async (t) => {
+  const service = await startService(t, ['control-plane', 'engine'], { ENGINE_WORKERS: '2' })
+
+  t.test(`${largeRows} rows`, { timeout }, async (t) => {
+    const file = new SubscriberFile({ rows: largeRows, seed: 31 })
+    const { view, peakMemoryMB, seconds } = await importFile(t, service, {
+      bytes: file.bytes(),
+      columns: [...columns],
+      fields: [...customFields],
+    })
+    t.match(view, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
+    t.comment(`${Math.round(largeRows / seconds)} rows/s, ${Math.round(peakMemoryMB)} MB`)
+    t.ok(peakMemoryMB < 450, `at most ${Math.round(peakMemoryMB)} MB`)
+  })
+
+  const email = (i: number): string => `s${String(i).padStart(9, '0')}@example.com\n`
+  const shapes: Record<string, { line: (i: number) => string; counts: Partial<ImportCounts> }> = {
+    'one address, again and again': {
+      line: () => 'one@example.com\n',
+      counts: { added: 1, skipped_duplicate: oddRows - 1 },
+    },
+    'two addresses in turn': {
+      line: (i) => (i % 2 === 0 ? 'one@example.com\n' : 'TWO@example.com\n'),
+      counts: { added: 2, skipped_duplicate: oddRows - 2 },
+    },
+    sorted: { line: email, counts: { added: oddRows } },
+    reversed: { line: (i) => email(oddRows - i), counts: { added: oddRows } },
+    'without a valid row': { line: (i) => `nobody ${i}\n`, counts: { failed: oddRows } },
+    'sorted at first, one address then': {
+      line: (i) => (i < oddRows / 2 ? email(i) : 'zz@example.com\n'),
+      counts: { added: Math.ceil(oddRows / 2) + 1, skipped_duplicate: Math.floor(oddRows / 2) - 1 },
+    },
+  }
+  for (const [name, { line, counts }] of Object.entries(shapes)) {
+    t.test(`${oddRows} rows: ${name}`, { timeout }, async (t) => {
+      const { view, peakMemoryMB, seconds } = await importFile(t, service, {
+        bytes: lines(line),
+        columns: ['email'],
+        fields: [],
+      })
+      t.match(view, { state: 'finished', stats: { subscribers: counts } })
+      t.comment(`${name}: ${Math.round(oddRows / seconds)} rows/s, ${Math.round(peakMemoryMB)} MB`)
+      t.ok(peakMemoryMB < 450, `at most ${Math.round(peakMemoryMB)} MB`)
+    })
+  }
+})
+
+function* lines(line: (i: number) => string): Generator<Buffer> {
+  const atOnce = 10_000
+  for (let first = 0; first < oddRows; first += atOnce) {
+    const length = Math.min(atOnce, oddRows - first)
+    yield Buffer.from(Array.from({ length }, (_, i) => line(first + i)).join(''))
+  }
+}
+
+async function importFile(
+  t: Test,
+  service: Service,
+  file: { bytes: Iterable<Buffer>; columns: string[]; fields: unknown[] },
+): Promise<{ view: Json; peakMemoryMB: number; seconds: number }> {
+  const list = await createList(service, file.fields)
+  const folder = path.join(service.dataFolder, 'uploads', '1')
+  await mkdir(folder, { recursive: true })
+  await pipeline(Readable.from(file.bytes), createWriteStream(path.join(folder, 'file.csv')))
+  const engine = await watchProcess(service.processes.engine!.ready.metrics['engine']!)
+  const startedAt = performance.now()
+  const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: file.columns,
+      file_format: { csv_has_headers: file.columns.length > 1 },
+      file_source: { type: 'upload_directory', filename: 'file.csv' },
+    },
+  })
+  await until(
+    'chunks',
+    () => service.get(`/subscriber_imports/${id}`),
+    (view) => view.stats.number_of_records !== null,
+    300_000,
+  )
+  await checkChunks(t, service, id)
+  const view = await importEnd(service, id, timeout)
+  const seconds = (performance.now() - startedAt) / 1000
+  const { peakMemoryMB } = await engine.stop()
+  t.equal(view.stats.records_imported, view.stats.number_of_records)
+  t.equal(recordsIn(view.stats.subscribers), view.stats.number_of_records)
+  return { view, peakMemoryMB, seconds }
+}
+
+/** No chunk is much larger than it should be, unless it is of one identity and read piece by piece. */
+async function checkChunks(t: Test, service: Service, id: number): Promise<void> {
+  const chunks = await service.collections.chunks.find({ import_id: id }).toArray()
+  const bytesOf = (extents: number[]): number =>
+    extents.reduce((sum, value, i) => (i % 2 === 1 ? sum + value : sum), 0)
+  const large = chunks.filter(
+    (chunk) => chunk.kind !== 'single_identity' && bytesOf(chunk.extents) > mostBytesOfChunk,
+  )
+  t.same(
+    large.map((chunk) => [chunk._id, chunk.kind, bytesOf(chunk.extents)]),
+    [],
+    `${chunks.length} chunks, none too large`,
+  )
+}
