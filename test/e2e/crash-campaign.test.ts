@@ -1,0 +1,472 @@
+import { createServer } from 'node:http'
+import { readFile } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import {
+  beginImport,
+  differences,
+  leftovers,
+  prepareLists,
+  untilSettled,
+  whatIsLeftBy,
+  writeFiles,
+  type Left,
+} from '../helpers/compared-import.ts'
+import { Engines, type RunningEngine } from '../helpers/engines.ts'
+import { startService, until, type Service } from '../helpers/service.ts'
+
+/**
+ * Engines are killed and suspended wherever it may hurt, and the import has to leave what an undisturbed one leaves.
+ *
+ * In `npm test` the points have their turn: an engine is killed there, the next one takes over, is killed at its
+ * own point, and so on, each finding what several deaths before it left. Leases are ended by hand there, to spare the
+ * wait.
+ *
+ *     ROLLCALL_ROUNDS=100 npm run tap -- --reporter=tap test/e2e/crash-campaign.test.ts
+ *
+ * goes through so many rounds instead, one import and one or several deaths each, with the leases as they are and the
+ * time measured from the last death to the end of the import. ROLLCALL_SEED gives another campaign.
+ */
+
+/** Where an engine dies: see test/helpers/crash-at.ts. */
+const points = {
+  'start of an import sent, unanswered': 'update imports started_at after 1',
+  'claim of the first step sent, unanswered': 'findAndModify imports "state":"splitting" after 1',
+  'chunks written, not committed': 'insert import_chunks after 1',
+  'split committed, unanswered': 'update imports number_of_records > commitTransaction after 1',
+  'claim of a chunk sent, unanswered': 'findAndModify import_chunks after 2',
+  'in a batch, subscribers inserted': 'insert subscribers after 2',
+  'in a batch, subscribers updated': 'update import_chunks next_batch > update subscribers after 2',
+  'before the commit of a batch': 'update import_chunks next_batch > commitTransaction before 3',
+  'batch committed, unanswered': 'update import_chunks next_batch > commitTransaction after 3',
+  "before the commit of a chunk's last batch":
+    'update import_chunks "state":"done"} > commitTransaction before 2',
+  'last batch of a chunk committed, unanswered':
+    'update import_chunks "state":"done"} > commitTransaction after 2',
+  'claim of the finishing step sent, unanswered': 'findAndModify imports "state":"importing" after 1',
+  'counted, nobody deactivated': 'aggregate import_chunks $counts.added after 1',
+  'before the commit of a deactivation': 'update import_chunks deactivated_to > commitTransaction before 2',
+  'deactivation committed, unanswered': 'update import_chunks deactivated_to > commitTransaction after 2',
+  'before an import is finished': 'update imports "state":"finished" before 1',
+  'end of an import sent, unanswered': 'update imports "state":"finished" after 1',
+  'ended, chunks closed': 'update imports $unset before 1',
+  'totals fixed, working data there': 'update imports $unset after 1',
+  'files removed, chunks there': 'delete import_chunks "ordered":true,"writeConcern" before 1',
+  'chunks removed, not settled': 'delete import_chunks "ordered":true,"writeConcern" after 1',
+  'settled, unanswered': 'update imports "settled":true after 1',
+} as const
+
+/** Between those, for the long form. */
+const morePoints = {
+  'plan written': 'update imports "$set":{"plan" after 1',
+  'subscriber ids taken, no chunk yet': 'findAndModify counters after 1',
+  'before the commit of the split': 'update imports number_of_records > commitTransaction before 1',
+  'claim of a chunk not sent': 'findAndModify import_chunks before 1',
+  'places taken, not committed': 'update organizations places_revision after 1',
+  'places taken, unanswered': 'update organizations places_revision > commitTransaction after 2',
+  'in a batch, reactions queued': 'insert reactions after 1',
+  'in a batch, counts written': 'update import_chunks next_batch > update subscriber_counts after 1',
+  'in a deactivation, progress noted': 'update import_chunks deactivated_to after 2',
+  'in a deactivation, subscribers updated':
+    'update import_chunks deactivated_to > update subscribers after 1',
+} as const
+
+/** In the take-over from another dead engine, and at the start. */
+const takeOverPoints = {
+  'before its sessions are killed': 'killSessions before 1',
+  'its sessions killed': 'killSessions after 1',
+  'its chunks given back': 'update import_chunks "q":{"engine_id" after 1',
+  'its steps given back': 'update imports "q":{"settled":false,"step.engine_id" after 1',
+  'its document removed': 'delete engines after 1',
+  'dead engine marked': 'update engines "dead":true after 1',
+  'entered, nothing else': 'update engines started_at after 1',
+  'sessions noted': 'update engines $push after 1',
+} as const
+
+const downloadPoints = {
+  'downloaded, not noted': 'update imports "$set":{"state":"splitting" before 1',
+  'download noted, unanswered': 'update imports "$set":{"state":"splitting" after 1',
+} as const
+
+/** Where an engine is suspended for longer than its lease; woken, it goes on with the very command that comes next. */
+const suspensionPoints = {
+  'before it starts an import': 'update imports started_at before 1 SIGSTOP',
+  'before it claims a step': 'findAndModify imports "state":"splitting" before 1 SIGSTOP',
+  'before it claims a chunk': 'findAndModify import_chunks before 1 SIGSTOP',
+  'before the commit of the split': 'update imports number_of_records > commitTransaction before 1 SIGSTOP',
+  'before a batch': 'update import_chunks next_batch before 2 SIGSTOP',
+  'before the commit of a batch': 'update import_chunks next_batch > commitTransaction before 2 SIGSTOP',
+  'before a deactivation': 'update import_chunks deactivated_to before 2 SIGSTOP',
+  'before the commit of a deactivation':
+    'update import_chunks deactivated_to > commitTransaction before 2 SIGSTOP',
+  'before the end of an import': 'update imports "state":"finished" before 1 SIGSTOP',
+  'before it settles': 'update imports $unset before 1 SIGSTOP',
+} as const
+
+const rounds = Number(process.env['ROLLCALL_ROUNDS'] ?? 0)
+const seed = Number(process.env['ROLLCALL_SEED'] ?? 1)
+
+/** Two databases at once: an engine that starts leaves half of a small machine idle. */
+const fields = 2
+
+if (rounds === 0) {
+  t.setTimeout(300_000)
+  t.test(
+    'killed at every point, one engine after the other, imports leave what an undisturbed one leaves',
+    { timeout: 300_000 },
+    async (t) => {
+      const all: Point[] = Object.entries({ ...points, ...takeOverPoints, ...downloadPoints })
+      await Promise.all(
+        Array.from({ length: fields }, async (_, field) => {
+          const own = all.filter((_, i) => i % fields === field)
+          await dieOneAfterTheOther(await openField(t, { rows: 3_400, imports: own.length }), own)
+        }),
+      )
+    },
+  )
+  t.test(
+    'suspended past its lease and woken, an engine changes nothing any more',
+    { timeout: 120_000 },
+    async (t) => {
+      const field = await openField(t, { rows: 3_400, imports: 2 })
+      for (const name of ['before the commit of a batch', 'before the commit of a deactivation'] as const) {
+        const importId = await beginImport(field.service, field.lists.pop()!)
+        await suspend(field, importId, { name, wakeAt: 'settled', endsLease: true })
+        await check(field, importId, name)
+        await field.engines.kill(field.engines.alive)
+      }
+    },
+  )
+} else {
+  t.setTimeout(rounds * 60_000)
+  t.test(`${rounds} rounds, seed ${seed}`, { timeout: rounds * 60_000 }, campaign)
+  t.test(
+    'what an engine claims after the others took it for dead, and dies of, is not lost',
+    { timeout: 300_000 },
+    dieOfAClaimUnderADeadName,
+  )
+}
+
+// ---- a field: a database, a control plane, lists that are the same, and what an import leaves there ----
+
+interface Field {
+  t: Test
+  service: Service
+  engines: Engines
+  /** With the same subscribers each; a round takes one. */
+  lists: number[]
+  /** Where the file can be downloaded. */
+  url: string
+  undisturbed: Left
+  undisturbedMs: number
+}
+
+async function openField(t: Test, size: { rows: number; imports: number }): Promise<Field> {
+  const service = await startService(t, ['control-plane'])
+  const engines = new Engines(t, service)
+  await writeFiles(service, size.rows)
+  const engine = await engines.start()
+  const lists = await prepareLists(service, size.imports + 1)
+  const beganAt = Date.now()
+  const importId = await beginImport(service, lists.pop()!)
+  await untilSettled(service, importId)
+  const undisturbedMs = Date.now() - beganAt
+  const undisturbed = await whatIsLeftBy(service, importId)
+  t.equal(undisturbed.view.state, 'finished')
+  t.strictSame(differences(undisturbed, undisturbed), [], 'the undisturbed import is consistent')
+  const unused = Object.entries(undisturbed.view.stats.subscribers as Record<string, number>).filter(
+    ([kind, count]) => count === 0 && exercised.includes(kind),
+  )
+  t.strictSame(unused, [], 'the file has a row of every kind')
+  engine.signal('SIGTERM')
+  await engine.ended
+  const url = await serveFile(t, path.join(service.dataFolder, 'uploads', '1', 'file.csv'))
+  return { t, service, engines, lists, url, undisturbed, undisturbedMs }
+}
+
+const exercised = [
+  'added',
+  'updated',
+  'failed',
+  'skipped_unsubscribed',
+  'skipped_bounced',
+  'skipped_duplicate',
+  'deactivated',
+]
+
+async function serveFile(t: Test, file: string): Promise<string> {
+  const server = createServer((_, response) => {
+    void readFile(file).then((bytes) => response.end(bytes))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/file.csv`
+}
+
+async function check(
+  { t, service, engines, undisturbed }: Field,
+  importId: number,
+  what: string,
+): Promise<void> {
+  const wrong = [
+    ...differences(undisturbed, await whatIsLeftBy(service, importId)),
+    ...(await leftovers(service, importId)),
+  ]
+  t.strictSame(wrong, [], what)
+  if (wrong.length > 0) t.comment(engines.log.slice(-6_000))
+}
+
+// ---- the short form ----
+
+type Point = [name: string, crashAt: string]
+
+async function dieOneAfterTheOther(field: Field, deaths: Point[]): Promise<void> {
+  const { t, service, engines } = field
+  const begun: number[] = []
+  for (const [name, crashAt] of deaths) {
+    const url = name in downloadPoints ? field.url : undefined
+    const engine = await engines.start(crashAt)
+    const deadline = Date.now() + 60_000
+    while (engine.isAlive() && Date.now() < deadline) {
+      if ((await service.collections.imports.countDocuments({ settled: false })) === 0)
+        begun.push(await beginImport(service, field.lists.pop()!, url))
+      await Promise.race([engine.ended, sleep(100)])
+    }
+    if (!t.notOk(engine.isAlive(), `an engine died: ${name}`)) t.comment(engine.log())
+    await engines.kill([engine])
+    await engines.endLeaseOf(engine)
+  }
+  await engines.start()
+  for (const importId of begun) {
+    await untilSettled(service, importId, 60_000)
+    await check(field, importId, `import ${importId} left what an undisturbed one leaves`)
+  }
+  await engines.untilDeadOnesAreGone(30_000)
+  await engines.kill(engines.alive)
+}
+
+/** One engine is suspended at a point until another one took over, or has done everything; then it goes on. */
+async function suspend(
+  { t, service, engines }: Field,
+  importId: number,
+  how: { name: keyof typeof suspensionPoints; wakeAt: 'taken over' | 'settled'; endsLease: boolean },
+): Promise<void> {
+  const engine = await engines.start(suspensionPoints[how.name])
+  await engines.untilSuspended(engine)
+  if (how.endsLease) await engines.endLeaseOf(engine)
+  await engines.start()
+  await engines.untilTakenOver(engine)
+  if (how.wakeAt === 'settled') await untilSettled(service, importId, 60_000)
+  engine.signal('SIGCONT')
+  await untilSettled(service, importId, 120_000)
+  await until(
+    'its new life',
+    () => engines.documentOf(engine),
+    (document) => document !== null,
+  )
+  t.ok(engine.isAlive(), `suspended ${how.name}, it lives again`)
+}
+
+// ---- the long form ----
+
+async function campaign(t: Test): Promise<void> {
+  const fieldCount = Math.min(3, rounds)
+  const recoveries: number[] = []
+  await Promise.all(
+    Array.from({ length: fieldCount }, async (_, number) => {
+      const own = Array.from({ length: rounds }, (_, i) => i).filter((i) => i % fieldCount === number)
+      const field = await openField(t, { rows: 8_000, imports: own.length })
+      for (const round of own) recoveries.push(await runRound(field, round))
+    }),
+  )
+  recoveries.sort((a, b) => a - b)
+  const seconds = (ms: number | undefined) => ((ms ?? 0) / 1000).toFixed(1)
+  t.comment(
+    `recovered after ${seconds(recoveries[Math.floor(recoveries.length / 2)])} s in the median, ${seconds(recoveries.at(-1))} s at most`,
+  )
+  t.comment(`${recoveries.filter((ms) => ms > 25_000).length} rounds took longer than 25 s`)
+}
+
+/**
+ * An import recovers when the lease of 12 s has run out and one of the others has looked, which it does every 2.4 to
+ * 3.6 s; the rest is work, and that of four rounds at once on a machine that others may use too. So the bound is not
+ * 25 s: it is one that work alone doesn't reach, but a wait for the server to drop a dead engine's transaction (60 s
+ * and up to 30 more) does.
+ */
+const longestRecoveryMs = 45_000
+
+async function runRound(field: Field, round: number): Promise<number> {
+  const { t, service, engines, lists } = field
+  const random = seededRandom(seed * 1_000 + round)
+  const [kind, disturb] = kinds[round % kinds.length]!
+  const listId = lists.pop()!
+  let importId = 0
+  const begin = async (url?: string) => (importId = await beginImport(service, listId, url))
+  let what = kind
+  let recoveryMs = 0
+  engines.lastLossAt = Date.now()
+  try {
+    what = `${kind}: ${await disturb({ field, begin, random, turn: Math.floor(round / kinds.length) })}`
+    await untilSettled(service, importId, 180_000)
+    const { finished_at } = (await service.collections.imports.findOne({ _id: importId }))!
+    recoveryMs = Math.max(0, finished_at!.getTime() - engines.lastLossAt)
+    t.comment(`round ${round}, ${what}: finished ${(recoveryMs / 1000).toFixed(1)} s later`)
+    t.ok(recoveryMs < longestRecoveryMs, `round ${round}, ${what}: recovered after ${recoveryMs} ms`)
+    if (recoveryMs >= longestRecoveryMs) t.comment(engines.log.slice(-6_000))
+    await engines.untilDeadOnesAreGone(60_000)
+    await check(field, importId, `round ${round}, ${what}`)
+  } catch (error) {
+    t.fail(`round ${round}, ${what}: ${String(error)}`)
+    t.comment(engines.log.slice(-6_000))
+  }
+  await engines.kill(engines.alive)
+  await service.collections.engines.deleteMany({})
+  return recoveryMs
+}
+
+/** Nobody has taken it over before, and nobody knows the name any more under which it is held. */
+async function dieOfAClaimUnderADeadName(t: Test): Promise<void> {
+  const field = await openField(t, { rows: 3_400, imports: 1 })
+  const { service, engines } = field
+  const engine = await engines.start(suspensionPoints['before it claims a step'])
+  const importId = await beginImport(service, field.lists.pop()!)
+  await engines.untilSuspended(engine)
+  // Paused, it is left alone by the one that takes over.
+  await service.post(`/subscriber_imports/${importId}/pause`)
+  const { _id: deadName } = (await engines.documentOf(engine))!
+  await engines.endLeaseOf(engine)
+  const other = await engines.start()
+  await engines.untilTakenOver(engine)
+  other.signal('SIGTERM')
+  await other.ended
+  await service.post(`/subscriber_imports/${importId}/unpause`)
+  engine.signal('SIGCONT')
+  const { imports } = service.collections
+  while ((await imports.countDocuments({ _id: importId, 'step.engine_id': deadName })) === 0) {
+    // It gives the step back within milliseconds: no pause here.
+    if ((await imports.countDocuments({ _id: importId, state: 'splitting' })) === 0) break
+  }
+  await engines.kill([engine])
+  await engines.start()
+  await untilSettled(service, importId, 90_000)
+  await check(field, importId, 'it went on')
+}
+
+interface Round {
+  field: Field
+  begin: (url?: string) => Promise<number>
+  random: () => number
+  /** Rounds of this kind before. */
+  turn: number
+}
+
+type Disturb = (round: Round) => Promise<string>
+
+const kinds: [string, Disturb][] = [
+  ['one engine, killed at a point and started again', killedAtPoint(0)],
+  ['one engine, killed at a point and started again', killedAtPoint(1)],
+  ['one engine, killed at some moment', killedAtSomeMoment(1)],
+  ['two of three engines killed at a point', twoKilledAtPoint],
+  ['killed again and again', killedAgainAndAgain],
+  ['one engine, killed at a point and started again', killedAtPoint(2)],
+  ['killed in the take-over from another one', killedInTakeOver],
+  ['one of three engines killed at some moment', killedAtSomeMoment(3)],
+  ['one engine, killed at a point and started again', killedAtPoint(3)],
+  ['suspended past its lease', suspendedPastItsLease],
+]
+
+/** Four times in ten rounds; between them they go through all points. */
+function killedAtPoint(place: number): Disturb {
+  return async ({ field, begin, turn }) => {
+    const all = Object.entries({ ...points, ...morePoints, ...downloadPoints })
+    const [name, crashAt] = all[(turn * 4 + place) % all.length]!
+    const engine = await field.engines.start(crashAt)
+    await begin(name in downloadPoints ? field.url : undefined)
+    await untilDeadOrSettled(field, [engine])
+    await field.engines.start()
+    return name
+  }
+}
+
+async function twoKilledAtPoint({ field, begin, random, turn }: Round): Promise<string> {
+  const all = Object.entries({ ...points, ...morePoints })
+  const [name, crashAt] = all[(turn * 3 + Math.floor(random() * 3)) % all.length]!
+  const armed = await Promise.all([field.engines.start(crashAt), field.engines.start(crashAt)])
+  await field.engines.start()
+  await begin()
+  await untilDeadOrSettled(field, armed)
+  if (random() < 0.5) await field.engines.start()
+  return `${name} (${armed.filter((engine) => !engine.isAlive()).length} died at once)`
+}
+
+function killedAtSomeMoment(count: number): Disturb {
+  return async ({ field, begin, random }) => {
+    const started = await Promise.all(Array.from({ length: count }, () => field.engines.start()))
+    await begin()
+    const afterMs = random() * field.undisturbedMs
+    await sleep(afterMs)
+    await field.engines.kill(started.slice(0, 1))
+    if (count === 1 || random() < 0.5) await field.engines.start()
+    return `after ${Math.round(afterMs)} ms`
+  }
+}
+
+/** Also while the one that was started for a killed one waits for its lease, or works on what it left. */
+async function killedAgainAndAgain({ field, begin, random }: Round): Promise<string> {
+  const others = random() < 0.5 ? 0 : 2
+  await Promise.all(Array.from({ length: others }, () => field.engines.start()))
+  let engine = await field.engines.start()
+  await begin()
+  const pauses = [random() * field.undisturbedMs, random() * 17_000, random() * 17_000]
+  for (const pause of pauses) {
+    await sleep(pause)
+    await field.engines.kill([engine])
+    engine = await field.engines.start()
+  }
+  return `${pauses.map((ms) => Math.round(ms)).join(', ')} ms apart, ${others} others`
+}
+
+async function killedInTakeOver({ field, begin, random, turn }: Round): Promise<string> {
+  const all = Object.entries(takeOverPoints)
+  const [name, crashAt] = all[turn % all.length]!
+  const first = await field.engines.start()
+  await begin()
+  await sleep(random() * field.undisturbedMs)
+  await field.engines.kill([first])
+  await untilDeadOrSettled(field, [await field.engines.start(crashAt)])
+  await field.engines.start()
+  return name
+}
+
+async function suspendedPastItsLease({ field, begin, turn }: Round): Promise<string> {
+  const names = Object.keys(suspensionPoints) as (keyof typeof suspensionPoints)[]
+  const name = names[turn % names.length]!
+  const wakeAt = Math.floor(turn / names.length + turn) % 2 === 0 ? 'taken over' : 'settled'
+  await suspend(field, await begin(), { name, wakeAt, endsLease: false })
+  return `${name}, woken when ${wakeAt}`
+}
+
+/** The first of the engines is dead, or there is nothing left to die of. */
+async function untilDeadOrSettled(field: Field, engines: RunningEngine[]): Promise<void> {
+  await until(
+    'a death',
+    async () =>
+      engines.some((engine) => !engine.isAlive()) ||
+      (await field.service.collections.imports.countDocuments({ settled: false })) === 0,
+    (is) => is,
+    60_000,
+  )
+}
+
+/** Numbers from 0 to 1, the same ones for the same seed. */
+function seededRandom(start: number): () => number {
+  let state = start
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}

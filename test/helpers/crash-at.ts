@@ -1,0 +1,101 @@
+import { writeSync } from 'node:fs'
+import type { ClientSession } from 'mongodb'
+import { Connection } from 'mongodb/lib/cmap/connection.js'
+
+/**
+ * Loaded into an engine before anything else (`node --import`), worker threads included: kills the process with
+ * SIGKILL at the point that ROLLCALL_TEST_CRASH_AT names, a database command that it is about to send or that was
+ * just answered. Nobody in the process learns of that answer.
+ *
+ *     insert subscribers after 3
+ *         after the third insert into subscribers
+ *     update imports "settled":true before 1
+ *         before the first update of imports that has this text in it
+ *     update import_chunks deactivated_to > commitTransaction before 2
+ *         before the second commit of a transaction in which such an update went before
+ *
+ * With a further word, SIGSTOP, the process is suspended there and goes on from there when it gets a SIGCONT. Each
+ * thread counts for itself.
+ */
+
+export const crashSetting = 'ROLLCALL_TEST_CRASH_AT'
+
+interface Command {
+  name: string
+  collection: string | undefined
+  text: string | undefined
+}
+
+export interface CrashPoint {
+  /** In one transaction, one after the other. */
+  path: Command[]
+  moment: 'before' | 'after'
+  /** Of how many such commands this is the one. */
+  count: number
+  signal: 'SIGKILL' | 'SIGSTOP'
+}
+
+type RunCommand = Connection['command']
+
+const setting = process.env[crashSetting]
+if (setting !== undefined) {
+  // eslint-disable-next-line @typescript-eslint/unbound-method -- called with the connection below
+  Connection.prototype.command = crashingAt(parseCrashPoint(setting), Connection.prototype.command)
+}
+
+export function parseCrashPoint(written: string): CrashPoint {
+  const words = written.trim().split(/\s+/)
+  const signal = words.at(-1) === 'SIGSTOP' ? (words.pop() as 'SIGSTOP') : 'SIGKILL'
+  const count = Number(words.pop())
+  const moment = words.pop()
+  const path = words
+    .join(' ')
+    .split(' > ')
+    .map((command): Command => {
+      const [name, collection, text] = command.split(' ')
+      return { name: name ?? '', collection, text }
+    })
+  if ((moment !== 'before' && moment !== 'after') || !(count >= 1) || path.some(({ name }) => name === ''))
+    throw new Error(
+      `no crash point: ${written}; it is COMMAND [COLLECTION [TEXT]] [> ...] before|after N [SIGSTOP]`,
+    )
+  return { path, moment, count, signal }
+}
+
+function crashingAt({ path, moment, count, signal }: CrashPoint, run: RunCommand): RunCommand {
+  /** By session: how much of the path its transaction has gone. */
+  const gone = new Map<string, number>()
+  let seen = 0
+
+  /** Whether this command is the end of the path. */
+  function arrives(command: Record<string, unknown>, session: ClientSession | undefined): boolean {
+    const id = session?.inTransaction() === true ? session.id!.id.toString('hex') : ''
+    const at = gone.get(id) ?? 0
+    const isNext = matches(command, path[at]!)
+    const isLast = at === path.length - 1
+    if ('commitTransaction' in command || 'abortTransaction' in command) gone.delete(id)
+    else if (isNext && !isLast && id !== '') gone.set(id, at + 1)
+    return isNext && isLast
+  }
+
+  return async function (this: Connection, namespace, command, options, responseType) {
+    const isIt = arrives(command, options?.session) && (seen += 1) === count
+    if (isIt && moment === 'before') halt(signal)
+    const reply = await run.call(this, namespace, command, options, responseType)
+    if (isIt && moment === 'after') halt(signal)
+    return reply
+  }
+}
+
+function matches(command: Record<string, unknown>, { name, collection, text }: Command): boolean {
+  if (!(name in command)) return false
+  if (collection !== undefined && command[name] !== collection) return false
+  return text === undefined || JSON.stringify(command).includes(text)
+}
+
+function halt(signal: 'SIGKILL' | 'SIGSTOP'): void {
+  writeSync(2, `${signal} at ${setting}\n`)
+  process.kill(process.pid, signal)
+  // The signal may take a moment; nothing more is done in it.
+  if (signal === 'SIGKILL') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
+}

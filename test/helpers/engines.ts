@@ -1,0 +1,101 @@
+import { fileURLToPath } from 'node:url'
+import type { Test } from 'tap'
+import type { EngineDocument } from '../../shared/schemas/engine.ts'
+import { crashSetting } from './crash-at.ts'
+import { startProgram, until, type Service } from './service.ts'
+
+/** Engines of one service, as many as a test likes, that may be killed, suspended, or told where to crash. */
+
+const main = fileURLToPath(new URL('../../engine/main.ts', import.meta.url))
+const compileCache = fileURLToPath(new URL('../../node_modules/.cache/rollcall', import.meta.url))
+const preload = new URL('crash-at.ts', import.meta.url).href
+
+export interface RunningEngine {
+  pid: number
+  isAlive: () => boolean
+  /** Resolves when the process is gone. */
+  ended: Promise<unknown>
+  log: () => string
+  signal: (signal: NodeJS.Signals) => void
+}
+
+export class Engines {
+  readonly #service: Service
+  readonly #all: RunningEngine[] = []
+  /** When the last of them was killed or suspended, by the clock of this machine. */
+  lastLossAt = 0
+
+  constructor(t: Test, service: Service) {
+    this.#service = service
+    t.teardown(() => this.kill(this.alive))
+  }
+
+  get alive(): RunningEngine[] {
+    return this.#all.filter((engine) => engine.isAlive())
+  }
+
+  /** What the engines logged, for a failed test. */
+  get log(): string {
+    return this.#all.map((engine) => engine.log()).join('')
+  }
+
+  /** Starts an engine; resolves when it is at work or has crashed before that. See crash-at.ts for crash points. */
+  async start(crashAt?: string): Promise<RunningEngine> {
+    const { child, ready, log, ended } = await startProgram([main], {
+      ...this.#service.settings,
+      NODE_COMPILE_CACHE: compileCache,
+      ...(crashAt === undefined ? {} : { NODE_OPTIONS: `--import=${preload}`, [crashSetting]: crashAt }),
+    })
+    if (ready === null && crashAt === undefined) throw new Error(`an engine didn't start:\n${log()}`)
+    child.once('exit', () => (this.lastLossAt = Date.now()))
+    const engine: RunningEngine = {
+      pid: child.pid!,
+      isAlive: () => child.exitCode === null && child.signalCode === null,
+      ended,
+      log: () => log().replaceAll(/^/gm, `${child.pid} `),
+      signal: (signal) => void child.kill(signal),
+    }
+    this.#all.push(engine)
+    return engine
+  }
+
+  async untilSuspended(engine: RunningEngine): Promise<void> {
+    const hasStopped = (log: string) => log.includes('SIGSTOP at')
+    await until('the suspension', async () => engine.log(), hasStopped, 60_000)
+    this.lastLossAt = Date.now()
+  }
+
+  async kill(engines: RunningEngine[]): Promise<void> {
+    for (const engine of engines) if (engine.isAlive()) engine.signal('SIGKILL')
+    await Promise.all(engines.map((engine) => engine.ended))
+  }
+
+  /** The engine as the others see it; null when they took over from it, or it never came so far. */
+  async documentOf(engine: RunningEngine): Promise<EngineDocument | null> {
+    return this.#service.collections.engines.findOne({ process_id: engine.pid })
+  }
+
+  /** As if its lease had run out: spares a test those seconds, where it isn't them that it measures. */
+  async endLeaseOf(engine: RunningEngine): Promise<void> {
+    await this.#service.collections.engines.updateMany(
+      { process_id: engine.pid },
+      { $set: { lease_until: new Date(0) } },
+    )
+  }
+
+  async untilTakenOver(engine: RunningEngine): Promise<void> {
+    const isGone = (document: EngineDocument | null) => document === null
+    await until('the take-over', () => this.documentOf(engine), isGone, 60_000)
+  }
+
+  /** Waits until nobody is entered but those that are alive. */
+  async untilDeadOnesAreGone(timeoutMs: number): Promise<void> {
+    const alive = this.alive.map((engine) => engine.pid)
+    await until(
+      'the take-over from the dead engines',
+      () => this.#service.collections.engines.find({ process_id: { $nin: alive } }).toArray(),
+      (documents) => documents.length === 0,
+      timeoutMs,
+    )
+  }
+}
