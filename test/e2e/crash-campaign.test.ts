@@ -38,9 +38,9 @@ const points = {
   'split committed, unanswered': 'update imports number_of_records > commitTransaction after 1',
   'claim of a chunk sent, unanswered': 'findAndModify import_chunks after 2',
   'in a batch, subscribers inserted': 'insert subscribers after 2',
-  'in a batch, subscribers updated': 'update import_chunks next_batch > update subscribers after 2',
-  'before the commit of a batch': 'update import_chunks next_batch > commitTransaction before 3',
-  'batch committed, unanswered': 'update import_chunks next_batch > commitTransaction after 3',
+  'in a batch, subscribers updated': 'update import_chunks $literal > update subscribers after 2',
+  'before the commit of a batch': 'update import_chunks $literal > commitTransaction before 3',
+  'batch committed, unanswered': 'update import_chunks $literal > commitTransaction after 3',
   "before the commit of a chunk's last batch":
     'update import_chunks "state":"done"} > commitTransaction before 2',
   'last batch of a chunk committed, unanswered':
@@ -67,7 +67,7 @@ const morePoints = {
   'places taken, not committed': 'update organizations places_revision after 1',
   'places taken, unanswered': 'update organizations places_revision > commitTransaction after 2',
   'in a batch, reactions queued': 'insert reactions after 1',
-  'in a batch, counts written': 'update import_chunks next_batch > update subscriber_counts after 1',
+  'in a batch, counts written': 'update import_chunks $literal > update subscriber_counts after 1',
   'in a deactivation, progress noted': 'update import_chunks deactivated_to after 2',
   'in a deactivation, subscribers updated':
     'update import_chunks deactivated_to > update subscribers after 1',
@@ -96,8 +96,8 @@ const suspensionPoints = {
   'before it claims a step': 'findAndModify imports "state":"splitting" before 1 SIGSTOP',
   'before it claims a chunk': 'findAndModify import_chunks before 1 SIGSTOP',
   'before the commit of the split': 'update imports number_of_records > commitTransaction before 1 SIGSTOP',
-  'before a batch': 'update import_chunks next_batch before 2 SIGSTOP',
-  'before the commit of a batch': 'update import_chunks next_batch > commitTransaction before 2 SIGSTOP',
+  'before a batch': 'update import_chunks $literal before 2 SIGSTOP',
+  'before the commit of a batch': 'update import_chunks $literal > commitTransaction before 2 SIGSTOP',
   'before a deactivation': 'update import_chunks deactivated_to before 2 SIGSTOP',
   'before the commit of a deactivation':
     'update import_chunks deactivated_to > commitTransaction before 2 SIGSTOP',
@@ -385,6 +385,7 @@ function killedAtPoint(place: number): Disturb {
     const engine = await field.engines.start(crashAt)
     await begin(name in downloadPoints ? field.url : undefined)
     await untilDeadOrSettled(field, [engine])
+    field.t.notOk(engine.isAlive(), `an engine died: ${name}`)
     await field.engines.start()
     return name
   }
