@@ -20,7 +20,9 @@ const timeout = 60_000 + largeRows + oddRows * 5
 const mostBytesOfChunk = 6_000_000 // four times the target: splitting/split.ts
 
 t.test('large and odd files', { timeout }, async (t) => {
-  const service = await startService(t, ['control-plane', 'engine'], { ENGINE_WORKERS: '2' })
+  // As `npm run engine` and `npm start` set it.
+  const settings = { ENGINE_WORKERS: '2', MALLOC_ARENA_MAX: '2' }
+  const service = await startService(t, ['control-plane', 'engine'], settings)
 
   t.test(`${largeRows} rows`, { timeout }, async (t) => {
     const file = new SubscriberFile({ rows: largeRows, seed: 31 })
@@ -31,7 +33,7 @@ t.test('large and odd files', { timeout }, async (t) => {
     })
     t.match(view, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
     t.comment(`${Math.round(largeRows / seconds)} rows/s, ${Math.round(peakMemoryMB)} MB`)
-    t.ok(peakMemoryMB < 450, `at most ${Math.round(peakMemoryMB)} MB`)
+    t.ok(peakMemoryMB < 480, `at most ${Math.round(peakMemoryMB)} MB`)
   })
 
   const email = (i: number): string => `s${String(i).padStart(9, '0')}@example.com\n`
@@ -61,7 +63,7 @@ t.test('large and odd files', { timeout }, async (t) => {
       })
       t.match(view, { state: 'finished', stats: { subscribers: counts } })
       t.comment(`${name}: ${Math.round(oddRows / seconds)} rows/s, ${Math.round(peakMemoryMB)} MB`)
-      t.ok(peakMemoryMB < 450, `at most ${Math.round(peakMemoryMB)} MB`)
+      t.ok(peakMemoryMB < 480, `at most ${Math.round(peakMemoryMB)} MB`)
     })
   }
 })
