@@ -7,6 +7,7 @@ import { noteDeactivated } from '../shared/store/chunks.ts'
 import { subscriberKey } from '../shared/values/identity.ts'
 import type { StepContext } from './import-run.ts'
 import { readInPieces, readRecordAt } from './splitting/partition-file.ts'
+import { TooManyConflicts } from './writing/transaction.ts'
 
 /**
  * `deactivate_subscribers_not_in_import`: active subscribers that were there when the import began and whose identity
@@ -18,6 +19,8 @@ import { readInPieces, readRecordAt } from './splitting/partition-file.ts'
  */
 
 const subscribersPerTransaction = 1_000
+/** Of a transaction that meets others' writes, before it is cut in halves. */
+const mostAttempts = 3
 
 export async function deactivateAbsent(
   document: ImportDocument,
@@ -87,8 +90,26 @@ async function identitiesOf(chunk: ChunkDocument, file: StagedFile): Promise<Set
   return identities
 }
 
-/** Deactivates subscribers of one range that follow each other, and notes on the chunk how far that went. */
+/** Deactivates subscribers of one range that follow each other; in halves, where requests write the same ones all the time. */
 async function deactivateSome(
+  document: ImportDocument,
+  step: { id: number; token: string },
+  chunk: ChunkDocument,
+  absent: { _id: string; email: string }[],
+  context: StepContext,
+): Promise<void> {
+  try {
+    await deactivateAtOnce(document, step, chunk, absent, context)
+  } catch (error) {
+    if (!(error instanceof TooManyConflicts)) throw error
+    const middle = Math.ceil(absent.length / 2)
+    await deactivateSome(document, step, chunk, absent.slice(0, middle), context)
+    await deactivateSome(document, step, chunk, absent.slice(middle), context)
+  }
+}
+
+/** In one transaction, which also notes on the chunk how far that went. */
+async function deactivateAtOnce(
   document: ImportDocument,
   step: { id: number; token: string },
   chunk: ChunkDocument,
@@ -97,7 +118,10 @@ async function deactivateSome(
 ): Promise<void> {
   const { collections } = context.database
   const next = `${absent.at(-1)!._id}\0`
+  let attempts = 0
   await inTransactionOf(context.session, async (session) => {
+    attempts += 1
+    if (attempts > mostAttempts && absent.length > 1) throw new TooManyConflicts()
     // Somebody may have changed or deleted one of them since it was read.
     const still = await collections.subscribers
       .find(

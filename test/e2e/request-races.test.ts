@@ -19,6 +19,9 @@ import {
 /** Long by hand: ROLLCALL_RACE_ROWS=200000 */
 const rows = Number(process.env['ROLLCALL_RACE_ROWS'] ?? 12_000)
 const address = (i: number) => `s${i}@example.com`
+/** Subscribers that are not in the file, so that the import deactivates them. */
+const absent = Math.floor(rows / 6)
+const absentAddress = (i: number) => `x${i}@example.com`
 
 t.test('requests race an import of the same subscribers', { timeout: 600_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine'], { ENGINE_WORKERS: '2' })
@@ -33,7 +36,8 @@ t.test('requests race an import of the same subscribers', { timeout: 600_000 }, 
   // Every second subscriber is there before.
   const existing = Array.from({ length: rows / 2 }, (_, i) => `${address(i * 2)},1\n`).join('')
   const options = { column_mapping: ['email', 'A'], file_format: { csv_has_headers: false } }
-  await importText(service, list.id, existing, options)
+  const others = Array.from({ length: absent }, (_, i) => `${absentAddress(i)},1\n`).join('')
+  await importText(service, list.id, existing + others, options)
 
   const database = await openDatabase({ uri: testMongodbUri(), name: service.settings['MONGODB_DATABASE']! })
   t.teardown(() => database.close())
@@ -41,6 +45,7 @@ t.test('requests race an import of the same subscribers', { timeout: 600_000 }, 
     subscriber_import: {
       ...options,
       overwrite: true,
+      deactivate_subscribers_not_in_import: true,
       overwrite_when_status: { active: true, unsubscribed: true },
       file_source: {
         type: 'json',
@@ -61,8 +66,15 @@ t.test('requests race an import of the same subscribers', { timeout: 600_000 }, 
       const i = (random % Math.floor(rows / 4)) * 4 + (seed - 1)
       const key = `${list.id}:${address(i)}`
       const b = next++
-      const kind = random % 7
-      if (kind === 0) {
+      const kind = random % 8
+      if (kind === 7) {
+        const other = `${list.id}:${absentAddress((random % Math.floor(absent / 4)) * 4 + (seed - 1))}`
+        await changeSubscriber(database, 1, other, () => ({
+          set: { [`custom_fields.${fieldB}`]: b },
+          unset: [],
+        }))
+        lastB.set(other, b)
+      } else if (kind === 0) {
         const document = subscriber(list.id, address(i), 10_000_000 + b, { [fieldB!]: b })
         try {
           await insertSubscriber(database, 1, document)
@@ -96,17 +108,28 @@ t.test('requests race an import of the same subscribers', { timeout: 600_000 }, 
   t.equal(view.state, 'finished')
   t.equal(added + updated, rows, 'every row was written')
   t.equal(failed, 0)
+  const isAbsent = (entry: SubscriberDocument): boolean => entry.email.startsWith('x')
   const table = await collections.subscribers.find({ mailing_list_id: list.id }).toArray()
-  t.equal(table.length, rows / 2 + added + done.created - done.deleted, 'nobody is missing, nobody is twice')
+  t.equal(
+    table.length,
+    rows / 2 + absent + added + done.created - done.deleted,
+    'nobody is missing, nobody is twice',
+  )
+  // Somebody whom a request made non-active before isn't deactivated; in the file is everybody but the absent.
+  t.equal(view.stats.subscribers.deactivated, absent)
+  t.ok(table.filter(isAbsent).every((entry) => entry.status === 'deactivated'))
   const wrongB = table.filter(
     ({ _id, custom_fields }) => lastB.has(_id) && (custom_fields[fieldB!] ?? null) !== lastB.get(_id),
   )
   t.same(wrongB, [], 'no change of a request is lost')
   // Who was created by a request after the import had written and somebody had deleted has no A.
-  const missingA = table.filter(({ _id, custom_fields }) => custom_fields[fieldA!] !== 2 && !lastB.has(_id))
+  const missingA = table.filter(
+    ({ _id, email, custom_fields }) =>
+      custom_fields[fieldA!] !== 2 && !lastB.has(_id) && !email.startsWith('x'),
+  )
   t.same(missingA, [], 'no change of the import is lost')
   const stripes = await collections.subscriberCounts.find({ mailing_list_id: list.id }).toArray()
-  for (const status of ['active', 'unsubscribed'] as const)
+  for (const status of ['active', 'unsubscribed', 'deactivated'] as const)
     t.equal(
       stripes.reduce((sum, stripe) => sum + stripe[status], 0),
       table.filter((entry) => entry.status === status).length,
