@@ -39,6 +39,7 @@ import {
   type SubscriberCountDocument,
   type SubscriberDocument,
 } from './subscriber.ts'
+import { uploadLockDocument, type UploadLockDocument } from './upload-lock.ts'
 import { userDocument, type UserDocument } from './user.ts'
 
 export interface CollectionDefinition {
@@ -158,6 +159,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
   { name: 'import_outcomes', schema: outcomeDocument, indexes: [] },
   { name: 'import_failures', schema: failureDocument, indexes: [] },
   { name: 'engines', schema: engineDocument, indexes: [{ keys: { number: 1 }, options: { unique: true } }] },
+  { name: 'upload_locks', schema: uploadLockDocument, indexes: [] },
 ]
 
 /** Capped: old rings fall out by themselves, and readers can wait at its end. */
@@ -185,6 +187,7 @@ export function collectionsOf(db: Db) {
     outcomes: db.collection<OutcomeDocument>('import_outcomes'),
     failures: db.collection<FailureDocument>('import_failures'),
     engines: db.collection<EngineDocument>('engines'),
+    uploadLocks: db.collection<UploadLockDocument>('upload_locks'),
     doorbell: db.collection<{ reason: string }>(doorbellName) as Collection<{ reason: string }>,
   }
 }
