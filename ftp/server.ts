@@ -42,12 +42,11 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
         url: `ftp://${host}:${options.port}`,
         pasv_url: host,
         timeout: idleMs,
-        blacklist: ['AUTH', 'PBSZ', 'PROT', 'SITE', 'RMD', 'XRMD'],
         log: quietLog(log),
       }),
   ) as unknown as ServerInternals
   server.getNextPasvPort = passivePorts(host, options.passivePorts)
-  installCommands({
+  const commandsEnd = installCommands({
     publicAddress: options.publicAddress,
     onBytes: (direction, bytes) => metrics.bytes(direction, bytes),
     log,
@@ -68,7 +67,11 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
   await listen(server, options)
   return {
     port: (server.server.address() as { port: number }).port,
-    stop: () => Promise.resolve(server.close()).then(() => undefined),
+    async stop() {
+      await server.close()
+      // Uploads that this broke off give their locks back while the database is still there.
+      await commandsEnd()
+    },
   }
 }
 
@@ -91,7 +94,13 @@ async function logIn(
   if (caller.permissions['subscriber']?.includes('import') !== true)
     return refuse('forbidden', 'this API key lacks the permission subscriber/import')
   metrics.login('ok')
-  const directory = new UploadDirectory(uploadFolder(options.dataFolder, caller.organizationId))
+  const { organizationId } = caller
+  const directory = new UploadDirectory({
+    root: uploadFolder(options.dataFolder, organizationId),
+    organizationId,
+    collections,
+    log: options.log,
+  })
   await directory.prepare()
   return directory
 

@@ -1,19 +1,13 @@
 import { constants, type Stats } from 'node:fs'
-import {
-  copyFile,
-  lstat,
-  mkdir,
-  open,
-  readdir,
-  rename,
-  rm,
-  truncate,
-  type FileHandle,
-} from 'node:fs/promises'
+import { lstat, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import type { Readable } from 'node:stream'
-import { isStagingFull } from '../shared/staging/staging.ts'
-import { fileNameProblem, unfinishedName } from '../shared/uploads.ts'
+import type { Logger } from '../shared/logger.ts'
+import type { Collections } from '../shared/schemas/collections.ts'
+import { fileNameProblem } from '../shared/uploads.ts'
+import { FtpError, noSuchFile } from './ftp-error.ts'
+import { findUnfinished, statFile, Upload, type UploadOptions } from './upload.ts'
+import { UploadLock } from './upload-lock.ts'
 
 /**
  * The directory of one organization as an FTP client sees it: flat, regular files only. An upload in progress lies
@@ -21,31 +15,21 @@ import { fileNameProblem, unfinishedName } from '../shared/uploads.ts'
  * hidden one. It is the file system that ftp-srv asks; nothing of the server's paths leaves it.
  */
 
-/** A refusal with the FTP reply code that it deserves. */
-export class FtpError extends Error {
-  readonly code: number
-
-  constructor(code: number, message: string) {
-    super(message)
-    this.code = code
-  }
+export interface UploadDirectoryOptions {
+  root: string
+  organizationId: number
+  collections: Collections
+  log: Logger
 }
-
-export interface UploadOptions {
-  append: boolean
-  /** Where to go on, from REST; undefined begins anew. */
-  start: number | undefined
-}
-
-/** Names that a session of this process is uploading to just now. */
-const uploading = new Set<string>()
 
 export class UploadDirectory {
   readonly root: string
   readonly cwd = '/'
+  readonly #options: UploadDirectoryOptions
 
-  constructor(root: string) {
-    this.root = root
+  constructor(options: UploadDirectoryOptions) {
+    this.root = options.root
+    this.#options = options
   }
 
   async prepare(): Promise<void> {
@@ -65,8 +49,7 @@ export class UploadDirectory {
   async get(text: string, options: { resumable?: boolean } = {}): Promise<Stats & { name: string }> {
     if (this.#isRoot(text)) return Object.assign(await lstat(this.root), { name: '.' })
     const name = this.#nameOf(text)
-    const unfinished = options.resumable === true ? await this.#stat(unfinishedName(name)) : null
-    const stats = unfinished ?? (await this.#stat(name))
+    const stats = (options.resumable === true ? await this.#ofUpload(name) : null) ?? (await this.#stat(name))
     if (stats === null) throw noSuchFile(name)
     return Object.assign(stats, { name })
   }
@@ -78,23 +61,28 @@ export class UploadDirectory {
     return entries.flatMap(({ name, stats }) => (stats === null ? [] : [Object.assign(stats, { name })]))
   }
 
-  async read(
-    text: string,
-    { start }: { start?: number } = {},
-  ): Promise<{ stream: Readable; clientPath: string }> {
+  async read(text: string, start: number): Promise<Readable> {
     const name = this.#nameOf(text)
     const handle = await this.#openFile(name)
-    return { stream: handle.createReadStream(start === undefined ? {} : { start }), clientPath: `/${name}` }
+    if (start > (await handle.stat()).size) {
+      await handle.close()
+      throw new FtpError(554, 'the file ends before that')
+    }
+    return handle.createReadStream({ start })
   }
 
   /** Removes the finished file, or an unfinished upload that stands alone. */
   async delete(text: string): Promise<void> {
     const name = this.#nameOf(text)
-    const target = (await this.#stat(name)) === null ? unfinishedName(name) : name
-    if (target !== name && uploading.has(this.#pathOf(name)))
-      throw new FtpError(450, 'the file is being uploaded')
-    if ((await this.#stat(target)) === null) throw noSuchFile(name)
-    await rm(this.#pathOf(target), { force: true })
+    if ((await this.#stat(name)) !== null) return rm(this.#pathOf(name), { force: true })
+    if ((await findUnfinished(this.root, name)) === null) throw noSuchFile(name)
+    const lock = await this.#lockOf(name)
+    try {
+      const unfinished = await findUnfinished(this.root, name)
+      if (unfinished !== null) await rm(this.#pathOf(unfinished), { force: true })
+    } finally {
+      await lock.release()
+    }
   }
 
   async mkdir(): Promise<never> {
@@ -108,42 +96,34 @@ export class UploadDirectory {
     await rename(this.#pathOf(source), this.#pathOf(target))
   }
 
-  /** Begins an upload; what speaks against it is said before the client sends anything. */
+  /** Begins an upload; what speaks against it is said before anything changes. */
   async beginUpload(text: string, options: UploadOptions): Promise<Upload> {
     const name = this.#nameOf(text)
-    const finalPath = this.#pathOf(name)
-    if (uploading.has(finalPath)) throw new FtpError(450, 'another session is uploading this file')
-    uploading.add(finalPath)
+    const lock = await this.#lockOf(name)
     try {
-      return new Upload(
-        await this.#openUnfinished(name, options),
-        this.#pathOf(unfinishedName(name)),
-        finalPath,
-      )
+      return await Upload.begin(this.root, name, { ...options, lock })
     } catch (error) {
-      uploading.delete(finalPath)
+      await lock.release()
       throw error
     }
   }
 
-  /** The hidden file, positioned where the data are to go. A finished file that is gone on with is copied first. */
-  async #openUnfinished(name: string, { append, start }: UploadOptions): Promise<FileHandle> {
-    const hidden = this.#pathOf(unfinishedName(name))
-    const goesOn = append || (start ?? 0) > 0
-    if (goesOn && (await this.#stat(unfinishedName(name))) === null && (await this.#stat(name)) !== null) {
-      await copyFile(this.#pathOf(name), hidden, constants.COPYFILE_FICLONE)
-    }
-    if (goesOn && !append) {
-      const size = (await this.#stat(unfinishedName(name)))?.size ?? 0
-      if (start! > size) throw new FtpError(554, `the upload has only ${size} bytes so far`)
-      await truncate(hidden, start)
-    }
-    const flags =
-      constants.O_WRONLY |
-      constants.O_CREAT |
-      (constants.O_NOFOLLOW ?? 0) |
-      (goesOn ? constants.O_APPEND : constants.O_TRUNC)
-    return open(hidden, flags, 0o640)
+  /**
+   * Of the unfinished upload. A client asks for its size in order to go on there, often right after it broke off: what
+   * it sent last may still be on its way to the disk, and must be counted.
+   */
+  async #ofUpload(name: string): Promise<Stats | null> {
+    if ((await findUnfinished(this.root, name)) === null) return null
+    await UploadLock.awaitEnd(this.#options.collections, this.#lockId(name))
+    const unfinished = await findUnfinished(this.root, name)
+    return unfinished === null ? null : this.#stat(unfinished)
+  }
+
+  async #lockOf(name: string): Promise<UploadLock> {
+    const { collections, log } = this.#options
+    const lock = await UploadLock.take(collections, this.#lockId(name), log)
+    if (lock === null) throw new FtpError(450, 'another session is uploading this file')
+    return lock
   }
 
   async #openFile(name: string): Promise<FileHandle> {
@@ -154,12 +134,6 @@ export class UploadDirectory {
     if ((await handle.stat()).isFile()) return handle
     await handle.close()
     throw noSuchFile(name)
-  }
-
-  /** Null for everything that isn't a regular file; links are none. */
-  async #stat(name: string): Promise<Stats | null> {
-    const stats = await lstat(this.#pathOf(name)).catch(() => null)
-    return stats?.isFile() === true ? stats : null
   }
 
   #isRoot(text: string): boolean {
@@ -173,41 +147,15 @@ export class UploadDirectory {
     return name
   }
 
+  #lockId(name: string): string {
+    return `${this.#options.organizationId}/${name}`
+  }
+
+  #stat(name: string): Promise<Stats | null> {
+    return statFile(this.#pathOf(name))
+  }
+
   #pathOf(name: string): string {
     return path.join(this.root, name)
   }
 }
-
-/** An upload that has begun; `receive` ends it. */
-export class Upload {
-  readonly #handle: FileHandle
-  readonly #hiddenPath: string
-  readonly #finalPath: string
-
-  constructor(handle: FileHandle, hiddenPath: string, finalPath: string) {
-    this.#handle = handle
-    this.#hiddenPath = hiddenPath
-    this.#finalPath = finalPath
-  }
-
-  /**
-   * Takes the data. `isComplete` is asked when all of it is on the disk: only if it says yes, the file takes its final
-   * name. Resolves to whether it did; what came is kept in any case.
-   */
-  async receive(data: AsyncIterable<Uint8Array>, isComplete: () => Promise<boolean>): Promise<boolean> {
-    try {
-      for await (const piece of data) await this.#handle.writeFile(piece)
-      await this.#handle.sync()
-      if (!(await isComplete())) return false
-      await rename(this.#hiddenPath, this.#finalPath)
-      return true
-    } catch (error) {
-      throw isStagingFull(error) ? new FtpError(452, 'there is no space left on the server') : error
-    } finally {
-      uploading.delete(this.#finalPath)
-      await this.#handle.close()
-    }
-  }
-}
-
-const noSuchFile = (name: string) => new FtpError(550, `there is no file ${name}`)

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { constants, open, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 
@@ -46,5 +47,23 @@ export async function openUpload(
   return null
 }
 
-/** Under which an upload in progress lies; no name that a client may give leads to it. */
-export const unfinishedName = (name: string): string => `.unfinished-${name}`
+const unfinishedPrefix = '.unfinished-'
+
+export const newUploadToken = (): string => randomBytes(8).toString('hex')
+
+/**
+ * Under which an upload lies until it is whole; no name that a client may give leads to it. The token is that of the
+ * upload's lock (shared/schemas/upload-lock.ts): whoever goes on with the file renames it first, so that the one
+ * before has no file any more that it could give the final name.
+ */
+export const unfinishedName = (token: string, name: string): string => `${unfinishedPrefix}${token}-${name}`
+
+/** Whether an entry of the directory is what there is of an upload of that name. */
+export function isUnfinished(entry: string, name: string): boolean {
+  const end = `-${name}`
+  return (
+    entry.startsWith(unfinishedPrefix) &&
+    entry.endsWith(end) &&
+    /^[0-9a-f]{16}$/.test(entry.slice(unfinishedPrefix.length, -end.length))
+  )
+}

@@ -1,0 +1,437 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { FtpSession } from '../helpers/ftp-session.ts'
+import { bootstrapKey, startService, until } from '../helpers/service.ts'
+
+// Two FTP processes on one folder and one database, as on two machines; the first organization comes from the API.
+const service = await startService(t, ['control-plane', 'ftp'])
+const { uploadLocks } = service.collections
+const one = service.processes.ftp!
+const two = await service.start('ftp')
+const folder = path.join(service.dataFolder, 'uploads', '1')
+
+const open = (running = one) => FtpSession.open(running.ready.ftp!)
+const contentOf = (name: string) => readFile(path.join(folder, name), 'utf8')
+const namesLike = async (name: string) => (await readdir(folder)).filter((entry) => entry.includes(name))
+
+/** Waits until the upload in progress, or the one that broke off, has that many bytes. */
+function bytesOnDisk(name: string, bytes: number): Promise<unknown> {
+  return until(
+    `${bytes} bytes of ${name}`,
+    async () => {
+      const hidden = (await namesLike(name)).find((entry) => entry.startsWith('.'))
+      return hidden === undefined ? 0 : (await stat(path.join(folder, hidden))).size
+    },
+    (size) => size === bytes,
+  )
+}
+
+const lockGone = (name: string) =>
+  until(
+    `the end of the lock of ${name}`,
+    () => uploadLocks.countDocuments({ _id: `1/${name}` }),
+    (count) => count === 0,
+  )
+
+/** What a suspension of more than the lease does, in less time. */
+const endLease = (name: string) =>
+  uploadLocks.updateOne({ _id: `1/${name}` }, { $set: { lease_until: new Date(0) } })
+
+t.test('a name that one process takes in is refused by another one', async (t) => {
+  const [first, second] = [await open(one), await open(two)]
+  const data = await first.beginUpload('STOR shared.csv')
+  data.write('email\n')
+  await bytesOnDisk('shared.csv', 6)
+  await second.data()
+  t.match(await second.command('STOR shared.csv'), /^450 /)
+  t.match(await second.command('DELE shared.csv'), /^450 /)
+  t.match(await second.command('SIZE shared.csv'), /^213 6$/, 'how far it is can be asked anywhere')
+  t.match(await second.upload('STOR other.csv', 'x'), /^226 /, 'other names are free')
+  data.end('ann@example.com\n')
+  t.match(await first.reply(), /^226 /)
+  t.equal(await contentOf('shared.csv'), 'email\nann@example.com\n')
+  t.match(await second.upload('STOR shared.csv', 'newer'), /^226 /)
+  t.equal(await contentOf('shared.csv'), 'newer')
+  t.same(await namesLike('shared.csv'), ['shared.csv'])
+  t.equal(await uploadLocks.countDocuments(), 0)
+  first.close()
+  second.close()
+})
+
+t.test('an upload is renewed as long as it lasts', async (t) => {
+  const session = await open()
+  const data = await session.beginUpload('STOR slow.csv')
+  const before = await uploadLocks.findOne({ _id: '1/slow.csv' })
+  await until(
+    'a renewal',
+    () => uploadLocks.findOne({ _id: '1/slow.csv' }),
+    (lock) => lock!.lease_until > before!.lease_until,
+  )
+  data.end('done')
+  t.match(await session.reply(), /^226 /)
+  session.close()
+})
+
+t.test('a process that was suspended too long publishes nothing and spoils nothing', async (t) => {
+  const [asleep, awake] = [await open(one), await open(two)]
+  const late = await asleep.beginUpload('STOR contested.csv')
+  late.write('12345')
+  await bytesOnDisk('contested.csv', 5)
+  one.child.kill('SIGSTOP')
+  late.write('LATE')
+  await endLease('contested.csv')
+
+  t.match(await awake.command('SIZE contested.csv'), /^213 5$/)
+  const data = await awake.beginUpload('APPE contested.csv')
+  data.write('678')
+  await bytesOnDisk('contested.csv', 8)
+  one.child.kill('SIGCONT')
+  late.end('LATER')
+  t.match(await asleep.reply(), /^426 /)
+  t.notOk((await namesLike('contested.csv')).includes('contested.csv'), 'nothing is published')
+  data.end('9')
+  t.match(await awake.reply(), /^226 /)
+  t.equal(await contentOf('contested.csv'), '123456789')
+  t.same(await namesLike('contested.csv'), ['contested.csv'], 'nothing of the other one is left')
+  await lockGone('contested.csv')
+  asleep.close()
+  awake.close()
+})
+
+t.test('nor when the other upload has ended meanwhile', async (t) => {
+  const [asleep, awake] = [await open(one), await open(two)]
+  const late = await asleep.beginUpload('STOR anew.csv')
+  late.write('old')
+  await bytesOnDisk('anew.csv', 3)
+  one.child.kill('SIGSTOP')
+  await endLease('anew.csv')
+  t.match(await awake.upload('STOR anew.csv', 'new'), /^226 /)
+  late.end(' and more')
+  one.child.kill('SIGCONT')
+  t.match(await asleep.reply(), /^426 /)
+  t.equal(await contentOf('anew.csv'), 'new')
+  t.same(await namesLike('anew.csv'), ['anew.csv'])
+  asleep.close()
+  awake.close()
+})
+
+t.test('the upload of a killed process can be gone on with when its lock has run out', async (t) => {
+  const doomed = await service.start('ftp')
+  const data = await (await open(doomed)).beginUpload('STOR orphan.csv')
+  data.write('half, ')
+  await bytesOnDisk('orphan.csv', 6)
+  await doomed.stop('SIGKILL')
+  const session = await open(two)
+  await session.data()
+  t.match(await session.command('APPE orphan.csv'), /^450 /, 'not at once')
+  const answer = await until(
+    'the end of the lease',
+    async () => {
+      const socket = await session.data()
+      const reply = await session.command('APPE orphan.csv')
+      if (reply.startsWith('150')) socket.end('whole')
+      return reply
+    },
+    (reply) => !reply.startsWith('450'),
+  )
+  t.match(answer, /^150 /)
+  t.match(await session.reply(), /^226 /)
+  t.equal(await contentOf('orphan.csv'), 'half, whole')
+  session.close()
+})
+
+t.test('a process that stops gives its locks back', async (t) => {
+  const stopping = await service.start('ftp')
+  const session = await open(stopping)
+  const data = await session.beginUpload('STOR parting.csv')
+  data.write('some')
+  await bytesOnDisk('parting.csv', 4)
+  t.equal(await stopping.stop(), 0)
+  t.equal(await uploadLocks.countDocuments({ _id: '1/parting.csv' }), 0)
+  const other = await open(two)
+  t.match(await other.upload('APPE parting.csv', 'thing'), /^226 /)
+  t.equal(await contentOf('parting.csv'), 'something')
+  other.close()
+})
+
+const interruptAndMark = Buffer.from([0xff, 0xf4, 0xff, 0xf2])
+const partOfThat = Buffer.from([0xff, 0xf4, 0xf2])
+
+for (const [what, abort] of [
+  ['plain', Buffer.from('ABOR\r\n')],
+  ['after Telnet’s interrupt and mark', Buffer.concat([interruptAndMark, Buffer.from('abor\r\n')])],
+  [
+    'after the rest of these when the urgent byte is missing',
+    Buffer.concat([partOfThat, Buffer.from('ABOR\r\n')]),
+  ],
+  ['without a line feed, when that was the urgent byte', Buffer.from('ABOR\r')],
+] as const) {
+  t.test(`ABOR ends an upload, which stays unfinished: ${what}`, async (t) => {
+    const session = await open()
+    const data = await session.beginUpload('STOR aborted.csv')
+    data.write('x'.repeat(1_000))
+    session.write(abort)
+    data.end()
+    t.match(await session.reply(), /^426 /)
+    t.match(await session.reply(), /^226 /)
+    t.notOk((await namesLike('aborted.csv')).includes('aborted.csv'), 'it is not published')
+    t.match(await session.command('SIZE aborted.csv'), /^213 1000$/)
+    t.match(await session.command('RETR aborted.csv'), /^550 /)
+    t.match(await session.upload('STOR aborted.csv', 'yy', 999), /^226 /)
+    t.equal(await contentOf('aborted.csv'), `${'x'.repeat(999)}yy`)
+    t.match(await session.command('DELE aborted.csv'), /^250 /)
+    session.close()
+  })
+}
+
+t.test('ABOR while data flow, before they do, and when nothing is transferred', async (t) => {
+  const session = await open()
+  t.match(await session.command('ABOR'), /^226 /)
+  const data = await session.beginUpload('STOR stream.csv')
+  const pump = setInterval(() => data.write(Buffer.alloc(10_000)), 1)
+  t.match(await session.command('ABOR'), /^426 /)
+  clearInterval(pump)
+  t.match(await session.reply(), /^226 /)
+
+  await session.command('EPSV')
+  session.write('STOR never.csv\r\nABOR\r\n')
+  t.match(await session.reply(), /^426 /)
+  t.match(await session.reply(), /^226 /)
+  t.same(await namesLike('never.csv'), [])
+  t.match(await session.upload('STOR after.csv', 'all is well'), /^226 /)
+  t.match(await session.command('ABOR'), /^226 /)
+  t.equal(await contentOf('after.csv'), 'all is well', 'what was complete stays')
+  session.close()
+})
+
+t.test('ABOR ends a download', async (t) => {
+  await writeFile(path.join(folder, 'large.csv'), Buffer.alloc(50_000_000))
+  const session = await open()
+  const data = await session.data()
+  t.match(await session.command('RETR large.csv'), /^150 /)
+  t.match(await session.command('ABOR'), /^426 /)
+  t.match(await session.reply(), /^226 /)
+  data.destroy()
+  t.match(await session.command('DELE large.csv'), /^250 /)
+  session.close()
+})
+
+t.test('a refused transfer leaves nothing behind', async (t) => {
+  const session = await open()
+  await session.upload('STOR whole.csv', 'finished')
+  await session.data()
+  await session.command('REST 99')
+  t.match(await session.command('STOR whole.csv'), /^554 /)
+  t.same(await namesLike('whole.csv'), ['whole.csv'])
+  t.match(await session.command('SIZE whole.csv'), /^213 8$/)
+  t.match(await session.command('APPE whole.csv'), /^425 /, 'no data connection')
+  t.same(await namesLike('whole.csv'), ['whole.csv'])
+  const data = await session.beginUpload('APPE whole.csv')
+  t.match(await session.command('ABOR'), /^426 /)
+  await session.reply()
+  data.destroy()
+  t.same(await namesLike('whole.csv'), ['whole.csv'], 'nor one that brought nothing')
+  t.match(await session.upload('APPE whole.csv', ', and more'), /^226 /, 'REST was for the refused one only')
+  t.equal(await contentOf('whole.csv'), 'finished, and more')
+  t.match(await session.upload('STOR whole.csv', 'again', 8), /^226 /)
+  t.equal(await contentOf('whole.csv'), 'finishedagain')
+  session.close()
+})
+
+/** Breaks an upload off that has brought this content. */
+async function leaveUnfinished(name: string, content: string): Promise<void> {
+  const session = await open()
+  const data = await session.beginUpload(`STOR ${name}`)
+  data.write(content)
+  await bytesOnDisk(name, content.length)
+  session.close()
+  data.destroy()
+  await lockGone(name)
+}
+
+t.test('beside a finished file the unfinished one is what SIZE, REST and APPE mean', async (t) => {
+  const session = await open()
+  await session.upload('STOR both.csv', 'finished content')
+  await leaveUnfinished('both.csv', 'half')
+  t.match(await session.command('SIZE both.csv'), /^213 4$/)
+  t.equal((await session.download('RETR both.csv')).text, 'finished content')
+  t.match((await session.download('LIST both.csv')).text, / 16 .* both\.csv\r\n$/)
+  await session.data()
+  await session.command('REST 5')
+  t.match(await session.command('STOR both.csv'), /^554 /, 'past the end of the unfinished one')
+  t.match(await session.upload('STOR both.csv', 'f and half', 3), /^226 /)
+  t.equal(await contentOf('both.csv'), 'half and half')
+  session.close()
+})
+
+t.test('renaming a file onto the name of an unfinished one leaves both as they are', async (t) => {
+  const session = await open()
+  await leaveUnfinished('target.csv', 'half')
+  await session.upload('STOR source.part', 'the whole file')
+  await session.command('RNFR source.part')
+  t.match(await session.command('RNTO target.csv'), /^250 /)
+  t.equal(await contentOf('target.csv'), 'the whole file')
+  t.match(await session.command('SIZE target.csv'), /^213 4$/)
+  t.match(await session.command('DELE target.csv'), /^250 /, 'DELE means the finished one')
+  t.match(await session.command('SIZE target.csv'), /^213 4$/)
+  t.match(await session.command('DELE target.csv'), /^250 /, 'and the other one when it stands alone')
+  t.match(await session.command('SIZE target.csv'), /^550 /)
+  session.close()
+})
+
+t.test('an upload from the beginning takes the place of an unfinished one', async (t) => {
+  const session = await open()
+  await leaveUnfinished('fresh.csv', 'something long from before')
+  t.match(await session.upload('STOR fresh.csv', 'short'), /^226 /)
+  t.same(await namesLike('fresh.csv'), ['fresh.csv'])
+  t.match(await session.command('SIZE fresh.csv'), /^213 5$/)
+  t.match(await session.upload('APPE fresh.csv', 'er'), /^226 /)
+  t.equal(await contentOf('fresh.csv'), 'shorter')
+  session.close()
+})
+
+/** Runs a program; resolves to its exit code and what it said. */
+async function run(program: string, args: string[], killAfter?: Promise<unknown>) {
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding('utf8').on('data', (text: string) => (output += text))
+  const closed = once(child, 'close')
+  void killAfter?.then(() => child.kill('SIGKILL'))
+  const [code] = (await closed) as [number | null]
+  return { code, output }
+}
+
+/** Whether such a program is here; who has none skips its test. */
+const has = (program: string) =>
+  run(program, ['--version']).then(
+    () => true,
+    () => false,
+  )
+
+const someOf = (name: string) =>
+  until(
+    `some bytes of ${name}`,
+    async () => {
+      const hidden = (await namesLike(name)).find((entry) => entry.startsWith('.'))
+      return hidden === undefined ? 0 : (await stat(path.join(folder, hidden))).size
+    },
+    (size) => size > 0,
+  )
+
+const big = path.join(service.dataFolder, 'big.csv')
+await writeFile(
+  big,
+  Array.from({ length: 200_000 }, (_, row) => `${row}@example.com\n`),
+)
+
+t.test('curl goes on at once with what a killed curl began', { skip: !(await has('curl')) }, async (t) => {
+  const url = (running: typeof one) => `${running.ready.ftp!}/curl.csv`
+  const user = ['-sS', '--user', `api:${bootstrapKey}`]
+  for (const second of [one, two]) {
+    const slow = [...user, '--limit-rate', '200k', '-T', big, url(one)]
+    t.equal((await run('curl', slow, someOf('curl.csv'))).code, null)
+    const resumed = await run('curl', [...user, '-C', '-', '-T', big, url(second)])
+    t.match(resumed, { code: 0, output: '' })
+    t.ok((await contentOf('curl.csv')) === (await readFile(big, 'utf8')), 'the file is whole')
+    t.same(await namesLike('curl.csv'), ['curl.csv'])
+  }
+})
+
+t.test('so does lftp', { skip: !(await has('lftp')) }, async (t) => {
+  const { host } = new URL(one.ready.ftp!)
+  const put = (bytesPerSecond: number, option: string) => [
+    '--norc',
+    '-c',
+    `set net:max-retries 1; set net:limit-rate 0:${bytesPerSecond}; open -u api,${bootstrapKey} ftp://${host}; ` +
+      `put ${option} "${big}" -o lftp.csv`,
+  ]
+  t.equal((await run('lftp', put(200_000, ''), someOf('lftp.csv'))).code, null)
+  t.match(await run('lftp', put(0, '-c')), { code: 0 })
+  t.ok((await contentOf('lftp.csv')) === (await readFile(big, 'utf8')), 'the file is whole')
+})
+
+t.test('an upload ends with its control connection, though its data connection stands', async (t) => {
+  const session = await open()
+  const data = await session.beginUpload('STOR halved.csv')
+  data.write('123')
+  await bytesOnDisk('halved.csv', 3)
+  session.close()
+  const other = await open(two)
+  t.match(await other.upload('APPE halved.csv', '456'), /^226 /, 'and the next session need not come again')
+  t.equal(await contentOf('halved.csv'), '123456')
+  data.destroy()
+  other.close()
+})
+
+t.test('SIZE counts what a broken upload sent last', async (t) => {
+  const [session, other] = [await open(one), await open(two)]
+  const data = await session.beginUpload('STOR last.csv')
+  data.write('123')
+  await bytesOnDisk('last.csv', 3)
+  other.write('SIZE last.csv\r\n')
+  data.write('456')
+  t.match(await session.command('ABOR'), /^426 /)
+  t.match(await other.reply(), /^213 6$/)
+  session.close()
+  other.close()
+})
+
+t.test('FEAT says what there is', async (t) => {
+  const session = await open()
+  const lines = (await session.command('FEAT')).split('\r\n').slice(1, -1)
+  t.same(lines, [' EPRT', ' EPSV', ' MDTM', ' REST STREAM', ' SIZE', ' UTF8'])
+  for (const command of ['AUTH TLS', 'PBSZ 0', 'PROT P', 'STOU', 'STOU x.csv', 'MLSD', 'SITE CHMOD 777 x'])
+    t.match(await session.command(command), /^502 /, command)
+  t.match(await session.command('OPTS UTF8 ON'), /^200 /)
+  t.match(await session.command('OPTS UTF8 OFF'), /^501 /)
+  t.match(await session.command('OPTS'), /^501 /)
+  await session.upload('STOR dated.csv', 'x')
+  t.match(await session.command('MDTM dated.csv'), /^213 \d{14}(\.\d+)?$/)
+  session.close()
+})
+
+t.test('names are taken as they are, or refused', async (t) => {
+  const session = await open()
+  for (const name of ['"q".csv', 'a -x b.csv', '-a', 'two  blanks.csv', 'naïve 😀.csv'])
+    t.match(await session.upload(`STOR ${name}`, name), /^226 /, name)
+  const listed = (await session.download('NLST')).text.split('\r\n')
+  for (const name of ['"q".csv', 'a -x b.csv', '-a', 'two  blanks.csv', 'naïve 😀.csv']) {
+    t.equal(await contentOf(name), name)
+    t.ok(listed.includes(name), name)
+    t.match(await session.command(`SIZE ${name}`), /^213 /)
+    t.match(await session.command(`DELE ${name}`), /^250 /)
+  }
+  session.write(Buffer.from('SIZE na\xefve.csv\r\n', 'latin1'))
+  t.match(await session.reply(), /^501 /, 'not UTF-8')
+  session.write(Buffer.from('SIZE na\xc3', 'latin1'))
+  await sleep(50)
+  session.write(Buffer.from('\xafve.csv\r\n', 'latin1'))
+  t.match(await session.reply(), /^550 there is no file naïve\.csv$/, 'a character in two packets')
+  session.close()
+})
+
+t.test('lists of what is not there, and downloads from the middle', async (t) => {
+  const session = await open()
+  for (const line of [
+    'LIST ../',
+    'LIST ../2',
+    'LIST nothing.csv',
+    'NLST *.csv',
+    'RETR ../x',
+    'RETR nothing.csv',
+  ])
+    t.match((await session.download(line)).last, /^550 /, line)
+  await session.upload('STOR middle.csv', '0123456789')
+  t.match((await session.download('LIST -la')).text, /middle\.csv/)
+  await session.command('REST 4')
+  t.match(await session.download('RETR middle.csv'), { text: '456789', last: /^226 / })
+  await session.command('REST 11')
+  t.match((await session.download('RETR middle.csv')).last, /^554 /)
+  t.equal((await session.download('RETR middle.csv')).text, '0123456789')
+  session.close()
+})
