@@ -57,9 +57,12 @@ export class ChunkPlaces {
 
   /** Before a batch of so many records, with so many left in the chunk. Doesn't wait: most rows may need no place. */
   async prepare(records: number, recordsLeft: number): Promise<void> {
-    this.#limit = await this.#options.limit()
+    const limit = await this.#options.limit()
+    // Places held under another limit may be too many under this one.
+    const isSame = limit === this.#limit
+    this.#limit = limit
     this.#isLast = false
-    if (this.#limit === null || this.#held >= records) return
+    if (limit === null || (isSame && this.#held >= records)) return
     await this.#hold(records, recordsLeft)
   }
 

@@ -9,6 +9,7 @@ import {
   importText,
   startService,
   testMongodbUri,
+  until,
   type Json,
   type Service,
 } from '../helpers/service.ts'
@@ -154,15 +155,33 @@ t.test('the subscriber limit', { timeout: 120_000 }, async (t) => {
     t.ok(byRequests > 0)
   })
 
+  t.test('a limit that is set or lowered holds for imports that run', async (t) => {
+    const organization = await organizationWith(service, 1_000_000)
+    const list = await createList(service, [], { organization_id: organization })
+    const { id } = await create(service, list.id, rowsOf('l', 80_000))
+    await until(
+      'rows',
+      () => service.get(`/subscriber_imports/${id}`),
+      (view) => view.stats.records_imported > 2_000,
+    )
+    const { counted } = await activeIn(service, organization)
+    const limit = counted + 40_000
+    await service.call('PUT', `/organizations/${organization}`, { organization: { subscriber_limit: limit } })
+    const view = await importEnd(service, id, 60_000)
+    t.same(countsOf(view), { added: limit, skipped_over_limit: 80_000 - limit })
+    t.same(await activeIn(service, organization), { counted: limit, there: limit })
+  })
+
   t.test('an engine that is killed gives back what it held', async (t) => {
     const limit = 20_000
     const organization = await organizationWith(service, limit)
     const list = await createList(service, [], { organization_id: organization })
     const { id } = await create(service, list.id, rowsOf('k', 30_000))
-    for (;;) {
-      const view = await service.get(`/subscriber_imports/${id}`)
-      if (view.stats.records_imported > 3_000) break
-    }
+    await until(
+      'rows',
+      () => service.get(`/subscriber_imports/${id}`),
+      (view) => view.stats.records_imported > 3_000,
+    )
     await service.processes.engine!.stop('SIGKILL')
     await service.start('engine')
     const view = await importEnd(service, id, 60_000)
