@@ -301,7 +301,9 @@ export class Dispatcher {
       case 'done':
         return
       case 'lost':
-        log.warn({ chunk: chunk._id }, 'a chunk was taken over by another engine')
+        log.warn({ chunk: chunk._id }, 'a chunk was taken over, or a batch of it had committed unheard')
+        // In the second case it is still ours, and goes on behind that batch.
+        await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: true })
         return
       case 'stopped':
         await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: true })

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import {
   MongoClient,
   MongoError,
@@ -39,6 +40,7 @@ export interface DatabaseOptions {
 }
 
 const connectTimeoutMs = 8_000
+const closeMs = 1_500
 const leastWireVersion = 17 // MongoDB 6.0
 
 export const clientOptions: MongoClientOptions = {
@@ -67,7 +69,12 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
     )
   }
   const db = client.db(options.name)
-  return { client, db, collections: collectionsOf(db), shownUri, close: () => client.close() }
+  return { client, db, collections: collectionsOf(db), shownUri, close: () => closeInTime(client) }
+}
+
+/** The driver says goodbye to the server, and looks for one for as long as for anything else when it is away. */
+async function closeInTime(client: MongoClient): Promise<void> {
+  await Promise.race([client.close(), sleep(closeMs, undefined, { ref: false })])
 }
 
 async function refuseUnfitServer(client: MongoClient, shownUri: string): Promise<void> {

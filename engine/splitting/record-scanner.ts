@@ -401,8 +401,10 @@ export class RecordScanner {
     const separator = beginsCell && long.column > 0 ? 1 : 0
     const room = longestRecord - long.keptLength
     const whole = end - start + separator <= room
-    // Only a cell without enclosure may be cut; after a cell that was left out nothing more is kept.
-    const cut = whole || this.#window[start] === this.#enclosure ? end : start + Math.max(0, room - separator)
+    // Only a cell without enclosure may be cut, or one whose enclosure has no end; after a cell that was left out
+    // nothing more is kept.
+    const isEnclosed = this.#window[start] === this.#enclosure && !long.toLineEnd
+    const cut = whole || isEnclosed ? end : start + Math.max(0, room - separator)
     if (room === 0 || (!whole && cut === end)) {
       long.keptLength = longestRecord
       return

@@ -7,7 +7,7 @@ import { MongoClient } from 'mongodb'
 import { z } from 'zod'
 import { messageOf, StartError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
-import { ownProcess, processIsAlive, processName, withFolderLock } from './folder-lock.ts'
+import { LockNotFree, ownProcess, processIsAlive, processName, withFolderLock } from './folder-lock.ts'
 import type { Mongod } from './find-mongod.ts'
 
 /**
@@ -39,6 +39,8 @@ const replicaSet = 'rollcall'
 const startTimeoutMs = 60_000
 const stopTimeoutMs = 8_000
 const lookEveryMs = 1_000
+/** For what others do with the server while this process leaves it. */
+const leaveMs = 2_500
 
 /** `process`: see processName. */
 const serverRecord = z.object({ pid: z.number(), process: z.string(), port: z.number() })
@@ -67,13 +69,20 @@ export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Pro
   let stopped: Promise<void> | undefined
   return {
     uri: uriOf(server),
-    stop: () =>
-      (stopped ??= restarting.stop().then(() =>
-        withFolderLock(lock, async () => {
-          await rm(user, { force: true })
-          if ((await livingUsers(folder)) === 0) await end(folder, server, options.log)
-        }),
-      )),
+    stop: () => (stopped ??= leave()),
+  }
+
+  async function leave(): Promise<void> {
+    await restarting.stop()
+    // First, so that whoever has the lock just now no longer counts on us.
+    await rm(user, { force: true })
+    const endUnlessUsed = async (): Promise<void> => {
+      if ((await livingUsers(folder)) === 0) await end(folder, server, options.log)
+    }
+    await withFolderLock(lock, endUnlessUsed, leaveMs).catch((error: unknown) => {
+      // Its holder starts or stops the server, is a user itself, and will be the last one.
+      if (!(error instanceof LockNotFree)) throw error
+    })
   }
 }
 
@@ -90,16 +99,18 @@ function keepRunning(
     log.error('embedded MongoDB ended although nobody told it to; it is started again')
     running = server
       .restart()
-      .catch((error: unknown) => log.error(`${messageOf(error)}; trying again`))
+      .catch((error: unknown) => {
+        if (!signal.aborted) log.error(`${messageOf(error)}; trying again`)
+      })
       .finally(() => (isBusy = false))
     await running
   }
   const timer = setInterval(() => void look(), lookEveryMs)
   timer.unref()
   return {
-    stop: () => {
+    stop: async () => {
       clearInterval(timer)
-      return running
+      await Promise.race([running, sleep(leaveMs, undefined, { ref: false })])
     },
   }
 }

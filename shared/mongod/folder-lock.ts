@@ -7,14 +7,24 @@ const retryMs = 50
 /** A lock file that names nobody is one whose writer died between creating and filling it. */
 const namelessAfterMs = 2_000
 
+/** Thrown when the lock wasn't free in time. */
+export class LockNotFree extends Error {}
+
 /**
  * Runs `work` while no other process of this machine runs work under the same lock file. The lock of a process
- * that died is taken over. For short work at start and stop, not for a hot path.
+ * that died is taken over. For short work at start and stop, not for a hot path. With `patienceMs` it throws
+ * LockNotFree when others have the lock for longer.
  */
-export async function withFolderLock<T>(file: string, work: () => Promise<T>): Promise<T> {
+export async function withFolderLock<T>(
+  file: string,
+  work: () => Promise<T>,
+  patienceMs = Infinity,
+): Promise<T> {
   await mkdir(path.dirname(file), { recursive: true })
+  const until = performance.now() + patienceMs
   while (!(await tryLock(file))) {
     await removeIfAbandoned(file)
+    if (performance.now() > until) throw new LockNotFree(`${file} is held by another process`)
     await sleep(retryMs)
   }
   try {

@@ -385,6 +385,8 @@ function killedAtPoint(place: number): Disturb {
     const engine = await field.engines.start(crashAt)
     await begin(name in downloadPoints ? field.url : undefined)
     await untilDeadOrSettled(field, [engine])
+    // The last points are seen in the documents before the signal has done its work.
+    for (let i = 0; i < 100 && engine.isAlive(); i += 1) await sleep(50)
     field.t.notOk(engine.isAlive(), `an engine died: ${name}`)
     await field.engines.start()
     return name

@@ -187,6 +187,13 @@ t.test(
   },
 )
 
+t.test('of an unterminated record that is too long the beginning is kept', async (t) => {
+  const found = scan(`"never ${'x'.repeat(2_000_000)}\nb,2\n`, ',', '"', 65_536)
+  t.equal(found.length, 2)
+  t.match(found[0], { line: 1, unterminated: true, text: /^"never x{1000000}/ })
+  t.match(found[1], { line: 2, text: 'b,2' })
+})
+
 t.test('a record of exactly 1 MiB is not too long', async (t) => {
   for (const [length, tooLong] of [
     [1_048_576, false],
