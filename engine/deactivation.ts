@@ -27,15 +27,41 @@ export async function deactivateAbsent(
   step: { id: number; token: string },
   context: StepContext,
 ): Promise<void> {
-  const { collections } = context.database
+  await forEachRange(document, context, (chunk, file) =>
+    deactivateInRange(document, step, chunk, file, context),
+  )
+}
+
+/** How many would be deactivated; counts no further than `enough`. */
+export async function countAbsent(
+  document: ImportDocument,
+  context: StepContext,
+  enough: number,
+): Promise<number> {
+  let absent = 0
+  await forEachRange(document, context, async (chunk, file) => {
+    if (absent >= enough) return
+    for await (const _ of absentIn(document, chunk, file, context)) {
+      absent += 1
+      if (absent >= enough) return
+    }
+  })
+  return absent
+}
+
+async function forEachRange(
+  document: ImportDocument,
+  context: StepContext,
+  work: (chunk: ChunkDocument, file: StagedFile) => Promise<void>,
+): Promise<void> {
   const file = await context.staging.open(document.partition!)
   try {
-    const chunks = await collections.chunks
+    const chunks = await context.database.collections.chunks
       .find({ import_id: document._id, kind: { $ne: 'unidentified' } })
       .sort({ number: 1 })
       .toArray()
     // Without any identity in the file there is no chunk with a range; the caller has refused that case.
-    for (const chunk of chunks) await deactivateInRange(document, step, chunk, file!, context)
+    for (const chunk of chunks) await work(chunk, file!)
   } finally {
     await file?.close()
   }
@@ -48,12 +74,33 @@ async function deactivateInRange(
   file: StagedFile,
   context: StepContext,
 ): Promise<void> {
-  const { collections } = context.database
+  let absent: Absent[] = []
+  for await (const subscriber of absentIn(document, chunk, file, context)) {
+    absent.push(subscriber)
+    if (absent.length < subscribersPerTransaction) continue
+    await deactivateSome(document, step, chunk, absent, context)
+    absent = []
+  }
+  if (absent.length > 0) await deactivateSome(document, step, chunk, absent, context)
+}
+
+interface Absent {
+  _id: string
+  email: string
+}
+
+/** Active subscribers of the chunk's range that were there at the start, from where the last one got to, and aren't in the chunk. */
+async function* absentIn(
+  document: ImportDocument,
+  chunk: ChunkDocument,
+  file: StagedFile,
+  context: StepContext,
+): AsyncGenerator<Absent> {
   const listId = document.mailing_list_id
   const present = await identitiesOf(chunk, file)
   const from = chunk.deactivated_to ?? subscriberKey(listId, chunk.from ?? '')
   const end = chunk.to === null ? `${listId};` : subscriberKey(listId, chunk.to)
-  const cursor = collections.subscribers
+  const cursor = context.database.collections.subscribers
     .find(
       {
         _id: { $gte: from, $lt: end },
@@ -64,20 +111,14 @@ async function deactivateInRange(
     )
     .sort({ _id: 1 })
     .batchSize(subscribersPerTransaction)
-  let absent: { _id: string; email: string }[] = []
   try {
     for await (const subscriber of cursor) {
       context.signal.throwIfAborted()
-      if (present.has(subscriber._id.slice(subscriberKey(listId, '').length))) continue
-      absent.push(subscriber)
-      if (absent.length < subscribersPerTransaction) continue
-      await deactivateSome(document, step, chunk, absent, context)
-      absent = []
+      if (!present.has(subscriber._id.slice(subscriberKey(listId, '').length))) yield subscriber
     }
   } finally {
     await cursor.close()
   }
-  if (absent.length > 0) await deactivateSome(document, step, chunk, absent, context)
 }
 
 async function identitiesOf(chunk: ChunkDocument, file: StagedFile): Promise<Set<string>> {
@@ -95,7 +136,7 @@ async function deactivateSome(
   document: ImportDocument,
   step: { id: number; token: string },
   chunk: ChunkDocument,
-  absent: { _id: string; email: string }[],
+  absent: Absent[],
   context: StepContext,
 ): Promise<void> {
   try {
@@ -113,7 +154,7 @@ async function deactivateAtOnce(
   document: ImportDocument,
   step: { id: number; token: string },
   chunk: ChunkDocument,
-  absent: { _id: string; email: string }[],
+  absent: Absent[],
   context: StepContext,
 ): Promise<void> {
   const { collections } = context.database

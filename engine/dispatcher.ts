@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
-import type { Database } from '../shared/database.ts'
+import { peekNextId, type Database } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import { hasEnded } from '../shared/import-state.ts'
 import type { Logger } from '../shared/logger.ts'
@@ -61,7 +61,11 @@ export interface DispatcherOptions {
 }
 
 const lookEveryMs = 1_000
-export const mostSteps = 8
+/** Of each kind: downloads, which may take a quarter of an hour, and all others. */
+const mostStepsOfKind = 8
+/** Of one organization: the others' imports are not to wait for its slow servers and large files. */
+const mostStepsOfOrganization = 4
+export const mostSteps = 2 * mostStepsOfKind
 /** A command takes no longer than its socket lives: shared/database.ts. */
 const doubtMs = 60_000
 /** How long a stop waits for running batches before their chunks are left to the lease. */
@@ -74,6 +78,7 @@ interface RunningChunk {
 }
 
 interface RunningStep {
+  entry: WorkingImport
   abort: AbortController
   ended: Promise<void>
 }
@@ -147,9 +152,20 @@ export class Dispatcher {
     await this.#fillLanes({ wakes: false })
     for (const entry of working) {
       if (this.#stopped) return
-      if (hasEnded(entry.state)) await this.#settle(entry._id)
-      else if (entry.step === null && !this.#steps.has(entry._id)) await this.#considerStep(entry)
+      await this.#advance(entry).catch((error: unknown) => {
+        this.#options.log.warn(
+          { import_id: entry._id },
+          `an import can't be taken further, trying again: ${messageOf(error)}`,
+        )
+      })
     }
+  }
+
+  async #advance(entry: WorkingImport): Promise<void> {
+    // Whoever has the step may have a transaction under way that counts.
+    if (entry.step !== null || this.#steps.has(entry._id)) return
+    if (hasEnded(entry.state)) await this.#settle(entry._id)
+    else await this.#considerStep(entry)
   }
 
   async #giveBackDoubtful(): Promise<void> {
@@ -184,7 +200,7 @@ export class Dispatcher {
       const waits = !entry.options.dry_run && taken.has(entry.mailing_list_id)
       if (waits) continue
       if (!entry.options.dry_run) taken.add(entry.mailing_list_id)
-      if (await startImport(collections, entry._id))
+      if (await startImport(collections, entry._id, await peekNextId(collections, 'subscriber')))
         this.#options.log.info({ import_id: entry._id }, 'import started')
     }
   }
@@ -203,7 +219,7 @@ export class Dispatcher {
 
   async #considerStep(entry: WorkingImport): Promise<void> {
     const { collections } = this.#options.database
-    if (this.#steps.size >= mostSteps) return
+    if (!this.#hasPlaceFor(entry)) return
     if (entry.state === 'importing') {
       const chunks = await countChunkStates(collections, entry._id)
       if (chunks.ready + chunks.running > 0) return
@@ -227,14 +243,21 @@ export class Dispatcher {
         this.#options.stepSessions.push(session)
         this.#wake()
       })
-    this.#steps.set(entry._id, { abort, ended })
+    this.#steps.set(entry._id, { entry, abort, ended })
     if (this.#stopped) abort.abort()
+  }
+
+  #hasPlaceFor(entry: WorkingImport): boolean {
+    const isDownload = (step: WorkingImport): boolean => step.state === 'downloading'
+    const alike = [...this.#steps.values()].filter((step) => isDownload(step.entry) === isDownload(entry))
+    const own = alike.filter((step) => step.entry.organization_id === entry.organization_id)
+    return alike.length < mostStepsOfKind && own.length < mostStepsOfOrganization
   }
 
   /** An ended import: its counts are final once no chunk of it is held. */
   async #settle(importId: number): Promise<void> {
     const { collections } = this.#options.database
-    if ((await closeChunks(collections, importId)) > 0 || this.#steps.has(importId)) return
+    if ((await closeChunks(collections, importId)) > 0) return
     const totals = (await sumChunkCounts(collections, [importId])).get(importId) ?? noCounts()
     await fixTotals(collections, importId, totals)
     await removeWorkingData(importId, this.#options)

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { ClientSession } from 'mongodb'
-import { inTransactionOf, nextIds, type Database } from '../shared/database.ts'
+import { inTransactionOf, nextIds, retryReasonOfDriver, type Database } from '../shared/database.ts'
 import { clock } from '../shared/clock.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
@@ -10,15 +10,21 @@ import {
   noCounts,
   recordsIn,
   type ChunkDocument,
-  type ImportCounts,
   type ImportDocument,
   type ImportPlan,
 } from '../shared/schemas/import.ts'
 import { isStagingFull, stagedPartition, stagedSource, type Staging } from '../shared/staging/staging.ts'
 import { countChunkStates, deleteChunks, replaceChunks, sumChunkCounts } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
-import { failImport, finishImport, releaseStep, scheduleRetry, writeInStep } from '../shared/store/imports.ts'
-import { deactivateAbsent } from './deactivation.ts'
+import {
+  failImport,
+  finishImport,
+  postponeStep,
+  releaseStep,
+  scheduleRetry,
+  writeInStep,
+} from '../shared/store/imports.ts'
+import { countAbsent, deactivateAbsent } from './deactivation.ts'
 import type { EngineMetrics } from './metrics.ts'
 import { makePlan, reactionsPerRecord } from './plan.ts'
 import { sourceOf } from './sources/source-of.ts'
@@ -55,6 +61,8 @@ interface Step {
 
 /** Waits after the first and the second failed try of a download. */
 const retryAfterMs = [10_000, 50_000]
+/** Of a step for a reason that nobody foresaw. */
+const mostStepFailures = 5
 
 /** Takes the import as far as this engine can in one go. The step is released at its end, whatever happened. */
 export async function runStep(document: ImportDocument, token: string, context: StepContext): Promise<void> {
@@ -89,10 +97,17 @@ async function prepare(document: ImportDocument, step: Step, context: StepContex
       ))
     )
       return
-  } else if (document.source.type !== 'url') {
+  } else if (document.source.type !== 'url' && !(await isStaged(document, context))) {
     await timed(context, 'obtain', () => obtain(document, context, () => undefined))
   }
   await timed(context, 'split', () => split(document, plan, step, context))
+}
+
+/** A split that starts over works on the file as it was when the import began. */
+async function isStaged(document: ImportDocument, { staging }: StepContext): Promise<boolean> {
+  const file = await staging.open(stagedSource(document._id))
+  await file?.close()
+  return file !== null
 }
 
 async function timed<T>(
@@ -273,7 +288,7 @@ async function finish(document: ImportDocument, step: Step, context: StepContext
         'nothing_valid',
         'no record of the file is valid, so nobody was deactivated for not being in it: correct the file or its mapping',
       )
-    await warnOfManyAbsent(document, counts, step, context)
+    await warnOfManyAbsent(document, step, context)
     await deactivateAbsent(document, step, context)
   }
   const totals = await importCounts(context, document._id)
@@ -283,18 +298,12 @@ async function finish(document: ImportDocument, step: Step, context: StepContext
   context.log.info({ import_id: document._id, ...totals }, 'import finished')
 }
 
-/** Said before it is done. A lower bound: who is in the file but not counted as seen was added or failed. */
-async function warnOfManyAbsent(
-  document: ImportDocument,
-  counts: ImportCounts,
-  step: Step,
-  context: StepContext,
-): Promise<void> {
-  const { skipped_duplicate: _repeated, added: _new, deactivated: _gone, ...seen } = counts
-  const mostPresent = Object.values(seen).reduce((sum, count) => sum + count, 0)
+/** Said before it is done. */
+async function warnOfManyAbsent(document: ImportDocument, step: Step, context: StepContext): Promise<void> {
   const active = document.plan!.active_at_start
-  if ((active - mostPresent) * 2 <= active) return
-  const warning = `at least ${active - mostPresent} of the ${active} active subscribers of the list are not in the file, and deactivate_subscribers_not_in_import deactivates them`
+  const absent = await countAbsent(document, context, Math.floor(active / 2) + 1)
+  if (absent * 2 <= active) return
+  const warning = `more than half of the ${active} active subscribers of the list are not in the file, and deactivate_subscribers_not_in_import deactivates them`
   await writeInStep(
     context.database.collections,
     { ...step, state: 'importing' },
@@ -330,10 +339,31 @@ async function endInFailure(
       `no space is left for the import's files under DATA_DIR/staging (${messageOf(error)}): free some and create the import again`,
       context,
     )
+  } else if (retryReasonOfDriver(error) !== null) {
+    context.log.warn(`the step broke off and is taken again: ${messageOf(error)}`)
   } else {
-    // Most likely the database was away for a moment: the step is taken again.
-    context.log.error({ err: error }, `the step broke off and is taken again: ${messageOf(error)}`)
+    await endBrokenStep(error, document, step, context)
   }
+}
+
+/** Whatever it was, it may pass: a few tries, with longer and longer waits, which are stored. */
+async function endBrokenStep(
+  error: unknown,
+  document: ImportDocument,
+  step: Step,
+  context: StepContext,
+): Promise<void> {
+  const failures = document.step_failures + 1
+  context.log.error({ err: error, failures }, `the step broke off: ${messageOf(error)}`)
+  if (failures < mostStepFailures) {
+    await postponeStep(context.database.collections, step, failures, 1_000 * 2 ** failures)
+    return
+  }
+  const advice =
+    (error as NodeJS.ErrnoException).syscall === undefined
+      ? 'this is a defect of the engine, its log has more'
+      : 'check DATA_DIR on the engine, and create the import again'
+  await fail(step, `${messageOf(error)} (the last of ${failures} tries): ${advice}`, context)
 }
 
 async function fail(step: Step, message: string, context: StepContext): Promise<void> {
@@ -344,8 +374,13 @@ async function fail(step: Step, message: string, context: StepContext): Promise<
 /** Clears up after an ended import for which no chunk is held any more. */
 export async function removeWorkingData(
   importId: number,
-  context: Pick<StepContext, 'database' | 'staging'>,
+  context: Pick<StepContext, 'database' | 'staging' | 'log'>,
 ): Promise<void> {
-  await context.staging.removeImport(importId)
+  await context.staging.removeImport(importId).catch((error: unknown) => {
+    context.log.warn(
+      { import_id: importId },
+      `staged files can't be removed, the sweep tries again later: ${messageOf(error)}`,
+    )
+  })
   await deleteChunks(context.database.collections, importId)
 }

@@ -1,4 +1,3 @@
-import { peekNextId } from '../shared/database.ts'
 import { ImportError } from '../shared/errors.ts'
 import type { Collections } from '../shared/schemas/collections.ts'
 import { toFieldDefinition, type FieldDefinition } from '../shared/schemas/custom-field.ts'
@@ -44,7 +43,7 @@ export async function makePlan(collections: Collections, document: ImportDocumen
     reactions,
     active_at_start: activeAtStart,
     list_was_empty: anySubscriber === null,
-    first_new_subscriber_id: await peekNextId(collections, 'subscriber'),
+    first_new_subscriber_id: document.first_new_subscriber_id!,
   }
 }
 

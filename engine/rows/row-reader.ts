@@ -92,7 +92,8 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
     emailColumn,
     read(cells) {
       if (cells.length > columns.length && cells.slice(columns.length).some((cell) => cell.trim() !== '')) {
-        return `the record has ${cells.length} cells, the mapping ${columns.length} columns`
+        const surplus = cells.slice(columns.length).find((cell) => cell.trim() !== '')!
+        return `the record has ${cells.length} cells, the mapping ${columns.length} columns: the first one too many is ${shorten(surplus.trim())}`
       }
       const row = blankRow(mappedFieldIds.length)
       let problems = ''
@@ -215,7 +216,10 @@ const shownCharacters = 60
 
 /** A value for a message: quoted, on one line, not longer than one wants to read. */
 function shorten(text: string): string {
-  const shown = text.length > shownCharacters ? `${text.slice(0, shownCharacters)}...` : text
+  // Not between the two halves of a character.
+  const end =
+    (text.charCodeAt(shownCharacters - 1) & 0xfc00) === 0xd800 ? shownCharacters - 1 : shownCharacters
+  const shown = text.length > shownCharacters ? `${text.slice(0, end)}...` : text
   const size = text.length > longestText ? ` (${text.length} characters)` : ''
   return `'${shown.replaceAll(/[\0-\x1f\x7f]+/g, ' ')}'${size}`
 }

@@ -31,7 +31,9 @@ export class PartitionOutput {
   readonly #file: StagedWriter
   #position = 0
   #queue: Buffer[] = []
+  /** Of `#bufferSize` each, as many as may lie in wait at once; the buffers of longer records aren't kept. */
   readonly #free: Buffer[] = []
+  #bufferSize = 0
 
   constructor(file: StagedWriter) {
     this.#file = file
@@ -46,8 +48,9 @@ export class PartitionOutput {
   }
 
   takeBuffer(size: number): Buffer {
-    const free = this.#free.pop()
-    return free?.length === size ? free : Buffer.allocUnsafeSlow(size)
+    if (size !== this.#bufferSize) this.#free.length = 0
+    this.#bufferSize = size
+    return this.#free.pop() ?? Buffer.allocUnsafeSlow(size)
   }
 
   async flush(): Promise<void> {
@@ -55,9 +58,14 @@ export class PartitionOutput {
     const batch = this.#queue
     this.#queue = []
     await this.#file.append(batch)
-    for (const bytes of batch) this.#free.push(Buffer.from(bytes.buffer))
+    for (const { buffer } of batch) {
+      if (buffer.byteLength === this.#bufferSize && this.#free.length < mostFreeBuffers)
+        this.#free.push(Buffer.from(buffer))
+    }
   }
 }
+
+const mostFreeBuffers = 64
 
 interface OpenRange extends Range {
   buffer: Buffer | null

@@ -44,7 +44,7 @@ const leastRangeBytes = 128_000
 /** Ranges that a small file is split into, so that every lane has something to do. */
 const rangesOfSmallFile = 24
 const mostRanges = 4_096
-const bufferMemory = 64 * 1024 * 1024
+const bufferMemory = 24 * 1024 * 1024
 const mostBufferBytes = 64 * 1024
 /** A range so many times the target is split again. */
 const oversizeFactor = 4

@@ -10,6 +10,7 @@ import {
 } from '../../shared/schemas/import.ts'
 import type { StagedFile, Staging } from '../../shared/staging/staging.ts'
 import { readHeldChunk } from '../../shared/store/chunks.ts'
+import { readState } from '../../shared/store/imports.ts'
 import { reactionsPerRecord } from '../plan.ts'
 import { cutBatches, identityAt, listRecords, sortedByIdentity, type Batch } from '../rows/chunk-records.ts'
 import { rowDecider, type RowDecider } from '../rows/row-decision.ts'
@@ -78,10 +79,16 @@ export async function runChunk(options: ChunkRunOptions): Promise<ChunkReport> {
     return {
       end: 'failed',
       message: messageOf(error),
-      retryable: retryReason(error) !== null,
+      retryable: isPassing(error),
       fatal: error instanceof ImportError,
     }
   }
+}
+
+/** A key that is taken again and again is nothing that passes. */
+const isPassing = (error: unknown): boolean => {
+  const reason = retryReason(error)
+  return reason !== null && reason !== 'duplicate_key'
 }
 
 async function writeBatches(
@@ -91,9 +98,10 @@ async function writeBatches(
   batches: AsyncIterable<Batch & { isLast: boolean }>,
 ): Promise<ChunkReport> {
   const { document, plan } = context
+  const { collections } = options
   const writer = new BatchWriter({
     db: options.db,
-    collections: options.collections,
+    collections,
     session: options.lane.session,
     stripe: options.lane.stripe,
     rooms: options.lane.batchRooms,
@@ -112,6 +120,7 @@ async function writeBatches(
     limit: () => options.limitOf(document.organization_id),
     chunk,
     isStopped: options.isStopped,
+    isImporting: async () => (await readState(collections, document._id)) === 'importing',
     onCommit: options.onBatch,
   })
   let position = 0

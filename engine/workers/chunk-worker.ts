@@ -53,8 +53,6 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
     return context
   }
 
-  const limits = new LimitReader((organizationId) => subscriberLimitOf(collections, organizationId))
-
   return async (task) => {
     const word = new Int32Array(task.control)
     const lane = lanes.pop()
@@ -68,7 +66,7 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
         lane,
         task,
         importContext: contextOf,
-        limitOf: (organizationId) => limits.of(organizationId),
+        limitOf: (organizationId) => subscriberLimitOf(collections, organizationId),
         isStopped: () => Atomics.load(word, 0) !== control.run,
         onBatch: ({ counts, bytes, writeMs, retries }) => {
           const report: BatchReport = { kind: 'batch', counts, bytes, writeMs, retries }
@@ -82,28 +80,5 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
 }
 
 const rememberedImports = 32
-
-/** The subscriber limits of organizations, read again when they are older than a moment. */
-class LimitReader {
-  readonly #read: (organizationId: number) => Promise<number | null>
-  readonly #known = new Map<number, { limit: Promise<number | null>; readAt: number }>()
-
-  constructor(read: (organizationId: number) => Promise<number | null>) {
-    this.#read = read
-  }
-
-  of(organizationId: number): Promise<number | null> {
-    const now = performance.now()
-    const known = this.#known.get(organizationId)
-    if (known !== undefined && now - known.readAt < limitStaysMs) return known.limit
-    const limit = this.#read(organizationId)
-    limit.catch(() => this.#known.delete(organizationId))
-    if (this.#known.size >= rememberedImports) this.#known.clear()
-    this.#known.set(organizationId, { limit, readAt: now })
-    return limit
-  }
-}
-
-const limitStaysMs = 250
 
 export default startWorker()

@@ -61,10 +61,12 @@ export interface BatchWriterOptions {
   reactions: ReactionWriter
   /** Reaction ids that are set aside for a record. */
   reactionsPerRecord: number
-  /** The organization's subscriber limit as it is now, or was a moment ago. */
+  /** Reads the organization's subscriber limit. */
   limit: () => Promise<number | null>
   chunk: ChunkDocument & { token: string }
   isStopped: () => boolean
+  /** Asks the database. */
+  isImporting: () => Promise<boolean>
   onCommit: (commit: BatchCommit) => void
 }
 
@@ -88,6 +90,8 @@ const recordsAtOnce = 128
 
 /** The lease is renewed with every batch; a batch that takes longer than this is given up before it runs out. */
 const batchPatienceMs = 40_000
+
+const slowAttemptMs = 1_000
 
 /** Attempts of a batch that fail because others write the same rows, before it is cut into smaller ones. */
 const mostConflicts = 2
@@ -194,6 +198,7 @@ export class BatchWriter {
 
   async #attempt({ batch, isLast }: BatchWork): Promise<Changes> {
     const { collections, session, chunk, options, rooms } = this.#options
+    const startedAt = performance.now()
     const changes = await this.#changesOf(batch)
     if (changes.placesTaken > this.#places.free) throw new PlacesMissing(changes.placesTaken)
     // First of the writes: who lost the chunk is told before he meets what the new holder wrote.
@@ -214,6 +219,9 @@ export class BatchWriter {
         { _id: outcomeId(chunk._id, this.#position), logs },
         { session, bypassDocumentValidation: true },
       )
+    // It took so long that the import may have been paused meanwhile, unheard: this process was suspended, perhaps.
+    if (performance.now() - startedAt > slowAttemptMs && !(await this.#options.isImporting()))
+      throw new BatchAbandoned('the import was paused or has ended')
     return changes
   }
 

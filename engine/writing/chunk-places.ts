@@ -13,7 +13,7 @@ export interface ChunkPlacesOptions {
   collections: Collections
   session: ClientSession
   chunk: ChunkDocument & { token: string }
-  /** The organization's limit as it is now, or was a moment ago. */
+  /** Reads the organization's limit. */
   limit: () => Promise<number | null>
   isStopped: () => boolean
 }
@@ -35,7 +35,9 @@ export class PlacesMissing extends Error {
 
 export class ChunkPlaces {
   readonly #options: ChunkPlacesOptions
-  #limit: number | null = null
+  #limit: { most: number | null } | null = null
+  /** The chunk's whole need couldn't be had at once: from then on each batch asks for its own. */
+  #askedInVain = false
   #held = 0
   #used: number
   #isLast = false
@@ -47,7 +49,7 @@ export class ChunkPlaces {
 
   /** Rows that may take a place in the next batch. */
   get free(): number {
-    return this.#limit === null ? Infinity : this.#held
+    return this.#limit?.most === null ? Infinity : this.#held
   }
 
   /** Rows beyond `free` are over the limit, and not merely in want of places that could be had. */
@@ -55,15 +57,15 @@ export class ChunkPlaces {
     return this.#isLast
   }
 
-  /** Before a batch of so many records, with so many left in the chunk. Doesn't wait: most rows may need no place. */
+  /** Before a batch of so many records, with so many left in the chunk. Holds nothing that others may be in want of. */
   async prepare(records: number, recordsLeft: number): Promise<void> {
-    const limit = await this.#options.limit()
-    // Places held under another limit may be too many under this one.
-    const isSame = limit === this.#limit
-    this.#limit = limit
     this.#isLast = false
-    if (limit === null || (isSame && this.#held >= records)) return
-    await this.#hold(records, recordsLeft)
+    // Read when the chunk was claimed: whoever changes the limit takes running chunks from their holders.
+    this.#limit ??= { most: await this.#options.limit() }
+    const isShort = this.#held === 0 && this.#askedInVain
+    if (this.#limit.most === null || isShort || this.#held >= records) return
+    const held = await this.#hold(0, recordsLeft)
+    this.#askedInVain = typeof held === 'object' && held.held === 0 && !held.isLast
   }
 
   /** Waits until the chunk holds so many places, or all that are left. False when it was stopped or lost meanwhile. */
@@ -82,7 +84,7 @@ export class ChunkPlaces {
     const { dry_run: isDryRun } = this.#options.chunk
     return {
       held: Math.max(0, this.#held - taken),
-      used: this.#limit !== null && isDryRun ? this.#used + taken : this.#used,
+      used: this.#limit?.most !== null && isDryRun ? this.#used + taken : this.#used,
     }
   }
 
@@ -102,7 +104,7 @@ export class ChunkPlaces {
       patienceMs,
       onRetry: () => undefined,
       attempt: async () => {
-        held = await holdPlaces(collections, session, { chunk, limit: this.#limit!, needed, wanted })
+        held = await holdPlaces(collections, session, { chunk, limit: this.#limit!.most!, needed, wanted })
       },
     })
     if (!committed) held = 'lost'

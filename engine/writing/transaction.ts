@@ -29,12 +29,15 @@ export class TooManyConflicts extends Error {}
 
 const firstPauseMs = 4
 const longestPauseMs = 500
+/** Times that a key may have been taken by somebody since the attempt looked. */
+const mostKeysTaken = 20
 
 /** Resolves to true when it is committed, to false when it was given up by `isStopped` or a BatchAbandoned. */
 export async function runTransaction(options: TransactionOptions): Promise<boolean> {
   const { session } = options
   const deadline = performance.now() + options.patienceMs
   let conflicts = 0
+  let keysTaken = 0
   for (let tries = 0; ; tries += 1) {
     try {
       session.startTransaction({ readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' } })
@@ -48,6 +51,7 @@ export async function runTransaction(options: TransactionOptions): Promise<boole
       if (reason === null || performance.now() > deadline) throw error
       options.onRetry(reason)
       if (reason === 'write_conflict') conflicts += 1
+      if (reason === 'duplicate_key' && (keysTaken += 1) > mostKeysTaken) throw error
       if (conflicts > (options.mostConflicts ?? Infinity)) throw new TooManyConflicts()
       await sleep(pauseMs(tries))
       if (options.isStopped()) return false

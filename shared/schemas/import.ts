@@ -163,6 +163,11 @@ export const importDocument = z.object({
     /** Whole, its password included; views and logs mask it. */
     url: z.string().nullable(),
   }),
+  /** Subscriber ids from here on were handed out after the import began; null before. */
+  first_new_subscriber_id: id().nullable(),
+  /** Times that a step broke off for a reason that nobody foresaw. */
+  step_failures: integer().min(0),
+  /** `next_attempt_at` holds for every step. */
   download: z.object({
     attempts: integer().min(0),
     next_attempt_at: instant().nullable(),

@@ -51,6 +51,8 @@ export const subscriberCountDocument = z.object({
   unsubscribed: statusCount(),
   scomp: statusCount(),
   deactivated: statusCount(),
+  /** Of requests' stripes: raised when the organization's limit changes, so that requests under way begin anew. */
+  limit_changes: integer().min(0).optional(),
 })
 export type SubscriberCountDocument = z.infer<typeof subscriberCountDocument>
 

@@ -135,6 +135,17 @@ export async function releaseChunkUnder(collections: Collections, claim: Claim):
   )
 }
 
+/**
+ * Takes the running chunks of imports away from whoever holds them, for others to go on with; waits for batches that
+ * are just being committed. What else was under way under their tokens never commits.
+ */
+export async function preemptChunks(collections: Collections, importIds: number[]): Promise<void> {
+  await collections.chunks.updateMany(
+    { import_id: { $in: importIds }, state: 'running' },
+    { $set: { ...released, state: 'ready', attempt: 0 } },
+  )
+}
+
 /** Gives back what a dead engine held. */
 export async function releaseChunksOf(collections: Collections, engineId: string): Promise<number> {
   const { modifiedCount } = await collections.chunks.updateMany(
@@ -246,7 +257,8 @@ export async function noteDeactivated(
 /** Chunks of an ended import that nobody holds are over; resolves to how many are held still. */
 export async function closeChunks(collections: Collections, importId: number): Promise<number> {
   await collections.chunks.updateMany({ import_id: importId, state: 'ready' }, { $set: { state: 'done' } })
-  return collections.chunks.countDocuments({ import_id: importId, state: 'running' })
+  // One that was given back between the two writes is ready: it isn't over yet.
+  return collections.chunks.countDocuments({ import_id: importId, state: { $in: ['ready', 'running'] } })
 }
 
 export async function deleteChunks(collections: Collections, importId: number): Promise<void> {

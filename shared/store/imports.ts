@@ -86,6 +86,10 @@ export function listWorkingImports(collections: Collections): Promise<WorkingImp
     .toArray()
 }
 
+export async function readState(collections: Collections, id: number): Promise<ImportState | null> {
+  return (await collections.imports.findOne({ _id: id }, { projection: { state: 1 } }))?.state ?? null
+}
+
 /** Lists that an import has for itself just now. */
 export async function listHeldLists(collections: Collections): Promise<number[]> {
   const holders = await collections.imports
@@ -121,9 +125,14 @@ export async function markLogsPurged(collections: Collections, id: number): Prom
   await collections.imports.updateOne({ _id: id }, [{ $set: { logs_purged_at: '$$NOW' } }])
 }
 
-/** Starts a due import. False when it is no longer due, or another import has the list. */
-export async function startImport(collections: Collections, id: number): Promise<boolean> {
+/** Starts a due import; subscriber ids from the given one on are handed out later. False when it is no longer due, or another import has the list. */
+export async function startImport(
+  collections: Collections,
+  id: number,
+  firstNewSubscriberId: number,
+): Promise<boolean> {
   const started = {
+    first_new_subscriber_id: firstNewSubscriberId,
     state: { $cond: [{ $eq: ['$source.type', 'url'] }, 'downloading', 'splitting'] },
     started_at: '$$NOW',
     holds_list: { $cond: ['$options.dry_run', '$$REMOVE', true] },
@@ -219,6 +228,18 @@ export async function scheduleRetry(
 ): Promise<void> {
   await collections.imports.updateOne({ _id: id, state: { $in: ['downloading', 'paused'] } }, [
     { $set: { 'download.attempts': attempts, 'download.next_attempt_at': { $add: ['$$NOW', waitMs] } } },
+  ])
+}
+
+/** The holder's step broke off and is taken again after `waitMs`, by the database's clock. */
+export async function postponeStep(
+  collections: Collections,
+  step: { id: number; token: string },
+  failures: number,
+  waitMs: number,
+): Promise<void> {
+  await collections.imports.updateOne({ _id: step.id, 'step.token': step.token }, [
+    { $set: { step_failures: failures, 'download.next_attempt_at': { $add: ['$$NOW', waitMs] } } },
   ])
 }
 

@@ -1,7 +1,7 @@
 import type { ClientSession } from 'mongodb'
 import { placesHeldIndex, type Collections } from '../schemas/collections.ts'
 import type { ChunkDocument } from '../schemas/import.ts'
-import { notePlacesHeld } from './chunks.ts'
+import { notePlacesHeld, preemptChunks } from './chunks.ts'
 
 /**
  * An organization's subscriber limit, which no mix of imports and requests overruns:
@@ -11,8 +11,8 @@ import { notePlacesHeld } from './chunks.ts'
  * Whoever raises that sum does it in a transaction that also raises `places_revision` of the organization, so two of
  * them can't both commit on what they read. A chunk holds places for thousands of rows at a time; its batches turn
  * held places into active subscribers, which leaves the sum as it is and so needs no turn. While there is room, that
- * is one small transaction a chunk. When room is short, a batch holds what it needs or, when nobody else holds any,
- * whatever is left; nobody waits with places in hand, so two of them never wait for each other.
+ * is one small transaction a chunk. When room is short, a batch holds what it needs, once it knows, or, when nobody else
+ * holds any, whatever is left; nobody waits with places in hand, so two of them never wait for each other.
  *
  * A dry run takes part with its own rows only: it holds no place that anybody else could miss.
  */
@@ -32,9 +32,9 @@ export async function subscriberLimitOf(
 export interface PlacesWanted {
   chunk: Pick<ChunkDocument, '_id' | 'import_id' | 'organization_id' | 'dry_run'> & { token: string }
   limit: number
-  /** What the next batch can't do without. */
+  /** What the next batch can't do without, as far as that is known. */
   needed: number
-  /** What would spare the chunk's later batches from asking. */
+  /** What would spare the chunk's later batches from asking; given only where twice as many are free. */
   wanted: number
 }
 
@@ -56,13 +56,32 @@ export async function holdPlaces(
   const { own, heldByOthers, used } = await heldPlaces(collections, session, chunk)
   const room = Math.max(0, limit - active - used - heldByOthers)
   const isBusy = room < needed && heldByOthers > 0
-  const held = isBusy ? 0 : room >= wanted ? wanted : Math.min(room, needed)
+  const held = isBusy ? 0 : room >= wanted * 2 ? wanted : Math.min(room, needed)
   if (held > own) await takeTurn(collections, session, chunk.organization_id)
   if (held !== own || isBusy) {
     const isOurs = await notePlacesHeld(collections, session, chunk, held)
     if (!isOurs) return 'lost'
   }
-  return isBusy ? 'busy' : { held, isLast: held < needed }
+  return isBusy ? 'busy' : { held, isLast: heldByOthers === 0 && held === room }
+}
+
+/**
+ * After an organization's limit was changed, and before that is answered: from here on nobody writes by the old one.
+ * A chunk reads the limit when it is claimed, so those that run are taken from their holders; requests that are under
+ * way meet the touched stripes and begin anew.
+ */
+export async function enforceLimit(collections: Collections, organizationId: number): Promise<void> {
+  const running = await collections.imports
+    .find({ organization_id: organizationId, finished_at: null }, { projection: { _id: 1 } })
+    .toArray()
+  await preemptChunks(
+    collections,
+    running.map(({ _id }) => _id),
+  )
+  await collections.subscriberCounts.updateMany(
+    { organization_id: organizationId, _id: { $regex: /:a\d+$/ } },
+    { $inc: { limit_changes: 1 } },
+  )
 }
 
 async function activeSubscribers(

@@ -10,7 +10,8 @@ import { takePlace } from './places.ts'
  * turns with imports: whoever comes second on the same subscriber does it again on what the first one left.
  */
 
-export type SubscriberWrite = 'done' | 'missing' | 'over_limit'
+/** `busy`: imports held the places that are free for longer than a request waits. */
+export type SubscriberWrite = 'done' | 'missing' | 'over_limit' | 'busy'
 
 /** Adds a subscriber. Throws a duplicate key error when its identity is there already. */
 export function insertSubscriber(
@@ -136,7 +137,8 @@ async function waitingForPlaces(
       return await inTransaction(client, write)
     } catch (error) {
       if (!(error instanceof NoPlace)) throw error
-      if (error.isFull || performance.now() > deadline) return 'over_limit'
+      if (error.isFull) return 'over_limit'
+      if (performance.now() > deadline) return 'busy'
       await sleep(pauseMs * (0.5 + Math.random()))
     }
   }

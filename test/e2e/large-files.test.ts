@@ -36,6 +36,25 @@ t.test('large and odd files', { timeout }, async (t) => {
     t.ok(peakMemoryMB < 480, `at most ${Math.round(peakMemoryMB)} MB`)
   })
 
+  t.test('records of 100 kB and more', { timeout }, async (t) => {
+    const long = 'x'.repeat(60_000)
+    const count = Math.max(400, Math.floor(oddRows / 100))
+    const { view, peakMemoryMB } = await importFile(t, service, {
+      bytes: (function* () {
+        yield Buffer.from('email,a,b\n')
+        for (let i = 0; i < count; i += 1) yield Buffer.from(`s${i}@example.com,${long},${long}\n`)
+      })(),
+      columns: ['email', 'a', 'b'],
+      fields: [
+        { name: 'a', field_type: 'text_multiline' },
+        { name: 'b', field_type: 'text_multiline' },
+      ],
+    })
+    t.match(view, { state: 'finished', stats: { subscribers: { added: count } } })
+    t.comment(`${count} records of 120 kB: ${Math.round(peakMemoryMB)} MB`)
+    t.ok(peakMemoryMB < 600, `at most ${Math.round(peakMemoryMB)} MB`)
+  })
+
   const email = (i: number): string => `s${String(i).padStart(9, '0')}@example.com\n`
   const shapes: Record<string, { line: (i: number) => string; counts: Partial<ImportCounts> }> = {
     'one address, again and again': {

@@ -56,6 +56,8 @@ t.test('requests race an import of the same subscribers', { timeout: 600_000 }, 
 
   const done = { created: 0, taken: 0, changed: 0, deleted: 0 }
   const lastB = new Map<string, number | null>()
+  /** Made anew by a request after somebody deleted them: the import may have written the one before. */
+  const madeAnew = new Set<string>()
   let ended = false
   let next = 1
   const requester = async (seed: number): Promise<void> => {
@@ -79,6 +81,7 @@ t.test('requests race an import of the same subscribers', { timeout: 600_000 }, 
         try {
           await insertSubscriber(database, 1, document)
           done.created += 1
+          if (lastB.get(key) === null) madeAnew.add(key)
           lastB.set(key, b)
         } catch (error) {
           if (!isDuplicateKey(error)) throw error
@@ -125,7 +128,7 @@ t.test('requests race an import of the same subscribers', { timeout: 600_000 }, 
   // Who was created by a request after the import had written and somebody had deleted has no A.
   const missingA = table.filter(
     ({ _id, email, custom_fields }) =>
-      custom_fields[fieldA!] !== 2 && !lastB.has(_id) && !email.startsWith('x'),
+      custom_fields[fieldA!] !== 2 && !madeAnew.has(_id) && !email.startsWith('x'),
   )
   t.same(missingA, [], 'no change of the import is lost')
   const stripes = await collections.subscriberCounts.find({ mailing_list_id: list.id }).toArray()

@@ -81,7 +81,7 @@ t.test('added, failed and duplicate rows, with their logs', async (t) => {
       "bad address,X,1,Free,email: 'bad address' is not an email address",
       'carl@example.com,"two\nlines",x,Free,Points: \'x\' is not an integer',
       'dora@example.com,Dora,1,,"Plan: a new subscriber needs a value, and neither the file nor a default has one"',
-      'fay@example.com,Fay,1,Free,surplus,"the record has 5 cells, the mapping 4 columns"',
+      'fay@example.com,Fay,1,Free,surplus,"the record has 5 cells, the mapping 4 columns: the first one too many is \'surplus\'"',
       'gus@example.com,,,,"Plan: a new subscriber needs a value, and neither the file nor a default has one"',
       '',
     ].join('\n'),

@@ -1,6 +1,8 @@
 import { z } from 'zod'
 import { inTransaction, nextIds } from '../../../shared/database.ts'
 import type { OrganizationDocument } from '../../../shared/schemas/organization.ts'
+import { ring } from '../../../shared/store/doorbell.ts'
+import { enforceLimit } from '../../../shared/store/places.ts'
 import { isTimeZone } from '../../../shared/values/time-zone.ts'
 import { endpoint } from '../../api/endpoint.ts'
 import { nameText, pagingQuery } from '../../api/fields.ts'
@@ -125,6 +127,10 @@ export const organizationEndpoints = [
           await collections.organizations.updateOne({ _id: id }, { $set: set }, { session })
         return collections.organizations.findOne({ _id: id }, { session })
       })
+      if (set['subscriber_limit'] !== undefined) {
+        await enforceLimit(collections, id)
+        await ring(collections, 'limit')
+      }
       return { data: toView(organization!) }
     },
   }),

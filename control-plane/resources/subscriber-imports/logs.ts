@@ -56,7 +56,7 @@ async function* addressLog(
   for await (const outcome of outcomes) yield await inflateAsync(outcome.logs[kind]!)
 }
 
-const linesPerPiece = 500
+const bytesPerPiece = 64 * 1024
 
 /** The failed records as a CSV file that can be mended and imported again, in file order. */
 async function* failedLog(
@@ -72,13 +72,10 @@ async function* failedLog(
   const failures = deps.database.collections.failures
     .find({ _id: idsOfImport(document._id) })
     .sort({ _id: 1 })
-    .batchSize(linesPerPiece)
   let lines = ''
-  let count = 0
   for await (const failure of failures) {
     lines += `${failure.line}\n`
-    count += 1
-    if (count % linesPerPiece !== 0) continue
+    if (lines.length < bytesPerPiece) continue
     yield Buffer.from(lines, encoding)
     lines = ''
   }

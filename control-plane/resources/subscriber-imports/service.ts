@@ -174,6 +174,8 @@ async function checkedDocument(
     options,
     field_ids: fieldIds,
     source,
+    first_new_subscriber_id: null,
+    step_failures: 0,
     download: { attempts: 0, next_attempt_at: null, bytes_received: 0, bytes_expected: null },
     plan: null,
     header: null,
