@@ -69,7 +69,7 @@ export const mostSteps = 2 * mostStepsOfKind
 /** A command takes no longer than its socket lives: shared/database.ts. */
 const doubtMs = 60_000
 /** How long a stop waits for running batches before their chunks are left to the lease. */
-const graceMs = 5_000
+const graceMs = 4_500
 
 interface RunningChunk {
   importId: number

@@ -36,7 +36,7 @@ export interface EngineOptions {
 
 /** Stripes that one engine number stands for: lanes of its workers, and those of workers that replaced dead ones. */
 const stripesPerEngine = 1_024
-const handOverMs = 2_500
+const handOverMs = 1_500
 
 interface Life {
   id: string

@@ -40,7 +40,7 @@ export interface DatabaseOptions {
 }
 
 const connectTimeoutMs = 8_000
-const closeMs = 1_500
+const closeMs = 1_000
 const leastWireVersion = 17 // MongoDB 6.0
 
 export const clientOptions: MongoClientOptions = {

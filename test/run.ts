@@ -69,7 +69,7 @@ async function runTap(names: string[]): Promise<number> {
   const protocol = path.join(folder, 'run.tap')
   const code = await tap(['--reporter=terse', `--output-file=${protocol}`, ...names])
   const total = [
-    ...(await readFile(protocol, 'utf8')).matchAll(
+    ...(await readFile(protocol, 'utf8').catch(() => '')).matchAll(
       /^# \{ total: (\d+)(?:, pass: (\d+))?(?:, fail: (\d+))?.*\}$/gm,
     ),
   ].at(-1)

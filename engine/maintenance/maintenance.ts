@@ -10,6 +10,8 @@ export interface Chore {
   run(): Promise<void>
 }
 
+const graceMs = 300
+
 /** Runs a chore at once and then at its interval (with some jitter, so that engines don't keep step), until stopped. */
 export function startChore(chore: Chore, log: Logger): Part {
   const stopped = new AbortController()
@@ -27,9 +29,10 @@ export function startChore(chore: Chore, log: Logger): Part {
     }
   })()
   return {
-    stop: () => {
+    stop: async () => {
       stopped.abort()
-      return done
+      // Harmless to break off; with the database away it would look for it for seconds.
+      await Promise.race([done, sleep(graceMs, undefined, { ref: false })])
     },
   }
 }

@@ -72,7 +72,7 @@ t.test('a record may be longer than the mapping only by blanks', async (t) => {
   t.equal(typeof reader.read(['a@b.co', '', '', '', '', '', '', '', ' ', '']), 'object')
   t.equal(
     reader.read(['a@b.co', '', '', '', '', '', '', '', '', 'x']),
-    'the record has 10 cells, the mapping 8 columns',
+    "the record has 10 cells, the mapping 8 columns: the first one too many is 'x'",
   )
 })
 
