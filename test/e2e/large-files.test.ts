@@ -3,6 +3,7 @@ import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { watchProcess } from '../../bench/watch-process.ts'
@@ -20,8 +21,12 @@ const timeout = 60_000 + largeRows + oddRows * 5
 const mostBytesOfChunk = 6_000_000 // four times the target: splitting/split.ts
 
 t.test('large and odd files', { timeout }, async (t) => {
-  // As `npm run engine` and `npm start` set it.
-  const settings = { ENGINE_WORKERS: '2', MALLOC_ARENA_MAX: '2' }
+  // The last two as `npm run engine` and `npm start` set them.
+  const settings = {
+    ENGINE_WORKERS: '2',
+    MALLOC_ARENA_MAX: '2',
+    NODE_COMPILE_CACHE: fileURLToPath(new URL('../../node_modules/.cache/rollcall', import.meta.url)),
+  }
   const service = await startService(t, ['control-plane', 'engine'], settings)
 
   t.test(`${largeRows} rows`, { timeout }, async (t) => {
