@@ -51,6 +51,12 @@ export interface CollectionDefinition {
 /** Imports that still have logs, by the time of their end. */
 export const unpurgedIndex = 'finished_at_with_logs'
 
+/** The lists that an import has for itself. */
+export const heldListsIndex = { mailing_list_id: 1, holds_list: 1 } as const
+
+/** Imports for which an engine still has something to do; settled ones, nearly all there are, aren't in it. */
+export const unsettledIndex = { begins_at: 1, _id: 1 } as const
+
 export const placesHeldIndex = 'organization_id_with_places_held'
 
 /** Every collection with its documents' shape and its indexes; `_id` has its index anyway. */
@@ -129,11 +135,10 @@ export const collectionDefinitions: CollectionDefinition[] = [
     indexes: [
       // One import at a time has a list: the index is the lock.
       {
-        keys: { mailing_list_id: 1, holds_list: 1 },
+        keys: heldListsIndex,
         options: { unique: true, partialFilterExpression: { holds_list: true } },
       },
-      // What engines look at; settled imports, nearly all there are, aren't in it.
-      { keys: { begins_at: 1, _id: 1 }, options: { partialFilterExpression: { settled: false } } },
+      { keys: unsettledIndex, options: { partialFilterExpression: { settled: false } } },
       { keys: { state: 1 } },
       {
         keys: { finished_at: 1 },

@@ -1,7 +1,7 @@
 import type { ClientSession, Filter, UpdateFilter } from 'mongodb'
 import { isDuplicateKey } from '../database.ts'
 import { endedStates, pausableStates, unfinishedStates, type ImportState } from '../import-state.ts'
-import { unpurgedIndex, type Collections } from '../schemas/collections.ts'
+import { heldListsIndex, unpurgedIndex, unsettledIndex, type Collections } from '../schemas/collections.ts'
 import { logDays, type ImportCounts, type ImportDocument } from '../schemas/import.ts'
 
 /**
@@ -65,7 +65,8 @@ export function listDueImports(
       },
       { projection: { mailing_list_id: 1, 'options.dry_run': 1 } },
     )
-    .sort({ begins_at: 1, _id: 1 })
+    .sort(unsettledIndex)
+    .hint(unsettledIndex)
     .limit(1_000)
     .toArray()
 }
@@ -82,7 +83,8 @@ export function listWorkingImports(collections: Collections): Promise<WorkingImp
       { settled: false, state: { $nin: ['scheduled', 'paused'] } },
       { projection: { organization_id: 1, state: 1, begins_at: 1, step: 1, download: 1 } },
     )
-    .sort({ begins_at: 1, _id: 1 })
+    .sort(unsettledIndex)
+    .hint(unsettledIndex)
     .toArray()
 }
 
@@ -94,6 +96,7 @@ export async function readState(collections: Collections, id: number): Promise<I
 export async function listHeldLists(collections: Collections): Promise<number[]> {
   const holders = await collections.imports
     .find({ holds_list: true }, { projection: { mailing_list_id: 1 } })
+    .hint(heldListsIndex)
     .toArray()
   return holders.map((holder) => holder.mailing_list_id)
 }
@@ -185,6 +188,7 @@ export async function releaseStepUnder(collections: Collections, claim: StepClai
   await collections.imports.updateOne(
     { settled: false, 'step.engine_id': claim.engineId, 'step.token': claim.token },
     { $set: { step: null } },
+    { hint: unsettledIndex },
   )
 }
 
@@ -192,6 +196,7 @@ export async function releaseStepsOf(collections: Collections, engineId: string)
   const { modifiedCount } = await collections.imports.updateMany(
     { settled: false, 'step.engine_id': engineId },
     { $set: { step: null } },
+    { hint: unsettledIndex },
   )
   return modifiedCount
 }
@@ -201,6 +206,7 @@ export async function releaseStepsOfUnknown(collections: Collections, known: str
   await collections.imports.updateMany(
     { settled: false, step: { $ne: null }, 'step.engine_id': { $nin: known } },
     { $set: { step: null } },
+    { hint: unsettledIndex },
   )
 }
 

@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoClient } from 'mongodb'
 import pino from 'pino'
 import t from 'tap'
 import { ensureSchema, nextIds } from '../../shared/database.ts'
 import { collectionDefinitions, collectionsOf } from '../../shared/schemas/collections.ts'
-import { startService, testMongodbUri } from '../helpers/service.ts'
+import { createList, importText, startService, testMongodbUri, until } from '../helpers/service.ts'
 
 const log = pino({ level: 'silent' })
 const client = await MongoClient.connect(testMongodbUri())
@@ -93,6 +94,35 @@ t.test('three processes start at once on an empty database: one organization, on
   t.equal(started.filter((running) => running.ready.api_key !== null).length, 1, 'one of them says the key')
   t.equal(await service.collections.organizations.countDocuments(), 1)
   t.equal(await service.collections.apiKeys.countDocuments(), 1)
+})
+
+t.test('what an engine looks at all the time grows with its work, not with what has ended', async (t) => {
+  const service = await startService(t, ['control-plane', 'engine'])
+  const { db, collections } = service
+  const list = await createList(service)
+  await importText(service, list.id, 'a@example.com\n', { file_format: { csv_has_headers: false } })
+  const ended = await collections.imports.findOne({ mailing_list_id: list.id })
+  await until(
+    'nothing left to do',
+    () => collections.imports.findOne({ _id: ended!._id }),
+    (document) => document!.settled,
+  )
+  await collections.imports.insertMany(
+    Array.from({ length: 500 }, (_, i) => ({ ...ended!, _id: 1_000 + i, settled: true })),
+  )
+  await db.command({ profile: 2 })
+  await sleep(5_000)
+  await db.command({ profile: 0 })
+  const looks = await db
+    .collection('system.profile')
+    .find({ ns: `${db.databaseName}.imports` })
+    .toArray()
+  t.ok(looks.length > 10, `${looks.length} looks`)
+  // The metrics count imports by state when they are asked for, which nobody does here.
+  t.same(
+    looks.filter((look) => look['docsExamined'] > 0).map((look) => [look['command'], look['planSummary']]),
+    [],
+  )
 })
 
 t.test('every document that an import writes passes its validator', async (t) => {
