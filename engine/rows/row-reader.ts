@@ -8,7 +8,12 @@ import {
 } from '../../shared/schemas/subscriber.ts'
 import { parseDateTime, toInstant } from '../../shared/values/date-time.ts'
 import { emailExpectation, emailIdentity } from '../../shared/values/email.ts'
-import { fieldReader, longestText } from '../../shared/values/field-value.ts'
+import {
+  booleanExpectation,
+  booleanFromText,
+  fieldReader,
+  longestText,
+} from '../../shared/values/field-value.ts'
 import { canonicalIp, ipExpectation } from '../../shared/values/ip.ts'
 
 /** What the cells of a good row say. Null: the file brings no value (no such column, or a blank cell). */
@@ -46,23 +51,6 @@ interface CellReader {
   read(text: string, row: Row): boolean
 }
 
-const booleanWords = new Map<string, boolean>(
-  Object.entries({
-    1: true,
-    true: true,
-    t: true,
-    yes: true,
-    y: true,
-    on: true,
-    0: false,
-    false: false,
-    f: false,
-    no: false,
-    n: false,
-    off: false,
-  }),
-)
-
 /** Makes the reader of an import's rows. All that can be looked up is looked up here, once. */
 export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
   const mappedFieldIds: number[] = []
@@ -91,8 +79,11 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
     mappedFieldIds,
     emailColumn,
     read(cells) {
-      if (cells.length > columns.length && cells.slice(columns.length).some((cell) => cell.trim() !== '')) {
-        const surplus = cells.slice(columns.length).find((cell) => cell.trim() !== '')!
+      const surplus =
+        cells.length > columns.length
+          ? cells.slice(columns.length).find((cell) => cell.trim() !== '')
+          : undefined
+      if (surplus !== undefined) {
         return `the record has ${cells.length} cells, the mapping ${columns.length} columns: the first one too many is ${shorten(surplus.trim())}`
       }
       const row = blankRow(mappedFieldIds.length)
@@ -191,9 +182,9 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
       return {
         name,
         required: false,
-        expectation: 'yes or no',
+        expectation: booleanExpectation,
         read(text, row) {
-          row.confirmed = booleanWords.get(text.toLowerCase()) ?? null
+          row.confirmed = booleanFromText(text)
           return row.confirmed !== null
         },
       }

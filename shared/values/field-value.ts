@@ -25,6 +25,11 @@ const truths = new Map<string, boolean>([
   ...['0', 'false', 'f', 'no', 'n', 'off'].map((text) => [text, false] as const),
 ])
 
+/** What a cell says that is yes or no; null when it says neither. */
+export const booleanFromText = (text: string): boolean | null => truths.get(text.toLowerCase()) ?? null
+
+export const booleanExpectation = 'yes or no'
+
 export function fieldReader(field: FieldDefinition, order: DateOrder): FieldReader {
   switch (field.field_type) {
     case 'text':
@@ -39,14 +44,16 @@ export function fieldReader(field: FieldDefinition, order: DateOrder): FieldRead
       })
     case 'day_of_year':
       return dayOfYearReader(field, order)
-    case 'boolean': {
-      const fromText = (text: string) => truths.get(text.toLowerCase()) ?? null
+    case 'boolean':
       return {
-        ...reader(field, 'yes or no', fromText),
+        ...reader(field, booleanExpectation, booleanFromText),
         fromJson: (value) =>
-          typeof value === 'boolean' ? value : typeof value === 'string' ? fromText(value.trim()) : null,
+          typeof value === 'boolean'
+            ? value
+            : typeof value === 'string'
+              ? booleanFromText(value.trim())
+              : null,
       }
-    }
     case 'select_single_dropdown':
     case 'select_single_radio': {
       const options = optionsByForm(field)
