@@ -91,7 +91,8 @@ const recordsAtOnce = 128
 /** The lease is renewed with every batch; a batch that takes longer than this is given up before it runs out. */
 const batchPatienceMs = 40_000
 
-const slowAttemptMs = 1_000
+/** Longer than that without a commit: the process may have been suspended, and the import paused unheard. */
+const suspiciousGapMs = 1_000
 
 /** Attempts of a batch that fail because others write the same rows, before it is cut into smaller ones. */
 const mostConflicts = 2
@@ -109,6 +110,8 @@ export class BatchWriter {
   #size = batchRecords
   /** Attempts since the last commit that were in vain, by reason. */
   #retries: Record<string, number> = {}
+  /** When the last commit was sent, not when it was answered: a suspended process reads the answer long after. */
+  #lastCommitAt = performance.now()
 
   constructor(options: BatchWriterOptions) {
     this.#options = options
@@ -153,6 +156,7 @@ export class BatchWriter {
     await this.#places.prepare(records, chunk.record_count - this.#position)
     const changes = await this.#commit(work)
     if (changes === null) return false
+    this.#lastCommitAt = changes.readyAt
     this.#lastIdentity = changes.lastIdentity
     this.#position += records
     this.#chunkCounts = sumCounts(this.#chunkCounts, changes.counts)
@@ -198,7 +202,6 @@ export class BatchWriter {
 
   async #attempt({ batch, isLast }: BatchWork): Promise<Changes> {
     const { collections, session, chunk, options, rooms } = this.#options
-    const startedAt = performance.now()
     const changes = await this.#changesOf(batch)
     if (changes.placesTaken > this.#places.free) throw new PlacesMissing(changes.placesTaken)
     // First of the writes: who lost the chunk is told before he meets what the new holder wrote.
@@ -219,9 +222,9 @@ export class BatchWriter {
         { _id: outcomeId(chunk._id, this.#position), logs },
         { session, bypassDocumentValidation: true },
       )
-    // It took so long that the import may have been paused meanwhile, unheard: this process was suspended, perhaps.
-    if (performance.now() - startedAt > slowAttemptMs && !(await this.#options.isImporting()))
+    if (performance.now() - this.#lastCommitAt > suspiciousGapMs && !(await this.#options.isImporting()))
       throw new BatchAbandoned('the import was paused or has ended')
+    changes.readyAt = performance.now()
     return changes
   }
 
@@ -240,6 +243,7 @@ export class BatchWriter {
       logs: {},
       counts: noCounts(),
       lastIdentity: this.#lastIdentity,
+      readyAt: 0,
     }
     const now = new Date()
     const logs: Logs = {}
@@ -382,6 +386,8 @@ interface Changes {
   counts: ImportCounts
   /** Of the batch's last record. */
   lastIdentity: string | null
+  /** When all was written but the commit, on the monotonic clock. */
+  readyAt: number
 }
 
 type Logs = Partial<Record<Exclude<LogKind, 'failed'>, LineWriter>>
