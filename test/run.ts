@@ -65,16 +65,58 @@ async function tap(args: string[]): Promise<number> {
   return new Promise((resolve) => child.once('exit', (status) => resolve(status ?? 1)))
 }
 
-async function runTap(names: string[]): Promise<number> {
-  const protocol = path.join(folder, 'run.tap')
-  const code = await tap(['--reporter=terse', `--output-file=${protocol}`, ...names])
-  const total = [
-    ...(await readFile(protocol, 'utf8').catch(() => '')).matchAll(
-      /^# \{ total: (\d+)(?:, pass: (\d+))?(?:, fail: (\d+))?.*\}$/gm,
-    ),
-  ].at(-1)
-  const passed = Number(total?.[2] ?? 0)
-  const failed = Number(total?.[3] ?? 0)
+/**
+ * All of the suite, then once more, one after the other, the files that failed: a machine that others load may starve
+ * a test that waits. Both results are printed, and a file that fails twice fails the run.
+ */
+async function runTap(args: string[]): Promise<number> {
+  const first = await runFiles(args, 'all')
+  if (first.failedFiles.length === 0) return conclude(first.code, first)
+  console.log(`failed, now run again by itself: ${first.failedFiles.join(' ')}`)
+  const options = args.filter((arg) => arg.startsWith('-'))
+  const again = await runFiles([...options, '--jobs=1', ...first.failedFiles], 'again')
+  const recovered = first.failedFiles.filter((file) => !again.failedFiles.includes(file))
+  if (recovered.length > 0) console.log(`passed only when run again: ${recovered.join(' ')}`)
+  return conclude(again.code, {
+    passed: first.passed - first.passedInFailedFiles + again.passed,
+    failed: again.failed,
+  })
+}
+
+function conclude(code: number, { passed, failed }: { passed: number; failed: number }): number {
   summary = `${passed} passed, ${failed} failed`
   return code === 0 && (passed === 0 || failed > 0) ? 1 : code
+}
+
+interface RunResult {
+  code: number
+  passed: number
+  failed: number
+  failedFiles: string[]
+  passedInFailedFiles: number
+}
+
+async function runFiles(args: string[], name: string): Promise<RunResult> {
+  const protocol = path.join(folder, `${name}.tap`)
+  const code = await tap(['--reporter=terse', `--output-file=${protocol}`, ...args])
+  const text = await readFile(protocol, 'utf8').catch(() => '')
+  const total = [...text.matchAll(/^# \{ total: (\d+)(?:, pass: (\d+))?(?:, fail: (\d+))?.*\}$/gm)].at(-1)
+  const failedFiles = [...text.matchAll(/^not ok \d+ - (\S+\.test\.ts)/gm)].map((match) => match[1]!)
+  return {
+    code,
+    passed: Number(total?.[2] ?? 0),
+    failed: Number(total?.[3] ?? 0),
+    failedFiles,
+    passedInFailedFiles: failedFiles.reduce((sum, file) => sum + passedIn(text, file), 0),
+  }
+}
+
+/** Assertions of a file that passed. What ends a subtest comes with its time and is none. */
+function passedIn(protocol: string, file: string): number {
+  const begin = protocol.indexOf(`\n# Subtest: ${file}\n`)
+  const end = protocol.indexOf(` - ${file} # time=`, begin)
+  return protocol
+    .slice(begin, end)
+    .split('\n')
+    .filter((line) => /^ +ok \d+/.test(line) && !line.includes('# time=')).length
 }
