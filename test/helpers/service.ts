@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { MongoClient, type Db } from 'mongodb'
 import type { Test } from 'tap'
 import { collectionsOf, type Collections } from '../../shared/schemas/collections.ts'
+import { contractOf, type Contract } from './contract.ts'
 
 /** Rollcall's processes as children, on free ports, with a database and a folder of their own; all gone at teardown. */
 
@@ -182,22 +183,37 @@ export async function startProgram(
   return { child, ready, log: () => log, stop, ended }
 }
 
+/** Calls the API, and holds each reply against the service's description of itself. */
 export function callerOf(base: () => string): Call {
+  const contracts = new Map<string, Contract>()
   return async (method, requestPath, body, options = {}) => {
     const isText = typeof body === 'string' || body instanceof Uint8Array
-    const response = await fetch(
-      `${base()}${requestPath.startsWith('/svc') || requestPath.startsWith('//') ? requestPath : `/svc/api/v2${requestPath}`}`,
-      {
-        method,
-        headers: {
-          authorization: basic(`api:${options.key ?? bootstrapKey}`),
-          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-          ...options.headers,
-        },
-        ...(body === undefined ? {} : { body: isText ? (body as string) : JSON.stringify(body) }),
+    const pathAndQuery =
+      requestPath.startsWith('/svc') || requestPath.startsWith('//')
+        ? requestPath
+        : `/svc/api/v2${requestPath}`
+    const origin = base()
+    const response = await fetch(`${origin}${pathAndQuery}`, {
+      method,
+      headers: {
+        authorization: basic(`api:${options.key ?? bootstrapKey}`),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...options.headers,
       },
-    )
+      ...(body === undefined ? {} : { body: isText ? (body as string) : JSON.stringify(body) }),
+    })
     const text = await response.text()
+    const contract = contracts.get(origin) ?? (await fetchContract(origin))
+    contracts.set(origin, contract)
+    const problems = contract.problems({
+      method,
+      path: pathAndQuery,
+      status: response.status,
+      contentType: response.headers.get('content-type'),
+      text,
+    })
+    if (problems.length > 0)
+      throw new Error(`${method} ${pathAndQuery}: ${problems.join('; ')}; it said ${text.slice(0, 2_000)}`)
     const isJson = response.headers.get('content-type')?.startsWith('application/json') === true
     return {
       status: response.status,
@@ -206,6 +222,10 @@ export function callerOf(base: () => string): Call {
       body: isJson ? JSON.parse(text) : undefined,
     }
   }
+}
+
+async function fetchContract(origin: string): Promise<Contract> {
+  return contractOf(await (await fetch(`${origin}/openapi.json`)).json())
 }
 
 export const basic = (credentials: string): string => `Basic ${Buffer.from(credentials).toString('base64')}`

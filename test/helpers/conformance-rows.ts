@@ -1,0 +1,15 @@
+import { apiKeyRows } from './conformance/api-keys.ts'
+import { customFieldRows } from './conformance/custom-fields.ts'
+import { mailingListRows } from './conformance/mailing-lists.ts'
+import { organizationRows } from './conformance/organizations.ts'
+import type { Rows } from './conformance/row.ts'
+import { subscriberImportRows } from './conformance/subscriber-imports.ts'
+
+/** A row for each endpoint, by operationId; an endpoint without one fails the conformance test. */
+export const conformanceRows: Rows = {
+  ...organizationRows,
+  ...apiKeyRows,
+  ...mailingListRows,
+  ...customFieldRows,
+  ...subscriberImportRows,
+}

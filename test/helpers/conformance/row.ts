@@ -1,0 +1,39 @@
+import type { World } from './world.ts'
+
+/** A request, as far as it differs from endpoint to endpoint. */
+export interface Sent {
+  params?: Record<string, string | number>
+  /** With its question mark. */
+  query?: string
+  body?: unknown
+  headers?: Record<string, string>
+  /** The least that may call is taken where none is given. */
+  key?: string
+}
+
+export interface Failure {
+  sent: Sent
+  code: string
+  message?: RegExp
+  status?: number
+}
+
+/**
+ * What the conformance test can't make out of an endpoint's description: a request that succeeds, what else is
+ * documented to fail, and what its parameters are that aren't ids. All else is derived: credential, role, other
+ * organizations, methods, content types, bodies and queries field by field.
+ */
+export interface Row {
+  /** A request that succeeds, each time anew. */
+  good: (world: World) => Promise<Sent> | Sent
+  /** By what they say: the documented refusals. */
+  failures?: Record<string, (world: World) => Promise<Failure> | Failure>
+  /** Values of parameters that aren't ids, with the code that each gets; null where it succeeds. */
+  otherParams?: Record<string, { value: string; code: string | null }[]>
+  /** Keys of the body (dotted, below the wrapper) about which the description says less than the service checks. */
+  lenientFields?: string[]
+  /** A stranger's request with ids of this organization succeeds, seeing nothing (searches); else it is `not_found`. */
+  strangerSeesNothing?: boolean
+}
+
+export type Rows = Record<string, Row>

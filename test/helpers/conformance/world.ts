@@ -1,0 +1,80 @@
+import { randomBytes } from 'node:crypto'
+import { bootstrapKey, createList, type Json, type Service } from '../service.ts'
+
+/** What the conformance rows work in: an organization with its keys, and a foreign one. Records are made on demand. */
+export interface World {
+  service: Service
+  organizationId: number
+  /** Keys: of a system admin, of the organization's admin, of a standard key without a permission, of a stranger. */
+  system: string
+  admin: string
+  nobody: string
+  foreigner: string
+  /** A key of a user of the organization who holds just this permission. */
+  holderOf: (key: string, value: string) => Promise<string>
+  /** Posts as the organization's admin and resolves to `data`. */
+  post: (path: string, body?: unknown) => Promise<Json>
+  list: (options?: { fields?: unknown[]; list?: Record<string, unknown> }) => Promise<Json>
+  /** A name that no other record has. */
+  unique: (kind: string) => string
+}
+
+export async function makeWorld(service: Service): Promise<World> {
+  const { id: organizationId } = await organization(service)
+  const { id: foreignId } = await organization(service)
+  const keyIn = async (id: number, role: string): Promise<string> =>
+    (await service.post(`/organizations/${id}/api_keys`, { api_key: { name: role, role } })).key
+  const admin = await keyIn(organizationId, 'organization_admin')
+  const holders = new Map<string, Promise<string>>()
+  const post: World['post'] = async (path, body) => {
+    const answer = await service.call('POST', path, body, { key: admin })
+    if (answer.body?.success !== true) throw new Error(`POST ${path}: ${answer.status} ${answer.text}`)
+    return answer.body.data
+  }
+  const world: World = {
+    service,
+    organizationId,
+    system: bootstrapKey,
+    admin,
+    nobody: await keyIn(organizationId, 'standard'),
+    foreigner: await keyIn(foreignId, 'organization_admin'),
+    holderOf: (key, value) => {
+      const name = `${key}/${value}`
+      const holder = holders.get(name) ?? makeHolder(service, organizationId, { [key]: [value] })
+      holders.set(name, holder)
+      return holder
+    },
+    post,
+    list: ({ fields, list } = {}) => createList({ ...service, post }, fields, list),
+    unique: (kind) => `${kind} ${randomBytes(5).toString('hex')}`,
+  }
+  return world
+}
+
+const organization = (service: Service): Promise<Json> =>
+  service.post('/organizations', { organization: { name: `Organization ${randomBytes(4).toString('hex')}` } })
+
+/** The user is put into the database as he is, so that this needs nothing of the endpoints that it helps to test. */
+async function makeHolder(
+  service: Service,
+  organizationId: number,
+  permissions: Record<string, string[]>,
+): Promise<string> {
+  const id = 1_000_000 + randomBytes(4).readUInt32BE()
+  const user = {
+    _id: id,
+    organization_id: organizationId,
+    full_name: 'Holder',
+    email: `holder-${id}@example.com`,
+    email_key: `holder-${id}@example.com`,
+    active: true,
+    role: 'standard' as const,
+    permissions,
+    created_at: new Date(),
+  }
+  await service.db.collection<{ _id: number }>('users').insertOne(user, { bypassDocumentValidation: true })
+  const created = await service.post(`/organizations/${organizationId}/api_keys`, {
+    api_key: { name: 'holder', role: 'standard', user_id: id },
+  })
+  return created.key
+}

@@ -1,0 +1,113 @@
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
+import formats from 'ajv-formats'
+import type { Json } from './service.ts'
+
+/**
+ * The service's description, held against its own replies: every status, media type and field of a reply must be
+ * documented. A path that is no endpoint answers 404, and another method 405, which no description can list.
+ */
+
+export interface ContractReply {
+  method: string
+  /** As sent, with its query. */
+  path: string
+  status: number
+  contentType: string | null
+  text: string
+}
+
+export interface Contract {
+  document: Json
+  /** What the description doesn't allow in a reply; none as a rule. */
+  problems: (reply: ContractReply) => string[]
+}
+
+export function contractOf(description: Json): Contract {
+  const document = strict(structuredClone(description))
+  const ajv = new Ajv2020({ strict: false, allErrors: false, validateFormats: true })
+  ;(formats as unknown as (target: Ajv2020) => void)(ajv)
+  ajv.addSchema({ $id: 'openapi', ...document })
+  const validators = new Map<string, ValidateFunction>()
+  const validatorAt = (pointer: string): ValidateFunction => {
+    const known = validators.get(pointer)
+    if (known !== undefined) return known
+    const made = ajv.compile({ $ref: `openapi#${pointer}` })
+    validators.set(pointer, made)
+    return made
+  }
+  const templates = Object.keys(document.paths).map((template) => ({
+    template,
+    pattern: patternOf(template),
+  }))
+
+  const problems = ({ method, path, status, contentType, text }: ContractReply): string[] => {
+    const template = templateFor(templates, new URL(path, 'http://host').pathname)
+    const operation = template === null ? undefined : document.paths[template][method.toLowerCase()]
+    const mediaType = contentType?.split(';')[0]?.trim() ?? ''
+    if (operation === undefined) {
+      const expected = template === null ? [404] : method === 'HEAD' ? [200] : [405]
+      // What is said before anybody looks for the endpoint, and what Node itself refuses.
+      if (![...expected, 400, 401, 414, 429, 431, 503].includes(status))
+        return [`${status} where ${expected.join()} is due: it is no endpoint`]
+      if (method === 'HEAD') return []
+      return describe(validatorAt('/components/schemas/Failure'), text)
+    }
+    const response = operation.responses[String(status)]
+    if (response === undefined) return [`status ${status} is not documented`]
+    if (response.content?.[mediaType] === undefined)
+      return [`media type ${mediaType} of status ${status} is not documented`]
+    if (mediaType !== 'application/json') return []
+    const steps = ['paths', template!, method.toLowerCase(), 'responses', String(status)]
+    return describe(validatorAt(pointerTo([...steps, 'content', mediaType, 'schema'])), text)
+  }
+  return { document, problems }
+}
+
+/** Every object that lists its properties has no others. */
+function strict(node: Json): Json {
+  if (typeof node !== 'object' || node === null) return node
+  for (const value of Object.values(node)) strict(value)
+  const isOpen = node.type === 'object' && node.properties !== undefined
+  if (isOpen && node.additionalProperties === undefined && node.unevaluatedProperties === undefined)
+    node.unevaluatedProperties = false
+  return node
+}
+
+function patternOf(template: string): RegExp {
+  const parts = template.split(/\{\w+\}/).map((part) => part.replaceAll(/[.*+?^$()|[\]\\]/g, String.raw`\$&`))
+  return new RegExp(`^${parts.join('[^/]+')}/?$`)
+}
+
+/** A fixed segment goes before a parameter in its place. */
+function templateFor(templates: { template: string; pattern: RegExp }[], pathname: string): string | null {
+  if (pathname.split('/').some((segment) => !isDecodable(segment))) return null
+  const fitting = templates.filter(({ pattern }) => pattern.test(pathname)).map(({ template }) => template)
+  const parameters = (template: string) => template.split('{').length
+  return fitting.sort((a, b) => parameters(a) - parameters(b))[0] ?? null
+}
+
+function isDecodable(segment: string): boolean {
+  try {
+    decodeURIComponent(segment)
+    return true
+  } catch {
+    return false
+  }
+}
+
+const pointerTo = (steps: string[]): string =>
+  steps.map((step) => `/${encodeURIComponent(step.replaceAll('~', '~0').replaceAll('/', '~1'))}`).join('')
+
+function describe(validate: ValidateFunction, text: string): string[] {
+  let body: unknown
+  try {
+    body = JSON.parse(text)
+  } catch {
+    return ['the body is no JSON']
+  }
+  if (validate(body)) return []
+  return (validate.errors ?? []).map(
+    ({ instancePath, message, params }) =>
+      `${instancePath || 'the reply'} ${message} ${JSON.stringify(params)}`,
+  )
+}
