@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import type { z } from 'zod'
 import type { Caller } from '../../shared/api-keys.ts'
 import type { ControlPlane } from '../control-plane.ts'
+import type { InlineContent } from './staged-content.ts'
 
 /**
  * An endpoint is a value: where it is, who may call it, what goes in and out, and what it does. The router, the
@@ -35,8 +36,11 @@ export interface BodyDescription<Body> {
   isUpdate?: boolean
   /** May be left out altogether. */
   optional?: boolean
-  /** 1 MB where it isn't given. */
-  limit?: 'inline_content'
+  /**
+   * The keys that lead to a text that may be large: it is staged as it arrives, and the handler has it as `content`.
+   * The body's limit is then HTTP_INLINE_LIMIT_MB, and 1 MB for all else of it.
+   */
+  stagedText?: readonly string[]
   example: unknown
 }
 
@@ -68,8 +72,10 @@ export interface Call<Query, Body> {
    * found the record that the path names: a missing record is said before a faulty body.
    */
   body: () => Body
-  /** The body as sent. */
-  rawBody: Buffer
+  /** SHA-256 of the body as sent, decompressed; as base64url. */
+  bodyHash: string
+  /** The body's staged text, if it has one; in the body itself stands a placeholder. It is removed unless it is kept. */
+  content: InlineContent | null
 }
 
 /** Lets the types of query and body flow from their schemas into the handler. */

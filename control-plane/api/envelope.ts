@@ -3,6 +3,7 @@ import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
 import { messageOf, RequestError } from '../../shared/errors.ts'
 import { retryReasonOfDriver } from '../../shared/database.ts'
 import { stateOf } from '../middleware/request-log.ts'
+import { drain } from './body-pieces.ts'
 import type { Paging } from './endpoint.ts'
 
 /** The one shape of every JSON reply, and the one place where errors become replies. */
@@ -25,37 +26,20 @@ export const notAnEndpoint: RequestHandler = (request, response) => {
 }
 
 /** Express knows an error handler by its four parameters. */
-export const errorHandler: ErrorRequestHandler = (error: unknown, _request, response, _next) => {
+export const errorHandler: ErrorRequestHandler = (error: unknown, request, response, _next) => {
   const { id, log } = stateOf(response)
   const refusal = toRequestError(error, id)
+  drain(request)
   if (refusal.code === 'internal_error') log.error({ err: error }, messageOf(error))
   // A reply that has begun can't be mended; a cut connection tells the client that it isn't whole.
   if (response.headersSent) response.destroy()
   else sendError(response, refusal)
 }
 
-/** What body-parser, the router and the driver throw, said in the API's words. Nothing of theirs is passed on. */
+/** What the router and the driver throw, said in the API's words. Nothing of theirs is passed on. */
 function toRequestError(error: unknown, requestId: string): RequestError {
   if (error instanceof RequestError) return error
-  const { type, status } = error as { type?: string; status?: number }
-  switch (type) {
-    case 'entity.too.large':
-      return new RequestError('invalid_request', 'the body is too large for this endpoint', { status: 413 })
-    case 'charset.unsupported':
-    case 'encoding.unsupported':
-      return new RequestError(
-        'invalid_request',
-        'the body must be JSON in UTF-8, plain or with Content-Encoding gzip, deflate or br',
-        { status: 415 },
-      )
-    case undefined:
-      break
-    default:
-      return new RequestError(
-        'invalid_request',
-        "the body couldn't be read: it is shorter than announced, or not what its Content-Encoding says",
-      )
-  }
+  const { status } = error as { status?: number }
   if (error instanceof URIError || status === 400)
     return new RequestError('not_found', 'the path is no valid URL path', { status: 404 })
   if (retryReasonOfDriver(error) !== null) {

@@ -1,5 +1,4 @@
-import { isUtf8 } from 'node:buffer'
-import express, { Router, type Request, type RequestHandler, type Response } from 'express'
+import { Router, type Request, type RequestHandler, type Response } from 'express'
 import { findCaller, type Caller } from '../../shared/api-keys.ts'
 import { RequestError } from '../../shared/errors.ts'
 import type { ControlPlane } from '../control-plane.ts'
@@ -7,6 +6,7 @@ import { stateOf } from '../middleware/request-log.ts'
 import type { Call, Endpoint, Need, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
 import { credentialCandidates } from './credentials.ts'
+import { readInlineBody, readSmallBody, type RequestBody } from './request-body.ts'
 import { readBody, readQuery } from './validation.ts'
 
 /**
@@ -102,49 +102,20 @@ export function describeNeed(need: Need): string {
 
 const callerOf = (response: Response): Caller => response.locals['caller'] as Caller
 
-/** Reads a JSON body into `request.body`, its bytes into `locals`. What brings no body is for the handler to judge. */
+/** Reads a JSON body into `locals`. What brings no body is for the handler to judge. */
 function readBytes(described: Endpoint, deps: ControlPlane): RequestHandler[] {
-  if (described.body === undefined) return []
-  const limitMB = described.body.limit === 'inline_content' ? deps.settings.HTTP_INLINE_LIMIT_MB : 1
-  const readJson = express.json({
-    limit: limitMB * 1024 * 1024,
-    strict: false,
-    type: () => true,
-    verify: (_request, response, bytes) => {
-      ;(response as Response).locals['rawBody'] = bytes
-    },
-  })
+  const { body } = described
+  if (body === undefined) return []
   return [
     requireJson,
-    (request, response, next) => {
-      readJson(request, response, (error?: unknown) => {
-        const isMalformed = (error as { type?: string } | undefined)?.type === 'entity.parse.failed'
-        const problem = isMalformed
-          ? 'is not valid JSON'
-          : error === undefined
-            ? textProblem(request, response)
-            : null
-        if (problem !== null) next(new RequestError('invalid_request', `the body ${problem}`))
-        else next(error)
-      })
+    async (request, response, next) => {
+      response.locals['body'] =
+        body.stagedText === undefined
+          ? await readSmallBody(request)
+          : await readInlineBody(request, body.stagedText, deps)
+      next()
     },
   ]
-}
-
-/** Text that the database would store as something else. */
-function textProblem(request: Request, response: Response): string | null {
-  const bytes = response.locals['rawBody'] as Buffer | undefined
-  if (bytes === undefined) return null
-  if (!isUtf8(bytes)) return 'is not valid UTF-8'
-  // UTF-8 has no half characters, an escape in JSON may.
-  const hasEscape = bytes.includes('\\ud') || bytes.includes('\\uD')
-  return hasEscape && !isWellFormed(request.body) ? 'holds half of a surrogate pair' : null
-}
-
-function isWellFormed(value: unknown): boolean {
-  if (typeof value === 'string') return value.isWellFormed()
-  if (typeof value !== 'object' || value === null) return true
-  return Object.entries(value).every(([key, entry]) => key.isWellFormed() && isWellFormed(entry))
 }
 
 const requireJson: RequestHandler = (request, _response, next) => {
@@ -166,16 +137,22 @@ const requireJson: RequestHandler = (request, _response, next) => {
 
 function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
   return async (request, response) => {
+    const sent = response.locals['body'] as RequestBody | undefined
     const call: Call<unknown, unknown> = {
       deps,
       caller: callerOf(response),
       params: request.params as Record<string, string>,
       headers: request.headers,
       query: () => readQuery(described.query, request.query),
-      body: () => (described.body === undefined ? undefined : readBody(described.body, request.body)),
-      rawBody: (response.locals['rawBody'] as Buffer | undefined) ?? Buffer.alloc(0),
+      body: () => (described.body === undefined ? undefined : readBody(described.body, sent?.value)),
+      bodyHash: sent?.hash ?? '',
+      content: sent?.content ?? null,
     }
-    await send(response, await described.handle(call))
+    try {
+      await send(response, await described.handle(call))
+    } finally {
+      await sent?.discard()
+    }
   }
 }
 

@@ -167,13 +167,13 @@ const urlSchemes = ['http:', 'https:', 'ftp:', 'ftps:']
 
 export function checkSource(
   given: ImportCreation['file_source'],
-  settings: Settings,
+  { content, settings }: { content: { isBlank: boolean } | null; settings: Settings },
   problems: string[],
 ): CheckedSource {
   switch (given.type) {
     case 'json':
-      if (given.content === undefined) problems.push('file_source.content is required')
-      else if (given.content.trim() === '') problems.push('file_source.content must not be blank')
+      if (content === null) problems.push('file_source.content is required')
+      else if (content.isBlank) problems.push('file_source.content must not be blank')
       return { type: 'json', filename: 'data', url: null }
     case 'upload_directory': {
       const filename = given.filename ?? ''

@@ -13,7 +13,7 @@ import {
   importListView,
   importView,
 } from './schemas.ts'
-import { createImport, digestOf, findImport, listImports, moveImport } from './service.ts'
+import { createImport, findImport, listImports, moveImport } from './service.ts'
 import { fullView, listViews } from './view.ts'
 
 const tag = 'Subscriber imports'
@@ -81,11 +81,11 @@ export const subscriberImportEndpoints = [
     body: {
       wrapper: 'subscriber_import',
       schema: importCreation,
-      limit: 'inline_content',
+      stagedText: ['subscriber_import', 'file_source', 'content'],
       example: exampleCreation,
     },
     reply: { data: createdImportView, example: { ...exampleImport, state: 'scheduled', finished_at: null } },
-    async handle({ deps, caller, params, headers, body, rawBody }) {
+    async handle({ deps, caller, params, headers, body, bodyHash, content }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       refuseRemoteList(list)
       const idempotencyKey = readIdempotencyKey(headers['idempotency-key'])
@@ -94,7 +94,8 @@ export const subscriberImportEndpoints = [
           caller,
           list,
           given: body(),
-          bodyDigest: digestOf(rawBody),
+          content,
+          bodyDigest: bodyHash,
           idempotencyKey,
         }),
       }

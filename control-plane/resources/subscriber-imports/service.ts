@@ -7,7 +7,6 @@ import { hasEnded, unfinishedStates } from '../../../shared/import-state.ts'
 import type { IdempotencyDocument } from '../../../shared/schemas/bookkeeping.ts'
 import type { ImportDocument, ImportOptions } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
-import { isStagingFull, stagedSource } from '../../../shared/staging/staging.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
 import { cancelImport, insertImport, pauseImport, unpauseImport } from '../../../shared/store/imports.ts'
 import { openUpload } from '../../../shared/uploads.ts'
@@ -15,6 +14,7 @@ import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { Paging } from '../../api/endpoint.ts'
 import { pagingOf } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
+import type { InlineContent } from '../../api/staged-content.ts'
 import { refuseProblems } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { checkOptions, checkSource, urlProblem } from './options.ts'
@@ -73,6 +73,8 @@ export interface CreationRequest {
   caller: Caller
   list: MailingListDocument
   given: ImportCreation
+  /** The text of the file source, staged; it is the source when the type says so. */
+  content: InlineContent | null
   /** Digest of the body as sent, and the client's key, where he gave one. */
   bodyDigest: string
   idempotencyKey: string | null
@@ -93,31 +95,35 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
   for (;;) {
     const { document, revision } = await checkedDocument(deps, request)
     const view = await viewOfNew(deps, document)
-    const staged = request.given.file_source.type === 'json'
-    if (staged) await stageContent(deps, document._id, request.given.file_source.content!)
+    const reply =
+      idempotencyId === null
+        ? null
+        : {
+            _id: idempotencyId,
+            body_digest: request.bodyDigest,
+            import_id: document._id,
+            reply: JSON.stringify(view),
+          }
     try {
-      const reply =
-        idempotencyId === null
-          ? null
-          : {
-              _id: idempotencyId,
-              body_digest: request.bodyDigest,
-              import_id: document._id,
-              reply: JSON.stringify(view),
-            }
-      if (await insertIfUnchanged(deps, document, revision, reply)) {
-        await ring(collections, 'created')
-        return view
-      }
+      if (!(await insertIfUnchanged(deps, document, revision, reply))) continue
     } catch (error) {
-      if (staged) await deps.staging.removeImport(document._id)
-      if (!isDuplicateKey(error)) throw error
-      const won = await earlierReply(deps, idempotencyId, request.bodyDigest)
-      if (won !== null) return won
+      if (isDuplicateKey(error)) {
+        const won = await earlierReply(deps, idempotencyId, request.bodyDigest)
+        if (won !== null) return won
+      } else {
+        // Whether it was committed isn't known. If it wasn't, the engines' sweep removes the content.
+        keepContent(request)
+      }
       throw error
     }
-    if (staged) await deps.staging.removeImport(document._id)
+    keepContent(request)
+    await ring(collections, 'created')
+    return view
   }
+}
+
+function keepContent({ content, given }: CreationRequest): void {
+  if (given.file_source.type === 'json') content?.keep()
 }
 
 async function earlierReply(
@@ -142,7 +148,7 @@ async function earlierReply(
 /** The import as it would be, checked against its list; `revision` is the list's that it was checked with. */
 async function checkedDocument(
   deps: ControlPlane,
-  { list: known, given }: CreationRequest,
+  { list: known, given, content }: CreationRequest,
 ): Promise<{ document: ImportDocument; revision: number }> {
   const { db, collections } = deps.database
   const [list, fields, autoresponders, organization, now] = await Promise.all([
@@ -154,7 +160,7 @@ async function checkedDocument(
   ])
   const problems: string[] = []
   const { options, fieldIds } = checkOptions(given, { list: list!, fields, autoresponders }, problems)
-  const source = checkSource(given.file_source, deps.settings, problems)
+  const source = checkSource(given.file_source, { content, settings: deps.settings }, problems)
   const beginsAt = beginningOf(given.begins_at, organization!.time_zone_name, now, problems)
   const callback = checkCallback(given.callback_url, deps, problems)
   if (problems.length === 0 && source.type === 'upload_directory')
@@ -162,7 +168,7 @@ async function checkedDocument(
   refuseProblems(problems)
 
   const document: ImportDocument = {
-    _id: await nextIds(collections, 'subscriber_import'),
+    _id: source.type === 'json' ? content!.importId : await nextIds(collections, 'subscriber_import'),
     organization_id: known.organization_id,
     mailing_list_id: known._id,
     created_at: now,
@@ -239,32 +245,6 @@ async function viewOfNew(deps: ControlPlane, document: ImportDocument): Promise<
   return document.callback === null ? view : { ...view, callback_secret: document.callback.secret }
 }
 
-async function stageContent(deps: ControlPlane, importId: number, content: string): Promise<void> {
-  try {
-    await deps.staging.write(stagedSource(importId), pieces(content))
-  } catch (error) {
-    await deps.staging.removeImport(importId).catch(() => undefined)
-    if (!isStagingFull(error)) throw error
-    throw new RequestError(
-      'internal_error',
-      'no space is left for the content where imports are kept before they run: nothing was created; try again when there is',
-      { status: 500, cause: error },
-    )
-  }
-}
-
-/** In pieces, so that the text is never whole in memory a second time. */
-async function* pieces(text: string): AsyncGenerator<Buffer> {
-  const length = 1024 * 1024
-  for (let at = 0; at < text.length;) {
-    // Not between the two halves of a character.
-    const isSplit = (text.charCodeAt(at + length - 1) & 0xfc00) === 0xd800
-    const end = at + length - (isSplit ? 1 : 0)
-    yield Buffer.from(text.slice(at, end))
-    at = end
-  }
-}
-
 /** False when the list's fields or primary key changed since the import was checked against them. */
 function insertIfUnchanged(
   deps: ControlPlane,
@@ -295,8 +275,7 @@ function insertIfUnchanged(
   })
 }
 
-export const digestOf = (content: string | Buffer): string =>
-  createHash('sha256').update(content).digest('base64url')
+const digestOf = (content: string): string => createHash('sha256').update(content).digest('base64url')
 
 type Move = 'pause' | 'unpause' | 'cancel'
 

@@ -1,0 +1,89 @@
+import { createHash } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import { RequestError } from '../../shared/errors.ts'
+import type { ControlPlane } from '../control-plane.ts'
+import { bodyPieces } from './body-pieces.ts'
+import { JsonSkeleton } from './json-skeleton.ts'
+import { parseJson } from './json-text.ts'
+import { StagedContent, type InlineContent } from './staged-content.ts'
+
+const megabyte = 1024 * 1024
+
+/** What a request's body comes to. */
+export interface RequestBody {
+  /** Its JSON; undefined where the request has none. */
+  value: unknown
+  /** SHA-256 of its bytes, decompressed, as base64url. */
+  hash: string
+  /** The text at the path that is staged, if there is one: in `value` stands a placeholder for it. */
+  content: InlineContent | null
+  /** Removes the content, unless it was kept. */
+  discard: () => Promise<void>
+}
+
+/** Reads a body of at most 1 MB. Throws `invalid_request`, or 413. */
+export async function readSmallBody(request: IncomingMessage): Promise<RequestBody> {
+  const pieces: Buffer[] = []
+  for await (const piece of bodyPieces(request, megabyte)) pieces.push(piece)
+  const bytes = Buffer.concat(pieces)
+  return {
+    value: bytes.length === 0 ? undefined : parseJson(bytes),
+    hash: createHash('sha256').update(bytes).digest('base64url'),
+    content: null,
+    discard: async () => undefined,
+  }
+}
+
+/**
+ * Reads a body of which the string at `path` may be large: it goes into the staging as it arrives. The rest is at most
+ * 1 MB. Throws as readSmallBody does, and what the staging throws; then nothing stays there.
+ */
+export async function readInlineBody(
+  request: IncomingMessage,
+  path: readonly string[],
+  { settings, staging, database }: ControlPlane,
+): Promise<RequestBody> {
+  const hash = createHash('sha256')
+  const staged = new StagedContent(staging, database)
+  const skeleton = new JsonSkeleton({ path, limit: megabyte, sink: staged })
+  let refusal: { error: unknown } | null = null
+  let isEmpty = true
+  try {
+    for await (const piece of bodyPieces(request, settings.HTTP_INLINE_LIMIT_MB * megabyte)) {
+      hash.update(piece)
+      isEmpty = false
+      // A body that is refused is read to its end: that it is too large would have to be said first.
+      if (refusal !== null) continue
+      try {
+        skeleton.write(piece)
+        await staged.settle()
+      } catch (error) {
+        if (error instanceof RequestError && error.status === 413) throw error
+        refusal = { error }
+        await staged.discard()
+      }
+    }
+    if (refusal !== null) throw refusal.error
+    const value = isEmpty ? undefined : parseJson(skeleton.end())
+    const hasContent = skeleton.standsForString(valueAt(value, path))
+    return {
+      value,
+      hash: hash.digest('base64url'),
+      content: hasContent ? await staged.finish() : null,
+      discard: () => staged.discard(),
+    }
+  } catch (error) {
+    await staged.discard()
+    throw error
+  }
+}
+
+function valueAt(value: unknown, path: readonly string[]): unknown {
+  return path.reduce(
+    (inner, key) =>
+      typeof inner === 'object' && inner !== null && Object.hasOwn(inner, key)
+        ? (inner as Record<string, unknown>)[key]
+        : undefined,
+    value,
+  )
+}

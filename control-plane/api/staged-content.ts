@@ -1,0 +1,146 @@
+import { PassThrough } from 'node:stream'
+import { StringDecoder } from 'node:string_decoder'
+import { nextIds, type Database } from '../../shared/database.ts'
+import { RequestError } from '../../shared/errors.ts'
+import { isStagingFull, stagedSource, type Staging } from '../../shared/staging/staging.ts'
+import { halfPair } from './json-text.ts'
+import type { StringSink } from './json-skeleton.ts'
+
+/** Up to here content is held in memory: what is small and refused never comes to the staging. */
+const heldBytes = 64 * 1024
+/** What may wait for the staging's medium before the client has to wait as well. */
+const waitingBytes = 256 * 1024
+
+/** A body's content, whole in the staging as the source of an import that doesn't exist yet. */
+export interface InlineContent {
+  /** The id that the import is to have. */
+  importId: number
+  /** Whether it holds nothing but white space. */
+  isBlank: boolean
+  /** An import with that id exists, or may exist: the content stays. */
+  keep: () => void
+}
+
+interface StagedFile {
+  importId: number
+  stream: PassThrough
+  /** Settles when the staging is done with it. */
+  written: Promise<number>
+}
+
+/**
+ * Brings a body's content into the staging while it arrives. `settle` after each piece, at the end `finish`, and
+ * `discard` in any case: it removes what isn't kept.
+ */
+export class StagedContent implements StringSink {
+  readonly #staging: Staging
+  readonly #collections: Database['collections']
+  #held: Buffer[] = []
+  #heldSize = 0
+  #file: StagedFile | null = null
+  /** Files of content that another one took the place of. */
+  #superseded: StagedFile[] = []
+  #isBlank = true
+  #decoder = new StringDecoder('utf8')
+  #hasHalfPair = false
+  #isKept = false
+
+  constructor(staging: Staging, { collections }: Database) {
+    this.#staging = staging
+    this.#collections = collections
+  }
+
+  begin(): void {
+    this.#held = []
+    this.#heldSize = 0
+    if (this.#file !== null) this.#superseded.push(this.#file)
+    this.#file = null
+    this.#isBlank = true
+    this.#decoder = new StringDecoder('utf8')
+    this.#hasHalfPair = false
+  }
+
+  add(text: Buffer): void {
+    this.#held.push(text)
+    this.#heldSize += text.length
+    if (this.#isBlank) this.#isBlank = this.#decoder.write(text).trim() === ''
+  }
+
+  end(hasHalfPair: boolean): void {
+    this.#hasHalfPair = hasHalfPair
+  }
+
+  /** Hands on what came, and waits until the staging takes more. */
+  async settle(): Promise<void> {
+    if (this.#superseded.length > 0) await this.#removeSuperseded()
+    if (this.#file === null && this.#heldSize <= heldBytes) return
+    const file = (this.#file ??= await this.#createFile())
+    for (const piece of this.#held.splice(0)) await this.#write(file, piece)
+    this.#heldSize = 0
+  }
+
+  /** Resolves when the content is whole in the staging. */
+  async finish(): Promise<InlineContent> {
+    if (this.#hasHalfPair) throw halfPair()
+    this.#file ??= await this.#createFile()
+    await this.settle()
+    const { importId, stream, written } = this.#file
+    stream.end()
+    await written.catch(refuseWhenFull)
+    return {
+      importId,
+      isBlank: this.#isBlank,
+      keep: () => {
+        this.#isKept = true
+      },
+    }
+  }
+
+  async discard(): Promise<void> {
+    if (this.#file !== null && !this.#isKept) this.#superseded.push(this.#file)
+    this.#file = null
+    this.#held = []
+    await this.#removeSuperseded()
+  }
+
+  async #createFile(): Promise<StagedFile> {
+    const importId = await nextIds(this.#collections, 'subscriber_import')
+    const stream = new PassThrough({ highWaterMark: waitingBytes })
+    // It fails when the staging gives up, whose own error says why.
+    stream.on('error', () => undefined)
+    const written = this.#staging.write(stagedSource(importId), stream)
+    written.catch(() => stream.destroy())
+    return { importId, stream, written }
+  }
+
+  async #write({ stream, written }: StagedFile, piece: Buffer): Promise<void> {
+    if (!stream.destroyed && stream.write(piece)) return
+    if (!stream.destroyed)
+      await new Promise<void>((resolve) => {
+        const done = () => {
+          stream.off('drain', done).off('close', done)
+          resolve()
+        }
+        stream.on('drain', done).on('close', done)
+      })
+    if (stream.destroyed) await written.catch(refuseWhenFull)
+  }
+
+  /** What can't be removed now is swept later, as nobody needs it. */
+  async #removeSuperseded(): Promise<void> {
+    for (const { importId, stream, written } of this.#superseded.splice(0)) {
+      stream.destroy(new Error('the content is not needed'))
+      await written.catch(() => undefined)
+      await this.#staging.removeImport(importId).catch(() => undefined)
+    }
+  }
+}
+
+function refuseWhenFull(error: unknown): never {
+  if (!isStagingFull(error)) throw error
+  throw new RequestError(
+    'internal_error',
+    'no space is left for the content where imports are kept before they run: nothing was created; try again when there is',
+    { status: 500, cause: error },
+  )
+}
