@@ -148,11 +148,13 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
       bodyHash: sent?.hash ?? '',
       content: sent?.content ?? null,
     }
+    let reply: Reply
     try {
-      await send(response, await described.handle(call))
+      reply = await described.handle(call)
     } finally {
       await sent?.discard()
     }
+    await send(response, reply)
   }
 }
 

@@ -68,7 +68,7 @@ export const importCreation = z.object({
     .prefault({}),
   file_source: z.object({
     type: oneOfAnyCase(sourceTypes),
-    content: z.string().optional().describe('of `json`: the CSV text'),
+    content: z.string().optional().describe('of `json`: the CSV text; all else of the body may have 1 MB'),
     filename: z.string().optional().describe('of `upload_directory`: a file in it'),
     url: z.string().optional().describe('of `url`: http, https, ftp or ftps'),
   }),
