@@ -4,11 +4,13 @@ import { customFieldEndpoints } from './resources/custom-fields/routes.ts'
 import { mailingListEndpoints } from './resources/mailing-lists/routes.ts'
 import { organizationEndpoints } from './resources/organizations/routes.ts'
 import { subscriberImportEndpoints } from './resources/subscriber-imports/routes.ts'
+import { userEndpoints } from './resources/users/routes.ts'
 
 /** Every endpoint of the API. A path with a fixed segment stands before one with a parameter in its place. */
 export const endpoints: readonly Endpoint[] = [
   ...organizationEndpoints,
   ...apiKeyEndpoints,
+  ...userEndpoints,
   ...mailingListEndpoints,
   ...customFieldEndpoints,
   ...subscriberImportEndpoints,

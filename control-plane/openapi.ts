@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi'
 import type { Endpoint, Need } from './api/endpoint.ts'
-import { describeNeed } from './api/router.ts'
+import { describeAuthorization, describeNeed, scopeOf } from './api/authorization.ts'
 
 /**
  * The OpenAPI 3.1 description, made from the endpoints: the schemas are those that validate, the permissions those
@@ -81,8 +81,9 @@ function operation(described: Endpoint): ZodOpenApiOperationObject {
     operationId,
     summary,
     tags: [tag],
-    description: `Needs ${describeNeed(needs)}.`,
+    description: describeAuthorization(described),
     'x-needs': needText(needs),
+    'x-scope': scopeOf(described),
     requestParams: {
       ...(names.length === 0
         ? {}

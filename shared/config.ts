@@ -110,6 +110,20 @@ const settingsSchema = z.object({
   AUTH_FAILURES_PER_MINUTE: integer({ min: 1, max: 1_000_000, default: 20 }).describe(
     'wrong credentials from one address within a minute, over which it is refused for the rest of that minute',
   ),
+  USER_LOCKOUT_FAILURES: integer({ min: 1, max: 1_000_000, default: 5 }).describe(
+    'wrong passwords in a row after which a user is locked out',
+  ),
+  USER_LOCKOUT_MINUTES: integer({ min: 1, max: 1_000_000, default: 30 }).describe(
+    'how long a lockout lasts, in minutes',
+  ),
+  TERMS_AND_CONDITIONS_VERSION: z
+    .string()
+    .regex(/^\d{1,15}$/, { error: 'must be a non-negative integer' })
+    .transform(Number)
+    .optional()
+    .describe(
+      'version of the terms and conditions that users agree to; without it a user can have no `terms_and_conditions_version` but null',
+    ),
   TRUSTED_PROXIES: commaList()
     .refine((list) => list.every((entry) => cidr.test(entry)), { error: 'must be comma-separated CIDRs' })
     .describe('comma-separated CIDRs whose `X-Forwarded-For` is believed'),

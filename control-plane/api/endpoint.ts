@@ -16,6 +16,8 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   summary: string
   tag: string
   needs: Need
+  /** Given where the path doesn't say it; see `scopeOf`. */
+  scope?: Scope
   query?: z.ZodType<Query>
   body?: BodyDescription<Body>
   /** Request headers with a meaning of their own, for the description. */
@@ -27,6 +29,15 @@ export interface Endpoint<Query = unknown, Body = unknown> {
 /** Who may call: any key, an admin, a system admin, or whoever holds the permission (admins hold all). */
 export type Need =
   'any_key' | 'admin' | 'system_admin' | { permission: readonly [key: string, value: string] }
+
+/** Whose records an endpoint works on. */
+export type Scope =
+  | 'own_organization'
+  | 'own_organization_or_given'
+  | 'own_organization_or_all'
+  | 'organization_in_path'
+  | 'record'
+  | 'all_organizations'
 
 export interface BodyDescription<Body> {
   /** The key that the document is wrapped in; null for none. */
@@ -63,6 +74,8 @@ export type Reply =
 export interface Call<Query, Body> {
   deps: ControlPlane
   caller: Caller
+  /** The organization that the path names, found and reachable, or the caller's own; `not_found` for `all`. */
+  organizationId: () => number
   params: Readonly<Record<string, string>>
   headers: IncomingHttpHeaders
   /** The query, checked; throws `invalid_request`. */
@@ -72,6 +85,8 @@ export interface Call<Query, Body> {
    * found the record that the path names: a missing record is said before a faulty body.
    */
   body: () => Body
+  /** The body's document before any check, for what stands over all other rules about it. */
+  documentAsSent: () => unknown
   /** SHA-256 of the body as sent, decompressed; as base64url. */
   bodyHash: string
   /** The body's staged text, if it has one; in the body itself stands a placeholder. It is removed unless it is kept. */

@@ -3,11 +3,13 @@ import { findCaller, type Caller } from '../../shared/api-keys.ts'
 import { RequestError } from '../../shared/errors.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import { stateOf } from '../middleware/request-log.ts'
-import type { Call, Endpoint, Need, Reply } from './endpoint.ts'
+import { organizationOf, refuseCaller } from './authorization.ts'
+import type { Call, Endpoint, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
 import { credentialCandidates } from './credentials.ts'
 import { readInlineBody, readSmallBody, type RequestBody } from './request-body.ts'
-import { readBody, readQuery } from './validation.ts'
+import { missing } from './scope.ts'
+import { documentIn, readBody, readQuery } from './validation.ts'
 
 /**
  * The endpoints as an Express router. The order of the checks is the contract's: credential, path, method, role,
@@ -76,28 +78,12 @@ function tooManyFailures(seconds: number): RequestError {
   )
 }
 
-function enter({ path, needs }: Endpoint): RequestHandler {
-  return (_request, response, next) => {
-    stateOf(response).route = path
-    if (!meets(callerOf(response), needs))
-      throw new RequestError('not_authorized', `this needs ${describeNeed(needs)}`, { status: 403 })
+function enter(described: Endpoint): RequestHandler {
+  return (request, response, next) => {
+    stateOf(response).route = described.path
+    refuseCaller(callerOf(response), described, request.params as Record<string, string>)
     next()
   }
-}
-
-export function meets(caller: Caller, need: Need): boolean {
-  if (need === 'any_key' || caller.role === 'system_admin') return true
-  if (need === 'system_admin') return false
-  if (need === 'admin') return caller.role === 'organization_admin'
-  const [key, value] = need.permission
-  return caller.permissions[key]?.includes(value) === true
-}
-
-export function describeNeed(need: Need): string {
-  if (need === 'any_key') return "any of the organization's keys"
-  if (need === 'admin') return 'the role organization_admin or system_admin'
-  if (need === 'system_admin') return 'the role system_admin'
-  return `the permission ${need.permission[0]}/${need.permission[1]}`
 }
 
 const callerOf = (response: Response): Caller => response.locals['caller'] as Caller
@@ -138,23 +124,40 @@ const requireJson: RequestHandler = (request, _response, next) => {
 function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
   return async (request, response) => {
     const sent = response.locals['body'] as RequestBody | undefined
-    const call: Call<unknown, unknown> = {
-      deps,
-      caller: callerOf(response),
-      params: request.params as Record<string, string>,
-      headers: request.headers,
-      query: () => readQuery(described.query, request.query),
-      body: () => (described.body === undefined ? undefined : readBody(described.body, sent?.value)),
-      bodyHash: sent?.hash ?? '',
-      content: sent?.content ?? null,
-    }
     let reply: Reply
     try {
-      reply = await described.handle(call)
+      reply = await described.handle(await callOf(request, response, described, deps))
     } finally {
       await sent?.discard()
     }
     await send(response, reply)
+  }
+}
+
+async function callOf(
+  request: Request,
+  response: Response,
+  described: Endpoint,
+  deps: ControlPlane,
+): Promise<Call<unknown, unknown>> {
+  const sent = response.locals['body'] as RequestBody | undefined
+  const caller = callerOf(response)
+  const params = request.params as Record<string, string>
+  const organizationId = await organizationOf(deps, caller, described, params)
+  return {
+    deps,
+    caller,
+    organizationId() {
+      if (organizationId === null) throw missing('organization', 'all')
+      return organizationId
+    },
+    params,
+    headers: request.headers,
+    query: () => readQuery(described.query, request.query),
+    body: () => (described.body === undefined ? undefined : readBody(described.body, sent?.value)),
+    documentAsSent: () => documentIn(described.body?.wrapper ?? null, sent?.value),
+    bodyHash: sent?.hash ?? '',
+    content: sent?.content ?? null,
   }
 }
 

@@ -30,6 +30,7 @@ export async function scopedOrganization(
 ): Promise<number> {
   if (text === undefined) return caller.organizationId
   const id = pathId(text, 'organization')
+  if (id === caller.organizationId) return id
   if (
     !reaches(caller, id) ||
     (await deps.database.collections.organizations.findOne({ _id: id }, { projection: { _id: 1 } })) === null

@@ -32,6 +32,11 @@ export function readBody<Body>(description: BodyDescription<Body>, body: unknown
   return parse(schema, description.isUpdate === true ? document : withoutNulls(document), 'validation_failed')
 }
 
+/** What stands in the wrapper, whatever it is. */
+export function documentIn(wrapper: string | null, body: unknown): unknown {
+  return wrapper === null || !isHash(body) ? body : body[wrapper]
+}
+
 export function isHash(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -89,6 +89,8 @@ export const collectionDefinitions: CollectionDefinition[] = [
     indexes: [
       { keys: { email_key: 1 }, options: { unique: true } },
       { keys: { organization_id: 1, _id: 1 } },
+      { keys: { full_name_key: 1, _id: 1 } },
+      { keys: { role: 1, active: 1 } },
     ],
   },
   {

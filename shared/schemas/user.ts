@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { roles } from './api-key.ts'
-import { id, instant } from './bson-schema.ts'
+import { id, instant, integer } from './bson-schema.ts'
 
 /** Every permission there is, by its key. */
 export const permissionValues = {
@@ -21,12 +21,26 @@ export const userDocument = z.object({
   _id: id(),
   organization_id: id(),
   full_name: z.string(),
+  /** Comparison form of the name, for order and filters. */
+  full_name_key: z.string(),
   email: z.string(),
   /** Comparison form of the email, unique over the system. */
   email_key: z.string(),
   active: z.boolean(),
   role: z.enum(roles),
+  /** What counts while the role is `standard`; admin roles hold every permission. */
   permissions: z.record(z.string(), z.array(z.string())),
+  show_quick_tips: z.boolean(),
+  default_preview_recipients: z.array(z.string()),
+  terms_and_conditions_version: integer().min(0).nullable(),
+  /** Argon2id in the PHC string format; the password itself is kept nowhere. */
+  password_hash: z.string(),
+  /** Wrong passwords in a row. */
+  password_failures: integer().min(0),
+  /** Until then every password is refused; null, or past, when not locked out. */
+  locked_until: instant().nullable(),
+  /** When a password was last tried. */
+  password_tried_at: instant().nullable(),
   created_at: instant(),
 })
 export type UserDocument = z.infer<typeof userDocument>

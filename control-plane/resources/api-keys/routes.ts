@@ -3,8 +3,7 @@ import { roles } from '../../../shared/schemas/api-key.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { flag, nameText, oneOf, pagingQuery, positiveId } from '../../api/fields.ts'
 import { readPage } from '../../api/paging.ts'
-import { scopedOrganization } from '../../api/scope.ts'
-import { changeApiKey, createApiKey, deleteApiKey, findApiKey, toView } from './service.ts'
+import { changeApiKey, createApiKey, deleteApiKey, toViews } from './service.ts'
 
 const tag = 'API keys'
 
@@ -43,7 +42,6 @@ export const keyChange = z
 
 /** The same four endpoints, on the caller's organization and on one that the path names. */
 function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: string): Endpoint[] {
-  const organizationOf = 'organization_id'
   return [
     endpoint({
       method: 'get',
@@ -54,14 +52,13 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       needs: 'admin',
       query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
       reply: { data: z.array(view), paging: 'pages', example: [example] },
-      async handle({ deps, caller, params, query }) {
-        const organizationId = await scopedOrganization(deps, caller, params[organizationOf])
+      async handle({ deps, organizationId, query }) {
         const { documents, paging } = await readPage(
           deps.database.collections.apiKeys,
-          { organization_id: organizationId },
+          { organization_id: organizationId() },
           { ...query(), sort: { _id: 1 } },
         )
-        return { data: await Promise.all(documents.map((document) => toView(deps, document))), paging }
+        return { data: await toViews(deps, documents), paging }
       },
     }),
     endpoint({
@@ -73,9 +70,8 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       needs: 'admin',
       body: { wrapper: 'api_key', schema: keyCreation, example: { api_key: { name: 'Nightly import' } } },
       reply: { data: createdView, example: { ...example, key: 'rollcall_4t5r8wqx1h0g6y2m9c3k7v5b' } },
-      async handle({ deps, caller, params, body }) {
-        const organizationId = await scopedOrganization(deps, caller, params[organizationOf])
-        return { data: await createApiKey(deps, caller, organizationId, body()) }
+      async handle(call) {
+        return { data: await createApiKey(call) }
       },
     }),
     endpoint({
@@ -92,9 +88,8 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
         example: { api_key: { active: false } },
       },
       reply: { data: view, example: { ...example, active: false } },
-      async handle({ deps, caller, params, body }) {
-        const key = await findApiKey(deps, caller, params)
-        return { data: await changeApiKey(deps, caller, key, body) }
+      async handle(call) {
+        return { data: await changeApiKey(call) }
       },
     }),
     endpoint({
@@ -105,8 +100,8 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       tag,
       needs: 'admin',
       reply: { data: z.null(), example: null },
-      async handle({ deps, caller, params }) {
-        await deleteApiKey(deps, caller, await findApiKey(deps, caller, params))
+      async handle(call) {
+        await deleteApiKey(call)
         return { data: null }
       },
     }),

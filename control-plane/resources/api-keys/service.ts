@@ -1,187 +1,175 @@
 import type { ClientSession } from 'mongodb'
 import type { z } from 'zod'
-import { callerOf, generateKey, hashKey, type Caller } from '../../../shared/api-keys.ts'
-import { inTransaction, nextIds } from '../../../shared/database.ts'
+import { generateKey, hashKey, type Caller } from '../../../shared/api-keys.ts'
+import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
-import { roles, type ApiKeyDocument, type Role } from '../../../shared/schemas/api-key.ts'
+import type { ApiKeyDocument, Role } from '../../../shared/schemas/api-key.ts'
 import { systemOrganizationId } from '../../../shared/schemas/organization.ts'
-import type { Permissions, UserDocument } from '../../../shared/schemas/user.ts'
+import { refuseMore, refuseMoreThanAsked } from '../../api/authorization.ts'
 import type { Call } from '../../api/endpoint.ts'
-import { missing, pathId, reaches, scopedOrganization } from '../../api/scope.ts'
+import { missing, pathId, reaches } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { takingTurns } from '../credential-changes.ts'
 import type { keyChange, keyCreation } from './routes.ts'
 
 /**
  * API keys. Two rules stand over all others: nobody makes, changes or deletes a key that is more than he is himself,
- * and after any change at least one usable system-admin key is left. The second is kept by letting all changes take
- * turns (`credentials_revision`).
+ * and after any change at least one usable system-admin key is left.
  */
 
-export async function findApiKey(
-  deps: ControlPlane,
-  caller: Caller,
-  params: Call<unknown, unknown>['params'],
-): Promise<ApiKeyDocument> {
-  const scope =
-    params['organization_id'] === undefined
-      ? null
-      : await scopedOrganization(deps, caller, params['organization_id'])
-  const key = await deps.database.collections.apiKeys.findOne({ _id: pathId(params['id'], 'API key') })
-  if (
-    key === null ||
-    !reaches(caller, key.organization_id) ||
-    (scope !== null && key.organization_id !== scope)
-  )
-    throw missing('API key', params['id'])
-  return key
-}
-
-export async function createApiKey(
-  deps: ControlPlane,
-  caller: Caller,
-  organizationId: number,
-  given: z.infer<typeof keyCreation>,
-) {
+export async function createApiKey({
+  deps,
+  caller,
+  organizationId,
+  body,
+  documentAsSent,
+}: Call<unknown, z.infer<typeof keyCreation>>) {
   const { collections } = deps.database
-  await refuseMoreThanCaller(deps, caller, given)
+  refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
   const secret = generateKey()
   const document: ApiKeyDocument = {
-    _id: await nextIds(collections, 'api_key'),
-    organization_id: organizationId,
-    ...given,
+    _id: 0,
+    organization_id: organizationId(),
+    ...body(),
     key_hash: hashKey(secret, deps.keyHashSecret),
     created_at: new Date(),
   }
+  document._id = await nextIds(collections, 'api_key')
   await takingTurns(deps, async (session) => {
-    await refuseBadKey(deps, document, session)
+    await refuseMoreThanCaller(deps, caller, document, session)
+    refuseMisplacedRole(document)
+    await refuseForeignUser(deps, document, session)
     await collections.apiKeys.insertOne(document, { session })
   })
   return { ...(await toView(deps, document)), key: secret }
 }
 
-export async function changeApiKey(
-  deps: ControlPlane,
-  caller: Caller,
-  key: ApiKeyDocument,
-  readChange: () => z.infer<typeof keyChange>,
-) {
+export async function changeApiKey({
+  deps,
+  caller,
+  params,
+  organizationId,
+  body,
+  documentAsSent,
+}: Call<unknown, z.infer<typeof keyChange>>) {
   const { collections } = deps.database
+  const scope = params['organization_id'] === undefined ? null : organizationId()
   // Before any other rule about it, the body's shape included.
-  await refuseMoreThanCaller(deps, caller, key)
-  const given = readChange()
-  const changed: ApiKeyDocument = {
-    ...key,
-    ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
-  }
-  await refuseMoreThanCaller(deps, caller, changed)
-  await takingTurns(deps, async (session) => {
-    await refuseBadKey(deps, changed, session)
-    const { name, role, active, user_id } = changed
-    const { matchedCount } = await collections.apiKeys.updateOne(
-      { _id: key._id },
-      { $set: { name, role, active, user_id } },
-      { session },
-    )
-    if (matchedCount === 0) throw missing('API key', key._id)
+  const found = await findApiKey(deps, caller, params['id'], scope)
+  await refuseMoreThanCaller(deps, caller, found)
+  refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
+  const given = body()
+  const set: Partial<ApiKeyDocument> = Object.fromEntries(
+    Object.entries(given).filter(([, value]) => value !== undefined),
+  )
+  const changed = await takingTurns(deps, async (session) => {
+    const current = await findApiKey(deps, caller, params['id'], scope, session)
+    await refuseMoreThanCaller(deps, caller, current, session)
+    const wanted = { ...current, ...set }
+    await refuseMoreThanCaller(deps, caller, wanted, session)
+    refuseMisplacedRole(wanted)
+    // The user of a key may be gone by now; what is left of it can still be renamed or switched off.
+    if (wanted.user_id !== current.user_id) await refuseForeignUser(deps, wanted, session)
+    if (Object.keys(set).length > 0)
+      await collections.apiKeys.updateOne({ _id: current._id }, { $set: set }, { session })
+    return wanted
   })
   return toView(deps, changed)
 }
 
-export async function deleteApiKey(deps: ControlPlane, caller: Caller, key: ApiKeyDocument): Promise<void> {
-  await refuseMoreThanCaller(deps, caller, key)
+export async function deleteApiKey({
+  deps,
+  caller,
+  params,
+  organizationId,
+}: Call<unknown, unknown>): Promise<void> {
+  const scope = params['organization_id'] === undefined ? null : organizationId()
   await takingTurns(deps, async (session) => {
-    const { deletedCount } = await deps.database.collections.apiKeys.deleteOne({ _id: key._id }, { session })
-    if (deletedCount === 0) throw missing('API key', key._id)
+    const key = await findApiKey(deps, caller, params['id'], scope, session)
+    await refuseMoreThanCaller(deps, caller, key, session)
+    await deps.database.collections.apiKeys.deleteOne({ _id: key._id }, { session })
   })
 }
 
-export async function toView(deps: ControlPlane, key: ApiKeyDocument) {
-  const { _id, organization_id, name, role, active, user_id } = key
-  const inForce = user_id === null ? null : await callerOf(deps.database.collections, key)
-  return { id: _id, organization_id, name, role: inForce?.role ?? role, active, user_id }
-}
-
-/** A key is as much as its role, or as its user where it belongs to one. */
-async function refuseMoreThanCaller(
-  deps: ControlPlane,
+async function findApiKey(
+  { database }: ControlPlane,
   caller: Caller,
-  key: { role: Role; user_id: number | null },
-): Promise<void> {
-  const user =
-    key.user_id === null ? null : await deps.database.collections.users.findOne({ _id: key.user_id })
-  const inForce = user ?? { role: key.role, permissions: {} }
-  if (isMoreThan(inForce, caller) || rankOf(key.role) > rankOf(caller.role)) {
-    throw new RequestError(
-      'not_authorized',
-      'nobody makes, changes or deletes an API key that may do more than his own',
-      { status: 403 },
-    )
-  }
-}
-
-export function isMoreThan(subject: { role: Role; permissions: Permissions }, caller: Caller): boolean {
-  if (rankOf(subject.role) !== rankOf(caller.role)) return rankOf(subject.role) > rankOf(caller.role)
-  if (caller.role !== 'standard') return false
-  return Object.entries(subject.permissions).some(([key, values]) =>
-    values.some((value) => caller.permissions[key]?.includes(value) !== true),
+  id: string | undefined,
+  organizationId: number | null,
+  session?: ClientSession,
+): Promise<ApiKeyDocument> {
+  const key = await database.collections.apiKeys.findOne(
+    { _id: pathId(id, 'API key') },
+    session === undefined ? {} : { session },
   )
+  if (
+    key === null ||
+    !reaches(caller, key.organization_id) ||
+    (organizationId !== null && key.organization_id !== organizationId)
+  )
+    throw missing('API key', id)
+  return key
 }
 
-/** `roles` lists them from most to least. */
-const rankOf = (role: Role): number => roles.length - roles.indexOf(role)
+export const toView = async (deps: ControlPlane, key: ApiKeyDocument) => (await toViews(deps, [key]))[0]!
 
-async function refuseBadKey(deps: ControlPlane, key: ApiKeyDocument, session: ClientSession): Promise<void> {
-  if (key.role === 'system_admin' && key.organization_id !== systemOrganizationId) {
+export async function toViews({ database }: ControlPlane, keys: ApiKeyDocument[]) {
+  const userIds = [...new Set(keys.map((key) => key.user_id).filter((id) => id !== null))]
+  const users =
+    userIds.length === 0
+      ? []
+      : await database.collections.users
+          .find({ _id: { $in: userIds } }, { projection: { role: 1 } })
+          .toArray()
+  const userRoles = new Map<number | null, Role>(users.map((user) => [user._id, user.role]))
+  return keys.map(({ _id, organization_id, name, role, active, user_id }) => ({
+    id: _id,
+    organization_id,
+    name,
+    role: userRoles.get(user_id) ?? role,
+    active,
+    user_id,
+  }))
+}
+
+/** A key is as much as its user, where it belongs to one, and as its own role, which it has again without him. */
+async function refuseMoreThanCaller(
+  { database }: ControlPlane,
+  caller: Caller,
+  key: Pick<ApiKeyDocument, 'role' | 'user_id' | 'organization_id'>,
+  session?: ClientSession,
+): Promise<void> {
+  refuseMore({ role: key.role, permissions: {} }, caller, 'an API key')
+  if (key.user_id === null) return
+  // Whether a user of another organization exists is nobody's business; he is refused as no user of this one.
+  const user = await database.collections.users.findOne(
+    { _id: key.user_id, organization_id: key.organization_id },
+    session === undefined ? {} : { session },
+  )
+  if (user !== null) refuseMore(user, caller, 'an API key')
+}
+
+function refuseMisplacedRole(key: ApiKeyDocument): void {
+  if (key.role === 'system_admin' && key.organization_id !== systemOrganizationId)
     throw new RequestError(
       'validation_failed',
       `role can be system_admin only in organization ${systemOrganizationId}`,
     )
-  }
+}
+
+async function refuseForeignUser(
+  { database }: ControlPlane,
+  key: ApiKeyDocument,
+  session: ClientSession,
+): Promise<void> {
   if (key.user_id === null) return
-  const user: UserDocument | null = await deps.database.collections.users.findOne(
-    { _id: key.user_id },
-    { session },
+  const user = await database.collections.users.findOne(
+    { _id: key.user_id, organization_id: key.organization_id },
+    { session, projection: { _id: 1 } },
   )
-  if (user?.organization_id !== key.organization_id)
+  if (user === null)
     throw new RequestError(
       'validation_failed',
       `user_id names no user of organization ${key.organization_id}`,
     )
-}
-
-/** Runs a change of keys or users when no other one runs, and takes it back when it would lock everybody out. */
-export async function takingTurns(
-  deps: ControlPlane,
-  change: (session: ClientSession) => Promise<void>,
-): Promise<void> {
-  const { client, collections } = deps.database
-  await inTransaction(client, async (session) => {
-    await collections.installation.updateOne(
-      { _id: 'installation' },
-      { $inc: { credentials_revision: 1 } },
-      { session },
-    )
-    await change(session)
-    if (!(await hasUsableSystemKey(deps, session))) {
-      throw new RequestError(
-        'validation_failed',
-        'this would leave no usable system-admin key: create another one first',
-      )
-    }
-  })
-}
-
-async function hasUsableSystemKey(deps: ControlPlane, session: ClientSession): Promise<boolean> {
-  const { apiKeys, users } = deps.database.collections
-  const keys = apiKeys.find({ organization_id: systemOrganizationId, active: true }, { session })
-  for await (const key of keys) {
-    if (
-      key.user_id === null
-        ? key.role === 'system_admin'
-        : (await users.findOne({ _id: key.user_id, active: true, role: 'system_admin' }, { session })) !==
-          null
-    )
-      return true
-  }
-  return false
 }

@@ -89,6 +89,7 @@ export const mailingListEndpoints = [
     summary: 'Creates a mailing list',
     tag,
     needs: permission('mailing_list', 'create'),
+    scope: 'own_organization_or_given',
     body: {
       wrapper: 'mailing_list',
       schema: listCreation,

@@ -47,6 +47,7 @@ export const organizationEndpoints = [
     summary: 'All organizations, by id; others than system admins see their own',
     tag,
     needs: 'any_key',
+    scope: 'own_organization_or_all',
     query,
     reply: { data: z.array(view), paging: 'pages', example: [example] },
     async handle({ deps, caller, query: readQuery }) {
@@ -82,6 +83,7 @@ export const organizationEndpoints = [
     summary: 'Creates an organization',
     tag,
     needs: 'system_admin',
+    scope: 'all_organizations',
     body: {
       wrapper: 'organization',
       schema: creation,

@@ -1,0 +1,139 @@
+import type { Caller } from '../../shared/api-keys.ts'
+import { RequestError } from '../../shared/errors.ts'
+import { roles, type Role } from '../../shared/schemas/api-key.ts'
+import type { Permissions } from '../../shared/schemas/user.ts'
+import type { ControlPlane } from '../control-plane.ts'
+import type { Endpoint, Need, Scope } from './endpoint.ts'
+import { scopedOrganization } from './scope.ts'
+
+/**
+ * Who may do what. Each endpoint declares what a caller needs and, where its path doesn't say it, the scope of the
+ * records that it works on; the router asks here before any handler runs, and the description prints the same table.
+ * What depends on a body or a record is asked for by the handler, with `refuseUnless` and `refuseMore`.
+ */
+export interface AuthorizationRow {
+  method: string
+  path: string
+  needs: Need
+  scope: Scope
+}
+
+export function authorizationTable(endpoints: readonly Endpoint[]): AuthorizationRow[] {
+  return endpoints.map((described) => ({
+    method: described.method.toUpperCase(),
+    path: described.path,
+    needs: described.needs,
+    scope: scopeOf(described),
+  }))
+}
+
+export function meets(caller: Caller, need: Need): boolean {
+  if (need === 'any_key' || caller.role === 'system_admin') return true
+  if (need === 'system_admin') return false
+  if (need === 'admin') return caller.role === 'organization_admin'
+  const [key, value] = need.permission
+  return caller.permissions[key]?.includes(value) === true
+}
+
+/** Throws a 403 for a caller who lacks the need. */
+export function refuseUnless(caller: Caller, need: Need): void {
+  if (!meets(caller, need)) throw forbidden(`this needs ${describeNeed(need)}`)
+}
+
+export function describeNeed(need: Need): string {
+  if (need === 'any_key') return "any of the organization's keys"
+  if (need === 'admin') return 'the role organization_admin or system_admin'
+  if (need === 'system_admin') return 'the role system_admin'
+  return `the permission ${need.permission[0]}/${need.permission[1]}`
+}
+
+/** What the path says, where the endpoint doesn't say it itself. */
+export function scopeOf({ path, scope }: Pick<Endpoint, 'path' | 'scope'>): Scope {
+  if (scope !== undefined) return scope
+  if (/\/organizations?\/all(?:\/|$)|_on_all_organizations/.test(path)) return 'all_organizations'
+  if (organizationInPath.test(path)) return 'organization_in_path'
+  return path.includes('/:') ? 'record' : 'own_organization'
+}
+
+const organizationInPath = /^\/organizations?\/:(\w+)/
+
+const scopeSentences: Record<Scope, string> = {
+  own_organization: "It works on the caller's own organization.",
+  own_organization_or_given:
+    "It works on the caller's own organization; a system admin may give another one as organization_id.",
+  own_organization_or_all: "It covers the caller's own organization, for a system admin all of them.",
+  organization_in_path:
+    "The organization in the path is the caller's own; a system admin may name any. Another one is not_found.",
+  record: "Records of other organizations than the caller's are not_found, save for system admins.",
+  all_organizations: 'It covers all organizations.',
+}
+
+/** The endpoint's row of the table in words. */
+export const describeAuthorization = (described: Pick<Endpoint, 'path' | 'needs' | 'scope'>): string =>
+  `Needs ${describeNeed(described.needs)}. ${scopeSentences[scopeOf(described)]}`
+
+/** What is known before a body is read: role or permission, and that only system admins reach all organizations. */
+export function refuseCaller(
+  caller: Caller,
+  described: Endpoint,
+  params: Readonly<Record<string, string>>,
+): void {
+  refuseUnless(caller, described.needs)
+  if (scopeOf(described) === 'all_organizations' || organizationText(described, params) === 'all')
+    refuseUnless(caller, 'system_admin')
+}
+
+/**
+ * The organization that a call is about: the one in the path, else the caller's own. Null for `all` in its place,
+ * which only some endpoints know.
+ */
+export async function organizationOf(
+  deps: ControlPlane,
+  caller: Caller,
+  described: Endpoint,
+  params: Readonly<Record<string, string>>,
+): Promise<number | null> {
+  const text = organizationText(described, params)
+  return text === 'all' ? null : scopedOrganization(deps, caller, text)
+}
+
+function organizationText({ path }: Endpoint, params: Readonly<Record<string, string>>): string | undefined {
+  const name = organizationInPath.exec(path)?.[1]
+  return name === undefined ? undefined : params[name]
+}
+
+/** A role and the permissions that go with it while it is `standard`. */
+export interface Powers {
+  role: Role
+  permissions: Permissions
+}
+
+export function isMoreThan(subject: Powers, caller: Powers): boolean {
+  if (rankOf(subject.role) !== rankOf(caller.role)) return rankOf(subject.role) > rankOf(caller.role)
+  if (caller.role !== 'standard') return false
+  return Object.entries(subject.permissions).some(([key, values]) =>
+    values.some((value) => caller.permissions[key]?.includes(value) !== true),
+  )
+}
+
+/** `roles` lists them from most to least. */
+const rankOf = (role: Role): number => roles.length - roles.indexOf(role)
+
+/** Nobody makes, changes or deletes a key or a user that may do more than he himself. */
+export function refuseMore(subject: Powers, caller: Caller, what: 'an API key' | 'a user'): void {
+  if (isMoreThan(subject, caller))
+    throw forbidden(`nobody makes, changes or deletes ${what} that may do more than he himself`)
+}
+
+/**
+ * The same of a role that a document asks for, before the document is checked: that rule stands over all others
+ * about it.
+ */
+export function refuseMoreThanAsked(document: unknown, caller: Caller, what: 'an API key' | 'a user'): void {
+  const role = (document as { role?: unknown } | null | undefined)?.role
+  const asked = roles.find((candidate) => candidate === role)
+  if (asked !== undefined) refuseMore({ role: asked, permissions: {} }, caller, what)
+}
+
+export const forbidden = (message: string): RequestError =>
+  new RequestError('not_authorized', message, { status: 403 })

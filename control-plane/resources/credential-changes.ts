@@ -1,0 +1,57 @@
+import type { ClientSession } from 'mongodb'
+import { inTransaction } from '../../shared/database.ts'
+import { RequestError } from '../../shared/errors.ts'
+import { systemOrganizationId } from '../../shared/schemas/organization.ts'
+import type { ControlPlane } from '../control-plane.ts'
+
+/**
+ * Runs a change of keys or users when no other one runs (`credentials_revision`), and takes it back when it would lock
+ * everybody out: a usable system-admin key is left after it, and an active system-admin user where there was one.
+ * `change` reads what it decides by in the session; it may run several times.
+ */
+export async function takingTurns<T>(
+  deps: ControlPlane,
+  change: (session: ClientSession) => Promise<T>,
+): Promise<T> {
+  const { client, collections } = deps.database
+  return inTransaction(client, async (session) => {
+    await collections.installation.updateOne(
+      { _id: 'installation' },
+      { $inc: { credentials_revision: 1 } },
+      { session },
+    )
+    const hadSystemUser = await hasSystemUser(deps, session)
+    const result = await change(session)
+    if (!(await hasUsableSystemKey(deps, session)))
+      throw new RequestError(
+        'validation_failed',
+        'this would leave no usable system-admin key: create another one first',
+      )
+    if (hadSystemUser && !(await hasSystemUser(deps, session)))
+      throw new RequestError(
+        'validation_failed',
+        'this would leave no active system-admin user: create another one first',
+      )
+    return result
+  })
+}
+
+const activeSystemAdmin = { role: 'system_admin', active: true } as const
+
+async function hasSystemUser({ database }: ControlPlane, session: ClientSession): Promise<boolean> {
+  const { users } = database.collections
+  return (await users.findOne(activeSystemAdmin, { session, projection: { _id: 1 } })) !== null
+}
+
+/** A key of nobody by its own role, a user's key by the user's. */
+async function hasUsableSystemKey({ database }: ControlPlane, session: ClientSession): Promise<boolean> {
+  const { apiKeys, users } = database.collections
+  const active = { organization_id: systemOrganizationId, active: true }
+  const options = { session, projection: { _id: 1 } }
+  if ((await apiKeys.findOne({ ...active, user_id: null, role: 'system_admin' }, options)) !== null)
+    return true
+  for await (const user of users.find(activeSystemAdmin, options)) {
+    if ((await apiKeys.findOne({ ...active, user_id: user._id }, options)) !== null) return true
+  }
+  return false
+}

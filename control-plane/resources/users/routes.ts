@@ -1,0 +1,148 @@
+import { z } from 'zod'
+import { endpoint, type Endpoint } from '../../api/endpoint.ts'
+import { refuseMore } from '../../api/authorization.ts'
+import { changeUser, createUser, deleteUser, findUser, listUsers } from './service.ts'
+import {
+  lockoutReset,
+  signIn,
+  userChange,
+  userCreation,
+  userExample,
+  userQuery,
+  userView,
+} from './schemas.ts'
+import { authenticate, resetLockout } from './sign-in.ts'
+import { toView, toViews } from './view.ts'
+
+const tag = 'Users'
+
+function listing(path: string, operationId: string, summary: string, isOfAll: boolean): Endpoint {
+  return endpoint({
+    method: 'get',
+    path,
+    operationId,
+    summary,
+    tag,
+    needs: 'admin',
+    ...(isOfAll ? { scope: 'own_organization_or_all' as const } : {}),
+    query: userQuery,
+    reply: { data: z.array(userView), paging: 'pages', example: [userExample] },
+    async handle({ deps, caller, organizationId, query }) {
+      const isEverywhere = isOfAll && caller.role === 'system_admin'
+      const { documents, paging } = await listUsers(deps, isEverywhere ? null : organizationId(), query())
+      return { data: await toViews(deps, documents), paging }
+    },
+  })
+}
+
+export const userEndpoints = [
+  listing('/users', 'listUsers', 'The users of the organization; for a system admin those of all', true),
+  listing(
+    '/organizations/:organization_id/users',
+    'listUsersOfOrganization',
+    'The users of one organization',
+    false,
+  ),
+  endpoint({
+    method: 'post',
+    path: '/users/authenticate',
+    operationId: 'authenticateUser',
+    summary:
+      'The user with that email and password; not_authorized with one message for a wrong password, an unknown, foreign, inactive or locked-out user',
+    tag,
+    needs: 'admin',
+    scope: 'record',
+    body: {
+      wrapper: 'user',
+      schema: signIn,
+      example: { user: { email: 'jane@example.com', password: 'correct horse battery' } },
+    },
+    reply: { data: userView, example: userExample },
+    async handle({ deps, caller, body }) {
+      return { data: await toView(deps, await authenticate(deps, caller, body())) }
+    },
+  }),
+  endpoint({
+    method: 'get',
+    path: '/users/:id',
+    operationId: 'getUser',
+    summary: 'One user',
+    tag,
+    needs: 'admin',
+    reply: { data: userView, example: userExample },
+    async handle({ deps, caller, params }) {
+      return { data: await toView(deps, await findUser(deps, caller, params)) }
+    },
+  }),
+  endpoint({
+    method: 'post',
+    path: '/users',
+    operationId: 'createUser',
+    summary: 'Creates a user',
+    tag,
+    needs: 'admin',
+    scope: 'own_organization_or_given',
+    body: {
+      wrapper: 'user',
+      schema: userCreation,
+      example: {
+        user: {
+          full_name: 'Jane Roe',
+          email: 'jane@example.com',
+          active: true,
+          role: 'standard',
+          permissions: { subscriber: ['read', 'import'] },
+          password1: 'correct horse battery',
+          password2: 'correct horse battery',
+        },
+      },
+    },
+    reply: { data: userView, example: userExample },
+    async handle(call) {
+      return { data: await toView(call.deps, await createUser(call)) }
+    },
+  }),
+  endpoint({
+    method: 'put',
+    path: '/users/:id',
+    operationId: 'updateUser',
+    summary: 'Changes the fields that are given; a new password is given twice',
+    tag,
+    needs: 'admin',
+    body: { wrapper: 'user', schema: userChange, isUpdate: true, example: { user: { active: false } } },
+    reply: { data: userView, example: { ...userExample, active: false } },
+    async handle(call) {
+      return { data: await toView(call.deps, await changeUser(call)) }
+    },
+  }),
+  endpoint({
+    method: 'put',
+    path: '/users/:id/reset_password_failure_lockout',
+    operationId: 'resetPasswordFailureLockout',
+    summary: 'Ends the lockout after wrong passwords, and forgets those that were counted',
+    tag,
+    needs: 'admin',
+    body: { wrapper: null, schema: z.object({}), optional: true, example: {} },
+    reply: { data: lockoutReset, example: { result: 'lockout_cleared' } },
+    async handle({ deps, caller, params, body }) {
+      const user = await findUser(deps, caller, params)
+      refuseMore(user, caller, 'a user')
+      body()
+      const wasLocked = await resetLockout(deps, user)
+      return { data: { result: wasLocked ? 'lockout_cleared' : 'not_locked_out' } }
+    },
+  }),
+  endpoint({
+    method: 'delete',
+    path: '/users/:id',
+    operationId: 'deleteUser',
+    summary: 'Deletes a user; the API keys that belong to him are refused from then on',
+    tag,
+    needs: 'admin',
+    reply: { data: z.null(), example: null },
+    async handle(call) {
+      await deleteUser(call)
+      return { data: null }
+    },
+  }),
+]

@@ -1,0 +1,180 @@
+import { z } from 'zod'
+import { roles } from '../../../shared/schemas/api-key.ts'
+import { permissionValues } from '../../../shared/schemas/user.ts'
+import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts'
+import { flag, nameText, oneOf, pagingQuery, positiveId } from '../../api/fields.ts'
+import { isHash } from '../../api/validation.ts'
+
+/** What users look like in requests and replies. */
+
+type PermissionKey = keyof typeof permissionValues
+const permissionKeys = Object.keys(permissionValues) as PermissionKey[]
+
+const shownPermissions = z
+  .object(
+    Object.fromEntries(
+      permissionKeys.map((key) => [key, z.array(z.enum(permissionValues[key]))]),
+    ) as unknown as Record<PermissionKey, z.ZodType<string[]>>,
+  )
+  .meta({ id: 'Permissions' })
+
+export const userView = z
+  .object({
+    id: z.int(),
+    organization_id: z.int(),
+    full_name: z.string(),
+    email: z.string(),
+    active: z.boolean().describe('whether the user can sign in; the API keys of one who is not are refused'),
+    role: z.enum(roles),
+    show_quick_tips: z.boolean(),
+    default_preview_recipients: z.array(z.string()),
+    terms_and_conditions_version: z
+      .int()
+      .nullable()
+      .describe('the version that the user agreed to; null for none'),
+    permissions: shownPermissions.describe('those in force: admin roles hold every one'),
+    password_failure_lockout: z
+      .object({
+        is_locked_out: z
+          .boolean()
+          .describe('whether sign-ins are refused, also with the right password; API keys are not concerned'),
+        expires_at: z.string().nullable().describe("in the organization's zone; null when not locked out"),
+      })
+      .meta({ id: 'PasswordFailureLockout' }),
+  })
+  .meta({ id: 'User' })
+
+export const userExample: z.infer<typeof userView> = {
+  id: 3,
+  organization_id: 2,
+  full_name: 'Jane Roe',
+  email: 'jane@example.com',
+  active: true,
+  role: 'standard',
+  show_quick_tips: true,
+  default_preview_recipients: ['preview@example.com'],
+  terms_and_conditions_version: null,
+  permissions: {
+    mailing_list: [],
+    subscriber: ['read', 'import'],
+    segmentation_criteria: [],
+    autoresponder: [],
+    web_form: [],
+    custom_field: [],
+    campaign: [],
+    'campaign/template': [],
+    seed_list: [],
+  },
+  password_failure_lockout: { is_locked_out: false, expires_at: null },
+}
+
+const trimmedEmail = () => z.string().transform((text) => text.trim())
+
+const email = trimmedEmail()
+  .refine((text) => emailIdentity(text) !== null, { error: `must be ${emailExpectation}`, abort: true })
+  .refine((text) => /^[\x00-\x7f]*$/.test(text), {
+    error: 'must have a domain in ASCII: internationalized domain names are not supported here',
+  })
+
+const recipients = z
+  .array(
+    trimmedEmail().refine((text) => emailIdentity(text) !== null, { error: `must be ${emailExpectation}` }),
+  )
+  .max(100)
+
+/** Each value once, in the order in which the document lists them. */
+const permissionsGiven = z.strictObject(
+  Object.fromEntries(
+    permissionKeys.map((key) => {
+      const values: readonly string[] = permissionValues[key]
+      const given = z.array(z.enum(values as [string, ...string[]]))
+      return [key, given.transform((list) => values.filter((value) => list.includes(value))).optional()]
+    }),
+  ) as unknown as Record<PermissionKey, z.ZodOptional<z.ZodType<string[], string[]>>>,
+  {
+    error: (issue) =>
+      issue.code === 'unrecognized_keys'
+        ? `has keys only of ${permissionKeys.join(', ')}, not ${issue['keys'].join(', ')}`
+        : undefined,
+  },
+)
+
+const leastPasswordCharacters = 8
+const mostPasswordBytes = 1024
+
+const password = z
+  .string()
+  .refine((text) => Array.from(text).length >= leastPasswordCharacters, {
+    error: `must have at least ${leastPasswordCharacters} characters`,
+  })
+  .refine((text) => Buffer.byteLength(text) <= mostPasswordBytes, {
+    error: `must have at most ${mostPasswordBytes} bytes in UTF-8`,
+  })
+
+const fields = {
+  full_name: nameText(100),
+  email,
+  active: flag(),
+  role: oneOf(roles),
+  show_quick_tips: flag(),
+  default_preview_recipients: recipients,
+  terms_and_conditions_version: z.int().min(0).nullable(),
+  permissions: permissionsGiven,
+}
+
+/** Said beside what else is wrong, not after it. */
+const evenIfOtherwiseFaulty = ({ value }: { value: unknown }) => isHash(value)
+
+const passwordsDiffer = {
+  path: ['password2'],
+  error: 'must be the same as password1',
+  when: evenIfOtherwiseFaulty,
+}
+
+export const userCreation = z
+  .object({
+    ...fields,
+    show_quick_tips: fields.show_quick_tips.default(true),
+    default_preview_recipients: recipients.default([]),
+    terms_and_conditions_version: fields.terms_and_conditions_version.default(null),
+    permissions: permissionsGiven.default({}).describe('none by default'),
+    password1: password,
+    password2: z.string(),
+    organization_id: positiveId().optional().describe('for system admins; ignored from others'),
+  })
+  .refine(
+    ({ password1, password2 }) =>
+      password1 === password2 || typeof password1 !== 'string' || typeof password2 !== 'string',
+    passwordsDiffer,
+  )
+
+export const userChange = z
+  .object({
+    ...fields,
+    default_preview_recipients: recipients.nullable().transform((list) => list ?? []),
+    permissions: permissionsGiven.describe('the keys that are named are replaced, the others stay'),
+    password1: password,
+    password2: z.string(),
+  })
+  .partial()
+  .refine(({ password1, password2 }) => password1 === password2, {
+    ...passwordsDiffer,
+    error: 'must be the same as password1: a new password is given as both',
+  })
+
+export const userQuery = z.object({
+  full_name: z.string().optional().describe('the whole name, without case'),
+  full_name_contains: z.string().optional().describe('a part of the name, without case'),
+  email: z.string().optional().describe('the whole email, without case'),
+  email_contains: z.string().optional().describe('a part of the email, without case'),
+  order_by: z.enum(['full_name', 'email', 'id']).default('id').describe('names and emails without case'),
+  ...pagingQuery({ perPage: 2000, most: 2000 }),
+})
+
+export const signIn = z.object({ email: z.string(), password: z.string() })
+
+export const lockoutReset = z.object({
+  result: z
+    .enum(['lockout_cleared', 'not_locked_out'])
+    .describe('whether the user was locked out; the count of wrong passwords begins anew in both cases'),
+})

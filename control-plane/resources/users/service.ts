@@ -1,0 +1,191 @@
+import type { ClientSession, Filter } from 'mongodb'
+import type { z } from 'zod'
+import type { Caller } from '../../../shared/api-keys.ts'
+import { isDuplicateKey, nextIds } from '../../../shared/database.ts'
+import { RequestError } from '../../../shared/errors.ts'
+import { systemOrganizationId } from '../../../shared/schemas/organization.ts'
+import type { UserDocument } from '../../../shared/schemas/user.ts'
+import { comparisonForm } from '../../../shared/values/identity.ts'
+import { refuseMore, refuseMoreThanAsked } from '../../api/authorization.ts'
+import type { Call } from '../../api/endpoint.ts'
+import { readPage } from '../../api/paging.ts'
+import { missing, pathId, reaches } from '../../api/scope.ts'
+import { refuseProblems } from '../../api/validation.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { takingTurns } from '../credential-changes.ts'
+import { hashPassword } from './passwords.ts'
+import type { userChange, userCreation, userQuery } from './schemas.ts'
+
+/**
+ * Users. As with keys, nobody makes or changes one into more than he is himself, and changes of them take turns so
+ * that the last system admin stays. Emails are unique over the system, by their index.
+ */
+
+const sortKeys = { full_name: 'full_name_key', email: 'email_key', id: '_id' } as const
+
+/** `organizationId` null means those of all organizations. */
+export function listUsers(
+  { database }: ControlPlane,
+  organizationId: number | null,
+  { page, per_page, order_by, ...wanted }: z.infer<typeof userQuery>,
+) {
+  const conditions: Filter<UserDocument>[] = []
+  if (organizationId !== null) conditions.push({ organization_id: organizationId })
+  for (const [field, key] of [
+    ['full_name', 'full_name_key'],
+    ['email', 'email_key'],
+  ] as const) {
+    const whole = wanted[field]
+    const part = wanted[`${field}_contains`]
+    if (whole !== undefined) conditions.push({ [key]: comparisonForm(whole.trim()) })
+    if (part !== undefined) {
+      const place = { $indexOfCP: [`$${key}`, { $literal: comparisonForm(part) }] }
+      conditions.push({ $expr: { $gte: [place, 0] } })
+    }
+  }
+  const filter = conditions.length === 0 ? {} : { $and: conditions }
+  return readPage(database.collections.users, filter, {
+    page,
+    per_page,
+    sort: { [sortKeys[order_by]]: 1, _id: 1 },
+  })
+}
+
+export async function findUser(
+  deps: ControlPlane,
+  caller: Caller,
+  params: Call<unknown, unknown>['params'],
+  session?: ClientSession,
+): Promise<UserDocument> {
+  const user = await deps.database.collections.users.findOne(
+    { _id: pathId(params['id'], 'user') },
+    session === undefined ? {} : { session },
+  )
+  if (user === null || !reaches(caller, user.organization_id)) throw missing('user', params['id'])
+  return user
+}
+
+export async function createUser({
+  deps,
+  caller,
+  body,
+  documentAsSent,
+}: Call<unknown, z.infer<typeof userCreation>>): Promise<UserDocument> {
+  const { collections } = deps.database
+  refuseMoreThanAsked(documentAsSent(), caller, 'a user')
+  const { organization_id: wanted, password1, password2: _same, ...given } = body()
+  const organizationId =
+    caller.role === 'system_admin' ? (wanted ?? caller.organizationId) : caller.organizationId
+  refuseProblems([
+    ...(await missingOrganization(deps, organizationId)),
+    ...misplacedRole(given.role, organizationId),
+    ...termsProblems(deps, given.terms_and_conditions_version, null),
+  ])
+  const document: UserDocument = {
+    _id: await nextIds(collections, 'user'),
+    organization_id: organizationId,
+    ...given,
+    full_name_key: comparisonForm(given.full_name),
+    email_key: comparisonForm(given.email),
+    permissions: given.permissions as Record<string, string[]>,
+    password_hash: await hashPassword(password1),
+    password_failures: 0,
+    locked_until: null,
+    password_tried_at: null,
+    created_at: new Date(),
+  }
+  await refusingTakenEmail(given.email, () =>
+    takingTurns(deps, (session) => collections.users.insertOne(document, { session })),
+  )
+  return document
+}
+
+export async function changeUser({
+  deps,
+  caller,
+  params,
+  body,
+  documentAsSent,
+}: Call<unknown, z.infer<typeof userChange>>): Promise<UserDocument> {
+  const found = await findUser(deps, caller, params)
+  // Before any other rule about it, the body's shape included.
+  refuseMore(found, caller, 'a user')
+  refuseMoreThanAsked(documentAsSent(), caller, 'a user')
+  const { password1, password2: _same, permissions, ...given } = body()
+  refuseProblems([
+    ...misplacedRole(given.role ?? found.role, found.organization_id),
+    ...termsProblems(deps, given.terms_and_conditions_version, found.terms_and_conditions_version),
+  ])
+  const set: Record<string, unknown> = {
+    ...withoutUndefined(given),
+    ...(given.full_name === undefined ? {} : { full_name_key: comparisonForm(given.full_name) }),
+    ...(given.email === undefined ? {} : { email_key: comparisonForm(given.email) }),
+    ...(password1 === undefined ? {} : { password_hash: await hashPassword(password1) }),
+  }
+  for (const [key, values] of Object.entries(permissions ?? {})) {
+    if (values !== undefined) set[`permissions.${key}`] = values
+  }
+  return refusingTakenEmail(given.email, () =>
+    takingTurns(deps, async (session) => {
+      const current = await findUser(deps, caller, params, session)
+      refuseMore(current, caller, 'a user')
+      if (Object.keys(set).length === 0) return current
+      const changed = await deps.database.collections.users.findOneAndUpdate(
+        { _id: current._id },
+        { $set: set },
+        { session, returnDocument: 'after' },
+      )
+      return changed!
+    }),
+  )
+}
+
+export async function deleteUser({ deps, caller, params }: Call<unknown, unknown>): Promise<void> {
+  const { users } = deps.database.collections
+  refuseMore(await findUser(deps, caller, params), caller, 'a user')
+  await takingTurns(deps, async (session) => {
+    const user = await findUser(deps, caller, params, session)
+    refuseMore(user, caller, 'a user')
+    if (user._id === caller.userId)
+      throw new RequestError('validation_failed', `nobody deletes himself: user ${user._id} is the caller`)
+    await users.deleteOne({ _id: user._id }, { session })
+  })
+}
+
+const withoutUndefined = (fields: object): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
+
+async function missingOrganization({ database }: ControlPlane, id: number): Promise<string[]> {
+  const organization = await database.collections.organizations.findOne(
+    { _id: id },
+    { projection: { _id: 1 } },
+  )
+  return organization === null ? [`organization_id: there is no organization ${id}`] : []
+}
+
+const misplacedRole = (role: UserDocument['role'], organizationId: number): string[] =>
+  role === 'system_admin' && organizationId !== systemOrganizationId
+    ? [`role can be system_admin only in organization ${systemOrganizationId}`]
+    : []
+
+/** A version that is stored already may stay, also when the terms have been switched off since. */
+function termsProblems(
+  { settings }: ControlPlane,
+  given: number | null | undefined,
+  stored: number | null,
+): string[] {
+  if (given === undefined || given === null || given === stored) return []
+  return settings.TERMS_AND_CONDITIONS_VERSION === undefined
+    ? ['terms_and_conditions_version can be only null: this service has no terms and conditions to agree to']
+    : []
+}
+
+async function refusingTakenEmail<T>(email: string | undefined, write: () => Promise<T>): Promise<T> {
+  try {
+    return await write()
+  } catch (error) {
+    if (isDuplicateKey(error))
+      throw new RequestError('validation_failed', `email is taken: there is a user with ${email} already`)
+    throw error
+  }
+}
