@@ -70,11 +70,14 @@ export const userExample: z.infer<typeof userView> = {
 
 const trimmedEmail = () => z.string().transform((text) => text.trim())
 
-const email = trimmedEmail()
-  .refine((text) => emailIdentity(text) !== null, { error: `must be ${emailExpectation}`, abort: true })
-  .refine((text) => /^[\x00-\x7f]*$/.test(text), {
-    error: 'must have a domain in ASCII: internationalized domain names are not supported here',
-  })
+const email = trimmedEmail().superRefine((text, context) => {
+  if (emailIdentity(text) === null)
+    context.addIssue({ code: 'custom', message: `must be ${emailExpectation}` })
+  else if (/[^\x00-\x7f]/.test(text)) {
+    const message = 'must have a domain in ASCII: internationalized domain names are not supported here'
+    context.addIssue({ code: 'custom', message })
+  }
+})
 
 const recipients = z
   .array(
