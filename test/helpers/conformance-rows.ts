@@ -4,11 +4,13 @@ import { mailingListRows } from './conformance/mailing-lists.ts'
 import { organizationRows } from './conformance/organizations.ts'
 import type { Rows } from './conformance/row.ts'
 import { subscriberImportRows } from './conformance/subscriber-imports.ts'
+import { userRows } from './conformance/users.ts'
 
 /** A row for each endpoint, by operationId; an endpoint without one fails the conformance test. */
 export const conformanceRows: Rows = {
   ...organizationRows,
   ...apiKeyRows,
+  ...userRows,
   ...mailingListRows,
   ...customFieldRows,
   ...subscriberImportRows,

@@ -7,13 +7,14 @@ export class FtpSession {
   readonly control: Socket
   #text = ''
 
-  static async open(url: string): Promise<FtpSession> {
+  static async open(url: string, key = bootstrapKey): Promise<FtpSession> {
     const session = new FtpSession(url)
     await session.reply()
     await session.command('USER api')
-    const answer = await session.command(`PASS ${bootstrapKey}`)
-    if (!answer.startsWith('230')) throw new Error(answer)
-    return session
+    const answer = await session.command(`PASS ${key}`)
+    if (answer.startsWith('230')) return session
+    session.close()
+    throw new Error(answer)
   }
 
   private constructor(url: string) {

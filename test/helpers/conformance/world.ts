@@ -65,14 +65,22 @@ async function makeHolder(
     _id: id,
     organization_id: organizationId,
     full_name: 'Holder',
+    full_name_key: 'holder',
     email: `holder-${id}@example.com`,
     email_key: `holder-${id}@example.com`,
     active: true,
     role: 'standard' as const,
     permissions,
+    show_quick_tips: true,
+    default_preview_recipients: [],
+    terms_and_conditions_version: null,
+    password_hash: 'none',
+    password_failures: 0,
+    locked_until: null,
+    password_tried_at: null,
     created_at: new Date(),
   }
-  await service.db.collection<{ _id: number }>('users').insertOne(user, { bypassDocumentValidation: true })
+  await service.collections.users.insertOne(user)
   const created = await service.post(`/organizations/${organizationId}/api_keys`, {
     api_key: { name: 'holder', role: 'standard', user_id: id },
   })

@@ -1,0 +1,202 @@
+import t from 'tap'
+import { FtpSession } from '../helpers/ftp-session.ts'
+import { bootstrapKey, startService, until, type Json } from '../helpers/service.ts'
+
+/** Who may make and change keys and users, whose keys are accepted, and that somebody is always left to do it. */
+
+const service = await startService(t, ['control-plane', 'ftp'])
+const { call, get, post } = service
+const organization = await post('/organizations', { organization: { name: 'Example Ltd' } })
+const adminOf = async (id: number): Promise<{ key: string }> => ({
+  key: (await post(`/organizations/${id}/api_keys`, { api_key: { name: 'admin' } })).key,
+})
+const asAdmin = await adminOf(organization.id)
+/** An organization admin beside the system admins. */
+const asMate = await adminOf(1)
+const password = 'correct horse battery'
+let created = 0
+
+async function newUser(fields: Json = {}): Promise<Json> {
+  created += 1
+  return post('/users', {
+    user: {
+      full_name: 'Jane Roe',
+      email: `jane${created}@example.com`,
+      active: true,
+      role: 'standard',
+      password1: password,
+      password2: password,
+      ...fields,
+    },
+  })
+}
+
+const keyOf = (user: Json, fields: Json = {}): Promise<Json> =>
+  post(`/organizations/${user.organization_id}/api_keys`, {
+    api_key: { name: 'a key', user_id: user.id, ...fields },
+  })
+const change = async (user: Json, fields: Json, options = {}) =>
+  call('PUT', `/users/${user.id}`, { user: fields }, options)
+const status = async (key: string, path = '/mailing_lists') =>
+  (await call('GET', path, undefined, { key })).status
+const ftpLogin = async (key: string): Promise<boolean> => {
+  const session = await FtpSession.open(service.processes.ftp!.ready.ftp!, key).catch(() => null)
+  session?.close()
+  return session !== null
+}
+
+t.test('a key of a user carries his role and his permissions', async (t) => {
+  const user = await newUser({ organization_id: organization.id, permissions: { subscriber: ['read'] } })
+  const { id, key, role } = await keyOf(user)
+  const roleOf = async () =>
+    (await get(`/organizations/${organization.id}/api_keys`)).find((one: Json) => one.id === id).role
+  t.equal(role, 'standard', 'the role in force')
+  t.equal(await status(key, '/subscriber_imports'), 200)
+  t.equal(await status(key, '/users'), 403)
+  t.equal((await call('POST', '/mailing_lists', { mailing_list: { name: 'x' } }, { key })).status, 403)
+  t.equal(await ftpLogin(key), false, 'not without subscriber/import')
+  await change(user, { permissions: { subscriber: ['import'], mailing_list: ['create'] } })
+  t.equal(await status(key, '/subscriber_imports'), 403)
+  t.equal((await call('POST', '/mailing_lists', { mailing_list: { name: 'x' } }, { key })).body.success, true)
+  t.equal(await ftpLogin(key), true)
+  await change(user, { role: 'organization_admin' })
+  t.equal(await roleOf(), 'organization_admin')
+  t.equal(await status(key, '/users'), 200)
+  await change(user, { active: false })
+  t.equal(await roleOf(), 'organization_admin', 'also while he is inactive')
+  t.equal(await status(key), 401, 'inactive')
+  t.equal(await ftpLogin(key), false)
+  await change(user, { active: true })
+  t.equal(await status(key), 200)
+  const lockedUntil = { locked_until: new Date(Date.now() + 600_000) }
+  await service.collections.users.updateOne({ _id: user.id }, { $set: lockedUntil })
+  t.equal(await status(key), 200, 'a lockout concerns passwords only')
+  await call('DELETE', `/users/${user.id}`)
+  t.equal(await status(key), 401, 'deleted')
+  t.equal(await ftpLogin(key), false)
+  t.match((await call('PUT', `/api_keys/${id}`, { api_key: { name: 'left over' } })).body, {
+    data: { name: 'left over', user_id: user.id },
+  })
+  t.equal(await status(key), 401)
+})
+
+t.test('a key belongs only to users of its organization', async (t) => {
+  const foreign = await newUser()
+  const system = await newUser({ role: 'system_admin' })
+  for (const user_id of [foreign.id, system.id, 99_999]) {
+    const body = { api_key: { name: 'x', user_id } }
+    const expected = {
+      status: 200,
+      body: { error_code: 'validation_failed', error_message: /^user_id names no user/ },
+    }
+    t.match(await call('POST', '/api_keys', body, asAdmin), expected, 'it is not told who else there is')
+  }
+  await call('DELETE', `/users/${system.id}`).then(() => undefined)
+})
+
+t.test(
+  'nobody makes, changes or deletes what may do more than he himself, before any other rule',
+  async (t) => {
+    const boss = await newUser({ role: 'system_admin' })
+    const bossKey = await keyOf(boss)
+    const forbidden = async (method: string, path: string, body?: unknown, options = asMate) => {
+      const answer = await call(method, path, body, options)
+      t.match(
+        { status: answer.status, ...answer.body },
+        { status: 403, error_code: 'not_authorized', error_message: /^nobody makes, changes or deletes/ },
+        `${method} ${path} ${JSON.stringify(body)}`,
+      )
+    }
+    const mate = await newUser()
+    for (const [wrapper, path, id, bossId] of [
+      ['user', '/users', mate.id, boss.id],
+      ['api_key', '/api_keys', (await keyOf(mate)).id, bossKey.id],
+    ] as const) {
+      await forbidden('POST', path, { [wrapper]: { role: 'system_admin' } })
+      await forbidden('POST', path, { [wrapper]: { role: 'system_admin', nonsense: 5 } }, asAdmin)
+      await forbidden('PUT', `${path}/${id}`, { [wrapper]: { role: 'system_admin' } })
+      await forbidden('PUT', `${path}/${bossId}`, { [wrapper]: { role: 'standard', active: 5 } })
+      await forbidden('PUT', `${path}/${bossId}`, { [wrapper]: {} })
+      await forbidden('DELETE', `${path}/${bossId}`)
+    }
+    await forbidden('PUT', `/users/${boss.id}`, { user: { password1: 'another password', password2: 'x' } })
+    await forbidden('PUT', `/users/${boss.id}/reset_password_failure_lockout`, {})
+    await forbidden('POST', '/api_keys', { api_key: { name: 'x', user_id: boss.id } })
+    await forbidden('PUT', `/api_keys/${(await keyOf(mate)).id}`, { api_key: { user_id: boss.id } })
+    t.match(
+      (await call('GET', `/users/${boss.id}`, undefined, asMate)).body,
+      { success: true },
+      'seeing is no change',
+    )
+    const signIn = { user: { email: boss.email, password } }
+    t.match((await call('POST', '/users/authenticate', signIn, asMate)).body, { success: true })
+  },
+)
+
+t.test('nobody deletes himself', async (t) => {
+  const user = await newUser({ organization_id: organization.id, role: 'organization_admin' })
+  const { key } = await keyOf(user)
+  t.match((await call('DELETE', `/users/${user.id}`, undefined, { key })).body, {
+    error_code: 'validation_failed',
+    error_message: /^nobody deletes himself/,
+  })
+  t.match((await call('DELETE', `/users/${user.id}`, undefined, asAdmin)).body, { success: true, data: null })
+  t.match((await call('GET', `/users/${user.id}`)).body, { error_code: 'not_found' })
+  t.match((await call('DELETE', `/users/${user.id}`)).body, { error_code: 'not_found' })
+})
+
+t.test('an active system-admin user is left where there was one, also when two go at once', async (t) => {
+  const others = await service.collections.users.find({ role: 'system_admin' }).toArray()
+  for (const { _id } of others.slice(1)) await call('DELETE', `/users/${_id}`)
+  let last: Json = { id: others[0]!._id }
+  const kept = { error_code: 'validation_failed', error_message: /no active system-admin user/ }
+  t.match((await call('DELETE', `/users/${last.id}`)).body, kept)
+  t.match((await change(last, { active: false })).body, kept)
+  t.match((await change(last, { role: 'standard' })).body, kept)
+  t.match((await change(last, { full_name: 'Still here' })).body, { success: true })
+  for (let round = 0; round < 4; round += 1) {
+    const second = await newUser({ role: 'system_admin' })
+    const both = await Promise.all([
+      round % 2 === 0 ? change(last, { active: false }) : call('DELETE', `/users/${last.id}`),
+      round % 2 === 0
+        ? change(second, { role: 'organization_admin' })
+        : call('DELETE', `/users/${second.id}`),
+    ])
+    t.equal(both.filter(({ body }) => body.success === true).length, 1, 'one of the two')
+    const left = await service.collections.users.find({ role: 'system_admin', active: true }).toArray()
+    t.equal(left.length, 1)
+    last = { id: left[0]!._id }
+  }
+})
+
+t.test('the last usable system-admin key is kept against changes of its user too', async (t) => {
+  const boss = await newUser({ role: 'system_admin' })
+  const { id, key } = await keyOf(boss)
+  const asBoss = { key }
+  for (const other of await get('/api_keys')) {
+    if (other.role === 'system_admin' && other.id !== id)
+      t.match((await call('DELETE', `/api_keys/${other.id}`, undefined, asBoss)).body, { success: true })
+  }
+  t.equal(await status(bootstrapKey), 401)
+  const kept = { error_code: 'validation_failed', error_message: /no usable system-admin key/ }
+  t.match((await change(boss, { active: false }, asBoss)).body, kept)
+  t.match((await change(boss, { role: 'organization_admin' }, asBoss)).body, kept)
+  t.match((await call('DELETE', `/api_keys/${id}`, undefined, asBoss)).body, kept)
+  t.match((await call('PUT', `/api_keys/${id}`, { api_key: { active: false } }, asBoss)).body, kept)
+  t.match((await call('PUT', `/api_keys/${id}`, { api_key: { user_id: null } }, asBoss)).body, kept)
+
+  const second = (
+    await call('POST', '/api_keys', { api_key: { name: 'second', role: 'system_admin' } }, asBoss)
+  ).body.data
+  const [ofKey, ofUser] = await Promise.all([
+    call('DELETE', `/api_keys/${second.id}`, undefined, asBoss),
+    change(boss, { role: 'organization_admin' }, { key: second.key }),
+  ])
+  t.ok(ofKey.body.success !== true || ofUser.body.success !== true, 'not both of two at once')
+  await until(
+    'a usable system-admin key',
+    async () =>
+      Promise.all([status(key, '/organizations/1/users'), status(second.key, '/organizations/1/users')]),
+    (statuses) => statuses.includes(200),
+  )
+})
