@@ -1,0 +1,44 @@
+import { argon2Sync } from 'node:crypto'
+import t from 'tap'
+import { hashPassword, isPassword, nobodysHash } from '../../../control-plane/resources/users/passwords.ts'
+
+t.test('a password is right only as it is, in whatever form its accents come', async (t) => {
+  const hash = await hashPassword('pässword 😀')
+  t.match(hash, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$[\w+/]{22}\$[\w+/]{43}$/)
+  t.equal(await isPassword('pässword 😀'.normalize('NFD'), hash), true)
+  for (const wrong of ['', 'password 😀', 'Pässword 😀', 'pässword 😀 ', 'pässword 😀\0'])
+    t.equal(await isPassword(wrong, hash), false, JSON.stringify(wrong))
+  t.not(await hashPassword('pässword 😀'), hash, 'salted')
+})
+
+t.test('a hash is read with the parameters that it names', async (t) => {
+  const salt = Buffer.from('0123456789abcdef')
+  const tag = argon2Sync('argon2id', {
+    message: 'password',
+    nonce: salt,
+    memory: 64,
+    passes: 3,
+    parallelism: 1,
+    tagLength: 24,
+  })
+  const base64 = (bytes: Buffer) => bytes.toString('base64').replaceAll('=', '')
+  const hash = `$argon2id$v=19$m=64,t=3,p=1$${base64(salt)}$${base64(tag)}`
+  t.equal(await isPassword('password', hash), true)
+  t.equal(await isPassword('passwort', hash), false)
+  await t.rejects(isPassword('password', 'plain'), /no Argon2id hash/)
+})
+
+t.test('nobody’s hash costs what any other costs', async (t) => {
+  const parametersOf = (hash: string) => hash.split('$').slice(0, 4).join('$')
+  t.equal(parametersOf(nobodysHash), parametersOf(await hashPassword('password')))
+  t.equal(await isPassword('password', nobodysHash), false)
+})
+
+t.test('hashes wait for their turn, up to a bound', async (t) => {
+  const cheap = '$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg$MDEyMzQ1Njc4OWFiY2RlZg'
+  const all = await Promise.allSettled(Array.from({ length: 300 }, () => isPassword('password', cheap)))
+  const refused = all.filter((one) => one.status === 'rejected')
+  t.equal(refused.length, 300 - 202, 'two at work and two hundred in wait')
+  t.match(refused[0]!.reason, { code: 'not_authorized', status: 429, headers: { 'Retry-After': '10' } })
+  t.equal(await isPassword('password', cheap), false, 'and go on afterwards')
+})
