@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
+import type { AddressGuard } from '../shared/address-guard.ts'
 import { peekNextId, type Database } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import { hasEnded } from '../shared/import-state.ts'
@@ -31,6 +32,7 @@ import {
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import { removeWorkingData, runStep } from './import-run.ts'
 import type { EngineMetrics } from './metrics.ts'
+import type { DownloadBounds } from './sources/download-bounds.ts'
 import { control, type ChunkReport } from './workers/messages.ts'
 import type { WorkerPool } from './workers/pool.ts'
 
@@ -51,7 +53,9 @@ export interface DispatcherOptions {
   database: Database
   staging: Staging
   dataFolder: string
-  allowedHosts: readonly string[]
+  /** Says which addresses downloads may reach. */
+  guard: AddressGuard
+  bounds: DownloadBounds
   stripe: string
   /** One for each step that runs at once. */
   stepSessions: ClientSession[]

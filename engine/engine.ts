@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import path from 'node:path'
+import { AddressGuard } from '../shared/address-guard.ts'
 import type { Settings } from '../shared/config.ts'
 import type { Database } from '../shared/database.ts'
 import { messageOf } from '../shared/errors.ts'
@@ -19,6 +20,7 @@ import {
 import { Dispatcher, mostSteps } from './dispatcher.ts'
 import { handOver } from './maintenance/take-over.ts'
 import type { EngineMetrics } from './metrics.ts'
+import { downloadBounds, type DownloadBounds } from './sources/download-bounds.ts'
 import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
 
 /**
@@ -32,6 +34,9 @@ export interface EngineOptions {
   staging: Staging
   metrics: EngineMetrics
   log: Logger
+  /** By default what the settings allow, and the usual bounds. */
+  guard?: AddressGuard
+  bounds?: DownloadBounds
 }
 
 /** Stripes that one engine number stands for: lanes of its workers, and those of workers that replaced dead ones. */
@@ -104,7 +109,8 @@ export class Engine implements Part {
       engineId: id,
       dataFolder: settings.DATA_DIR,
       stepSessions,
-      allowedHosts: settings.URL_IMPORT_ALLOW,
+      guard: this.#options.guard ?? new AddressGuard(settings.URL_IMPORT_ALLOW),
+      bounds: this.#options.bounds ?? downloadBounds,
       stripe: `e${firstStripe}`,
       pool,
       log,

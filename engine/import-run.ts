@@ -1,6 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type { ClientSession } from 'mongodb'
-import { inTransactionOf, nextIds, retryReasonOfDriver, type Database } from '../shared/database.ts'
+import type { AddressGuard } from '../shared/address-guard.ts'
+import {
+  databaseTime,
+  inTransactionOf,
+  nextIds,
+  retryReasonOfDriver,
+  type Database,
+} from '../shared/database.ts'
 import { clock } from '../shared/clock.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
@@ -17,6 +24,7 @@ import { isStagingFull, stagedPartition, stagedSource, type Staging } from '../s
 import { countChunkStates, deleteChunks, replaceChunks, sumChunkCounts } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
 import {
+  beginTry,
   failImport,
   finishImport,
   postponeStep,
@@ -27,6 +35,8 @@ import {
 import { countAbsent, deactivateAbsent } from './deactivation.ts'
 import type { EngineMetrics } from './metrics.ts'
 import { makePlan, reactionsPerRecord } from './plan.ts'
+import type { DownloadBounds } from './sources/download-bounds.ts'
+import type { SourceContext } from './sources/source.ts'
 import { sourceOf } from './sources/source-of.ts'
 import type { Range } from './splitting/range-writer.ts'
 import { splitFile, type SplitResult } from './splitting/split.ts'
@@ -46,7 +56,9 @@ export interface StepContext {
   database: Database
   staging: Staging
   dataFolder: string
-  allowedHosts: readonly string[]
+  /** Says which addresses downloads may reach. */
+  guard: AddressGuard
+  bounds: DownloadBounds
   stripe: string
   metrics: EngineMetrics
   log: Logger
@@ -59,8 +71,7 @@ interface Step {
   token: string
 }
 
-/** Waits after the first and the second failed try of a download. */
-const retryAfterMs = [10_000, 50_000]
+const progressEveryMs = 1_000
 /** Of a step for a reason that nobody foresaw. */
 const mostStepFailures = 5
 
@@ -88,17 +99,12 @@ async function prepare(document: ImportDocument, step: Step, context: StepContex
   if (document.plan === null && !(await writeInStep(collections, { ...step, state }, { $set: { plan } })))
     return
   if (document.state === 'downloading') {
-    await timed(context, 'obtain', () => download(document, step, context))
-    if (
-      !(await writeInStep(
-        collections,
-        { ...step, state: 'downloading' },
-        { $set: { state: 'splitting', 'download.next_attempt_at': null } },
-      ))
-    )
-      return
+    const progress = await timed(context, 'obtain', () => download(document, step, context))
+    if (progress === null) return
+    const next = { state: 'splitting' as const, 'download.next_attempt_at': null, ...progress }
+    if (!(await writeInStep(collections, { ...step, state: 'downloading' }, { $set: next }))) return
   } else if (document.source.type !== 'url' && !(await isStaged(document, context))) {
-    await timed(context, 'obtain', () => obtain(document, context, () => undefined))
+    await timed(context, 'obtain', () => obtain(document, context))
   }
   await timed(context, 'split', () => split(document, plan, step, context))
 }
@@ -124,36 +130,57 @@ async function timed<T>(
 async function obtain(
   document: ImportDocument,
   context: StepContext,
-  onProgress: (received: number, expected: number | null) => void,
+  download: Pick<SourceContext, 'leftMs' | 'onProgress'> = { leftMs: 0, onProgress: () => undefined },
 ): Promise<void> {
-  const { staging, dataFolder, allowedHosts, signal } = context
-  await sourceOf(document)(document, { staging, dataFolder, allowedHosts, signal, onProgress })
+  const { staging, dataFolder, guard, bounds, signal } = context
+  await sourceOf(document)(document, { staging, dataFolder, guard, bounds, signal, ...download })
 }
 
-/** One try of a download, its progress in the import once a second. */
-async function download(document: ImportDocument, step: Step, context: StepContext): Promise<void> {
+interface Progress {
+  'download.bytes_received': number
+  'download.bytes_expected': number | null
+}
+
+/** One try of a download, its progress in the import once a second. Null when the import is no longer this engine's. */
+async function download(
+  document: ImportDocument,
+  step: Step,
+  context: StepContext,
+): Promise<Progress | null> {
   const { collections } = context.database
-  let received = 0
-  let writtenAt = clock.monotonicMs()
+  const endsAt = await beginTry(collections, step, context.bounds.totalMs)
+  if (endsAt === null) return null
+  document.download.ends_at = endsAt
+  const progress: Progress = { 'download.bytes_received': 0, 'download.bytes_expected': null }
+  let hasMoved = false
   const onProgress = (bytes: number, expected: number | null) => {
-    context.metrics.bytes('download', bytes - received)
-    received = bytes
-    if (clock.monotonicMs() - writtenAt < 1_000) return
-    writtenAt = clock.monotonicMs()
-    writeInStep(
-      collections,
-      { ...step, state: 'downloading' },
-      { $set: { 'download.bytes_received': bytes, 'download.bytes_expected': expected } },
-    ).catch(() => undefined)
+    context.metrics.bytes('download', bytes - progress['download.bytes_received'])
+    progress['download.bytes_received'] = bytes
+    progress['download.bytes_expected'] = expected
+    hasMoved = true
   }
+  const leftMs = await downloadTimeLeft(document, context)
+  const shown = setInterval(() => {
+    if (!hasMoved) return
+    hasMoved = false
+    writeInStep(collections, { ...step, state: 'downloading' }, { $set: progress }).catch(() => undefined)
+  }, progressEveryMs)
   try {
-    await obtain(document, context, onProgress)
+    await obtain(document, context, { leftMs, onProgress })
     context.metrics.downloadAttempt('ok')
+    return progress
   } catch (error) {
     const isTry = error instanceof ImportError && !context.signal.aborted
     if (isTry) context.metrics.downloadAttempt(error.retryable ? 'failed' : 'refused')
     throw error
+  } finally {
+    clearInterval(shown)
   }
+}
+
+/** Of the time for all tries, in ms, by the database's clock. */
+async function downloadTimeLeft({ download }: ImportDocument, { database }: StepContext): Promise<number> {
+  return download.ends_at!.getTime() - (await databaseTime(database.db)).getTime()
 }
 
 async function split(
@@ -321,18 +348,10 @@ async function endInFailure(
   step: Step,
   context: StepContext,
 ): Promise<void> {
-  const { collections } = context.database
   if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
-    const wait = retryAfterMs[document.download.attempts]
-    if (wait !== undefined) {
-      context.log.warn(`download failed, next try in ${wait / 1000} s: ${error.message}`)
-      await scheduleRetry(collections, document._id, document.download.attempts + 1, wait)
-      return
-    }
-  }
-  if (error instanceof ImportError) {
-    const suffix = error.retryable ? ` (the last of ${retryAfterMs.length + 1} tries)` : ''
-    await fail(step, `${error.message}${suffix}`, context)
+    await endFailedTry(error, document, step, context)
+  } else if (error instanceof ImportError) {
+    await fail(step, error.message, context)
   } else if (isStagingFull(error)) {
     await fail(
       step,
@@ -343,6 +362,27 @@ async function endInFailure(
     context.log.warn(`the step broke off and is taken again: ${messageOf(error)}`)
   } else {
     await endBrokenStep(error, document, step, context)
+  }
+}
+
+/** A download is tried again, unless that was the last try or the time for all of them ends before the next. */
+async function endFailedTry(
+  error: ImportError,
+  document: ImportDocument,
+  step: Step,
+  context: StepContext,
+): Promise<void> {
+  const { retryAfterMs, totalMs } = context.bounds
+  const failed = document.download.attempts + 1
+  const wait = retryAfterMs[failed - 1]
+  if (wait === undefined) {
+    await fail(step, `${error.message} (the last of ${failed} tries)`, context)
+  } else if ((await downloadTimeLeft(document, context)) <= wait) {
+    const minutes = totalMs / 60_000
+    await fail(step, `${error.message} (the ${minutes} minutes for all tries end before the next)`, context)
+  } else {
+    context.log.warn(`download failed, next try in ${wait / 1000} s: ${error.message}`)
+    await scheduleRetry(context.database.collections, step, failed, wait)
   }
 }
 

@@ -1,53 +1,124 @@
 import type { LookupFunction } from 'node:net'
-import { Agent, request, type Dispatcher } from 'undici'
-import { AddressGuard, AddressRefused } from '../../shared/address-guard.ts'
-import { ImportError } from '../../shared/errors.ts'
-import { stagedSource } from '../../shared/staging/staging.ts'
-import { capped, downloadError, downloadMinutes, longestDownload, shown, tooLarge } from './download.ts'
-import { downloadByFtp } from './ftp-url.ts'
-import { gunzip, isGzipName, type Source, type SourceContext } from './source.ts'
+import { Agent, buildConnector, request, type Dispatcher } from 'undici'
+import { AddressRefused, type AddressGuard } from '../../shared/address-guard.ts'
+import type { DownloadBounds } from './download-bounds.ts'
+import {
+  failedTry,
+  quoted,
+  shown,
+  type OpenOptions,
+  type RemoteFile,
+  type RemoteTarget,
+} from './remote-file.ts'
 
 /**
- * Downloads over http and https. Redirects are followed by hand, because every hop's address is checked; what is
- * connected to is the address that was checked. Three bounds, none of them undici's (its own count compressed bytes and
- * gaps between them): 200 MB after decoding, 15 minutes in all, five redirects.
+ * Opens a file over http or https; a redirect is handed back. What is connected to is the address that was checked, and
+ * each hop has a connection of its own.
  */
 
-const mostRedirects = 5
 const redirectStatuses = new Set([301, 302, 303, 307, 308])
-const silenceMs = 60_000
-const connectMs = 30_000
+const longestHeaders = 16 * 1024
+/** Informational answers (1xx) before the real one. */
+const mostInformational = 20
 
-export const httpSource: Source = async (document, context) => {
-  const url = new URL(document.source.url!)
-  const deadline = AbortSignal.timeout(downloadMinutes * 60_000)
-  const signal = AbortSignal.any([context.signal, deadline])
-  const guard = new AddressGuard(context.allowedHosts)
-  const agent = new Agent({
-    connect: { lookup: guardedLookup(guard), timeout: connectMs },
-    headersTimeout: silenceMs,
-    bodyTimeout: silenceMs,
-    connections: 1,
-    pipelining: 1,
-  })
+export async function openByHttp(
+  target: RemoteTarget,
+  options: OpenOptions,
+): Promise<RemoteFile | { location: string | undefined }> {
+  const { url } = target
+  const problem = options.guard.literalProblem(url.hostname)
+  if (problem !== null) throw new AddressRefused(problem)
+  const agent = guardedAgent(options.guard, options.bounds)
   try {
-    const response = await follow(url, { agent, guard, signal })
-    if (response instanceof URL) {
-      await downloadByFtp(response, document, context)
-      return
+    const response = await ask(target, agent, options.signal)
+    // Its end, good or bad, is told to whoever reads it; where nobody does, it isn't news.
+    response.body.on('error', () => undefined)
+    if (redirectStatuses.has(response.statusCode)) {
+      await agent.destroy()
+      return { location: headerText(response.headers['location']) }
     }
-    await context.staging.write(
-      stagedSource(document._id),
-      bounded(response, document.source.filename, context),
-    )
+    return opened(response, url, agent)
   } catch (error) {
-    throw downloadError(error, url, { deadline, stopped: context.signal })
-  } finally {
     await agent.destroy()
+    throw error
   }
 }
 
-/** For undici's connector: looks the name up and answers with the addresses that passed. Literals don't come here. */
+async function ask(
+  { url, credentials }: RemoteTarget,
+  agent: Agent,
+  signal: AbortSignal,
+): Promise<Dispatcher.ResponseData> {
+  const flood = new AbortController()
+  let informational = 0
+  return request(url, {
+    dispatcher: agent,
+    signal: AbortSignal.any([signal, flood.signal]),
+    headers: {
+      'accept-encoding': 'identity',
+      'user-agent': 'Rollcall',
+      ...(credentials === null ? {} : { authorization: basic(credentials) }),
+    },
+    onInfo: () => {
+      informational += 1
+      if (informational > mostInformational)
+        flood.abort(failedTry(`${shown(url)} sent more than ${mostInformational} informational answers`))
+    },
+  })
+}
+
+const basic = ({ username, password }: { username: string; password: string }): string =>
+  `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`
+
+function opened({ statusCode, headers, body }: Dispatcher.ResponseData, url: URL, agent: Agent): RemoteFile {
+  if (statusCode !== 200) throw failedTry(`${shown(url)} answered with status ${statusCode}, expected 200`)
+  const encoding = headerText(headers['content-encoding'])?.trim().toLowerCase() ?? ''
+  const isEncoded = encoding === 'gzip' || encoding === 'x-gzip'
+  if (!isEncoded && encoding !== '' && encoding !== 'identity')
+    throw failedTry(
+      `the file from ${shown(url)} came with Content-Encoding ${JSON.stringify(quoted(encoding, null))}, expected gzip or none`,
+    )
+  const length = headerText(headers['content-length'])
+  return {
+    expected: length !== undefined && /^\d+$/.test(length) ? Number(length) : null,
+    isEncoded,
+    body: body as AsyncIterable<Buffer>,
+    close: () => agent.destroy(),
+  }
+}
+
+/** Connects only to addresses that passed, and looks once more where the connection went. */
+function guardedAgent(guard: AddressGuard, { connectMs, silenceMs }: DownloadBounds): Agent {
+  const connect = buildConnector({ lookup: guardedLookup(guard), timeout: connectMs, allowH2: false })
+  return new Agent({
+    connect: (options, callback) => {
+      connect(options, (...[error, socket]) => {
+        if (error !== null) {
+          callback(error, null)
+          return
+        }
+        const problem = guard.connectionProblem(
+          options.hostname,
+          socket.remoteAddress ?? 'an unknown address',
+        )
+        if (problem === null) {
+          callback(null, socket)
+          return
+        }
+        socket.destroy()
+        callback(new AddressRefused(problem), null)
+      })
+    },
+    allowH2: false,
+    connections: 1,
+    pipelining: 1,
+    maxHeaderSize: longestHeaders,
+    headersTimeout: silenceMs,
+    bodyTimeout: silenceMs,
+  })
+}
+
+/** For the connector: looks the name up and answers with the addresses that passed. Literals don't come here. */
 function guardedLookup(guard: AddressGuard): LookupFunction {
   return (hostname, options, callback) => {
     guard.resolve(hostname).then(
@@ -62,131 +133,5 @@ function guardedLookup(guard: AddressGuard): LookupFunction {
   }
 }
 
-interface FollowOptions {
-  agent: Agent
-  guard: AddressGuard
-  signal: AbortSignal
-}
-
-/** The response at the end of the redirects, or the ftp address that they lead to. */
-async function follow(
-  first: URL,
-  { agent, guard, signal }: FollowOptions,
-): Promise<Dispatcher.ResponseData | URL> {
-  let url = first
-  let credentials = credentialsOf(first)
-  for (let hops = 0; ; hops += 1) {
-    const problem = guard.literalProblem(url.hostname)
-    if (problem !== null) throw new AddressRefused(problem)
-    const response = await request(withoutCredentials(url), {
-      dispatcher: agent,
-      signal,
-      headers: {
-        'accept-encoding': 'identity',
-        'user-agent': 'Rollcall',
-        ...(credentials === null ? {} : { authorization: credentials }),
-      },
-    })
-    if (!redirectStatuses.has(response.statusCode)) {
-      if (response.statusCode === 200) return response
-      await response.body.dump()
-      throw new ImportError(
-        'source_unavailable',
-        `${shown(url)} answered with status ${response.statusCode}, expected 200`,
-        { retryable: true },
-      )
-    }
-    await response.body.dump()
-    if (hops === mostRedirects)
-      throw new ImportError(
-        'source_unavailable',
-        `more than ${mostRedirects} redirects, the last one from ${shown(url)}`,
-        { retryable: true },
-      )
-    const next = redirectTarget(response.headers['location'], url)
-    if (!isHttp(next)) return next
-    credentials = credentialsOf(next) ?? (next.origin === url.origin ? credentials : null)
-    url = next
-  }
-}
-
-function redirectTarget(location: string | string[] | undefined, from: URL): URL {
-  const text = Array.isArray(location) ? location[0] : location
-  const target = text === undefined ? null : URL.parse(text, from)
-  if (target === null || !(isHttp(target) || target.protocol === 'ftp:' || target.protocol === 'ftps:')) {
-    throw new ImportError(
-      'source_unavailable',
-      `${shown(from)} redirects to ${target === null ? 'nowhere' : `a ${target.protocol} address`}, expected http, https, ftp or ftps`,
-      { retryable: true },
-    )
-  }
-  return target
-}
-
-const isHttp = (url: URL): boolean => url.protocol === 'http:' || url.protocol === 'https:'
-
-function credentialsOf(url: URL): string | null {
-  if (url.username === '' && url.password === '') return null
-  return `Basic ${Buffer.from(`${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`).toString('base64')}`
-}
-
-function withoutCredentials(url: URL): URL {
-  const bare = new URL(url)
-  bare.username = bare.password = ''
-  return bare
-}
-
-/** The body, decoded and unpacked, as long as it stays within the bound. */
-async function* bounded(
-  response: Dispatcher.ResponseData,
-  filename: string,
-  context: SourceContext,
-): AsyncGenerator<Uint8Array> {
-  const encoding = headerText(response.headers['content-encoding'])?.toLowerCase() ?? 'identity'
-  const announced = Number(headerText(response.headers['content-length']) ?? Number.NaN)
-  if (encoding === 'identity' && announced > longestDownload && !isGzipName(filename)) throw tooLarge()
-  if (!['identity', '', 'gzip', 'x-gzip'].includes(encoding)) {
-    throw new ImportError(
-      'source_unavailable',
-      `the file came with Content-Encoding ${JSON.stringify(encoding)}, expected gzip or none`,
-      { retryable: true },
-    )
-  }
-  const received = counted(response.body as AsyncIterable<Buffer>, (bytes) => {
-    context.onProgress(bytes, Number.isFinite(announced) ? announced : null)
-  })
-  const decoded = encoding.endsWith('gzip') ? gunzip(received, 'the body') : received
-  yield* capped(isGzipName(filename) ? unpackedIfGzip(decoded) : decoded)
-}
-
-async function* counted(
-  pieces: AsyncIterable<Buffer>,
-  onBytes: (total: number) => void,
-): AsyncGenerator<Buffer> {
-  let total = 0
-  for await (const piece of pieces) {
-    total += piece.length
-    onBytes(total)
-    yield piece
-  }
-}
-
-/** Servers like to say "Content-Encoding: gzip" of a `.gz` file: then it is unpacked already. */
-async function* unpackedIfGzip(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  const iterator = pieces[Symbol.asyncIterator]()
-  let head: Buffer = Buffer.alloc(0)
-  while (head.length < 2) {
-    const next = await iterator.next()
-    if (next.done === true) break
-    head = Buffer.concat([head, next.value])
-  }
-  const whole = (async function* () {
-    yield head
-    yield* { [Symbol.asyncIterator]: () => iterator }
-  })()
-  if (head[0] === 0x1f && head[1] === 0x8b) yield* gunzip(whole, 'the file')
-  else yield* whole
-}
-
 const headerText = (value: string | string[] | undefined): string | undefined =>
-  Array.isArray(value) ? value.join(', ') : value
+  Array.isArray(value) ? value[0] : value

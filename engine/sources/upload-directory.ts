@@ -1,7 +1,8 @@
 import { ImportError } from '../../shared/errors.ts'
 import { stagedSource } from '../../shared/staging/staging.ts'
 import { openUpload } from '../../shared/uploads.ts'
-import { gunzip, isGzipName, type Source } from './source.ts'
+import { gunzipUpload, isGzipName } from './gzip.ts'
+import type { Source } from './source.ts'
 
 /** Copies a file out of the organization's upload directory: what is done to it later changes nothing. */
 export const uploadDirectorySource: Source = async (document, { staging, dataFolder, signal }) => {
@@ -16,7 +17,9 @@ export const uploadDirectorySource: Source = async (document, { staging, dataFol
     const stream = handle.createReadStream({ autoClose: false, highWaterMark: 1024 * 1024, signal })
     await staging.write(
       stagedSource(document._id),
-      isGzipName(filename) ? gunzip(stream, JSON.stringify(filename)) : (stream as AsyncIterable<Buffer>),
+      isGzipName(filename)
+        ? gunzipUpload(stream as AsyncIterable<Buffer>, JSON.stringify(filename))
+        : (stream as AsyncIterable<Buffer>),
     )
   } finally {
     await handle.close()

@@ -151,6 +151,8 @@ export const importDocument = z.object({
   finished_at: instant().nullable(),
   state: z.enum(importStates),
   paused_from: z.enum(pausableStates).nullable(),
+  /** Since when it is paused; null unless it is. */
+  paused_at: instant().nullable(),
   /** True while this import has its list for itself; absent otherwise (a partial unique index stands on it). */
   holds_list: z.literal(true).optional(),
   options: importOptions,
@@ -169,8 +171,11 @@ export const importDocument = z.object({
   step_failures: integer().min(0),
   /** `next_attempt_at` holds for every step. */
   download: z.object({
+    /** Tries that failed. One that an engine's death or a pause broke off is none: it is done again. */
     attempts: integer().min(0),
     next_attempt_at: instant().nullable(),
+    /** When the time for all tries is over; a pause moves it on. Null before the first one. */
+    ends_at: instant().nullable(),
     bytes_received: integer().min(0),
     bytes_expected: integer().min(0).nullable(),
   }),

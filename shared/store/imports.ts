@@ -24,19 +24,25 @@ export function pauseImport(collections: Collections, id: number): Promise<Impor
   return move(
     collections,
     { _id: id, state: { $in: [...pausableStates] } },
-    { paused_from: '$state', state: 'paused' },
+    { paused_from: '$state', paused_at: '$$NOW', state: 'paused' },
   )
 }
 
 export function unpauseImport(collections: Collections, id: number): Promise<ImportDocument | null> {
-  return move(collections, { _id: id, state: 'paused' }, { state: '$paused_from', paused_from: null })
+  // The time for a download stands still while it is paused; null stays null.
+  const endsAt = { $add: ['$download.ends_at', { $subtract: ['$$NOW', '$paused_at'] }] }
+  return move(
+    collections,
+    { _id: id, state: 'paused' },
+    { state: '$paused_from', paused_from: null, paused_at: null, 'download.ends_at': endsAt },
+  )
 }
 
 export function cancelImport(collections: Collections, id: number): Promise<ImportDocument | null> {
   return move(
     collections,
     { _id: id, state: { $in: [...unfinishedStates] } },
-    { state: 'cancelled', finished_at: '$$NOW', paused_from: null },
+    { state: 'cancelled', finished_at: '$$NOW', paused_from: null, paused_at: null },
   )
 }
 
@@ -225,16 +231,51 @@ export async function writeInStep(
   return matchedCount === 1
 }
 
-/** A download that failed is tried again after `waitMs`, by the database's clock; also by an engine of tomorrow. */
+/**
+ * The holder begins a try of a download; the time for all of them, `totalMs`, runs from the first one on. Resolves to
+ * when it is over, null when the import is no longer the holder's.
+ */
+export async function beginTry(
+  collections: Collections,
+  step: { id: number; token: string },
+  totalMs: number,
+): Promise<Date | null> {
+  const begun = await collections.imports.findOneAndUpdate(
+    { _id: step.id, state: 'downloading', 'step.token': step.token },
+    [
+      {
+        $set: {
+          'download.ends_at': { $ifNull: ['$download.ends_at', { $add: ['$$NOW', totalMs] }] },
+          'download.next_attempt_at': null,
+          'download.bytes_received': 0,
+          'download.bytes_expected': null,
+        },
+      },
+    ],
+    { projection: { download: 1 }, returnDocument: 'after' },
+  )
+  return begun?.download.ends_at ?? null
+}
+
+/**
+ * The holder's try of a download failed, the `attempts`-th one to do so, and is followed by another after `waitMs`, by
+ * the database's clock; also by an engine of tomorrow. Written twice it counts once.
+ */
 export async function scheduleRetry(
   collections: Collections,
-  id: number,
+  step: { id: number; token: string },
   attempts: number,
   waitMs: number,
 ): Promise<void> {
-  await collections.imports.updateOne({ _id: id, state: { $in: ['downloading', 'paused'] } }, [
-    { $set: { 'download.attempts': attempts, 'download.next_attempt_at': { $add: ['$$NOW', waitMs] } } },
-  ])
+  await collections.imports.updateOne(
+    {
+      _id: step.id,
+      state: { $in: ['downloading', 'paused'] },
+      'step.token': step.token,
+      'download.attempts': attempts - 1,
+    },
+    [{ $set: { 'download.attempts': attempts, 'download.next_attempt_at': { $add: ['$$NOW', waitMs] } } }],
+  )
 }
 
 /** The holder's step broke off and is taken again after `waitMs`, by the database's clock. */

@@ -8,7 +8,7 @@ const entry = (id: number, organization: number): WorkingImport => ({
   state: 'importing',
   begins_at: new Date(id),
   step: null,
-  download: { attempts: 0, next_attempt_at: null, bytes_received: 0, bytes_expected: null },
+  download: { attempts: 0, next_attempt_at: null, ends_at: null, bytes_received: 0, bytes_expected: null },
 })
 
 t.test('a small import of another organization is next, however much the first one has queued', async (t) => {

@@ -199,7 +199,7 @@ export function urlProblem(url: URL | null, schemes: string[], settings: Setting
     ? [url.username, url.password, url.pathname]
     : [url.username, url.password]
   if (!decoded.every(isDecodable)) return 'has a % that no two hexadecimal digits follow'
-  const problem = new AddressGuard(settings.URL_IMPORT_ALLOW).literalProblem(url.hostname)
+  const problem = new AddressGuard(settings.URL_IMPORT_ALLOW).literalProblem(AddressGuard.hostOf(url))
   return problem === null ? null : `can't be used: ${problem}`
 }
 

@@ -175,6 +175,15 @@ export const importView = z
     blank_cells: z.enum(['keep', 'clear']),
     callback_url: z.string().nullable(),
     waiting_for_import_id: z.int().nullable(),
+    download: z
+      .object({
+        attempt: z.int().min(1).describe('the try that runs, or the next one'),
+        next_attempt_at: instant.nullable().describe('while the next try is waited for'),
+        bytes_received: count,
+        bytes_expected: count.nullable().describe('as the server announced; null where it did not'),
+      })
+      .nullable()
+      .describe('of `url`, from the first try on; bytes as they came over the network'),
     warnings: z.array(z.string()),
   })
   .meta({ id: 'SubscriberImport' })
@@ -241,6 +250,7 @@ export const exampleImport: z.infer<typeof importView> = {
   blank_cells: 'keep',
   callback_url: null,
   waiting_for_import_id: null,
+  download: null,
   warnings: [],
 }
 

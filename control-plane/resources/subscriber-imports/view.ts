@@ -44,6 +44,7 @@ export async function fullView(
     blank_cells: options.blank_cells,
     callback_url: document.callback === null ? null : maskPassword(document.callback.url),
     waiting_for_import_id: waitingFor,
+    download: downloadOf(document, surroundings),
     warnings: document.warnings,
   }
 }
@@ -110,6 +111,18 @@ function summaryOf(
       records_imported: recordsIn(counts.get(document._id)!),
     },
   }
+}
+
+/** How the download of a url source stands, from its first try on. */
+function downloadOf(
+  { source, download, organization_id }: ImportDocument,
+  { zones }: Surroundings,
+): z.infer<typeof importView>['download'] {
+  if (source.type !== 'url' || download.ends_at === null) return null
+  const { attempts, next_attempt_at, bytes_received, bytes_expected } = download
+  const nextAt =
+    next_attempt_at === null ? null : formatInstant(next_attempt_at, zones.get(organization_id) ?? 'UTC')
+  return { attempt: attempts + 1, next_attempt_at: nextAt, bytes_received, bytes_expected }
 }
 
 /** The import whose end a due one waits for: the one that has the list, or else the one that is to begin before it. */
