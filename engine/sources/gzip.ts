@@ -6,6 +6,9 @@ import { ImportError, messageOf } from '../../shared/errors.ts'
 
 export const isGzipName = (name: string): boolean => path.extname(name).toLowerCase() === '.gz'
 
+/** Of what is unpacked at a time: with the usual 16 kB, 200 MB leave 40 MB more of garbage behind. */
+const chunkSize = 256 * 1024
+
 /** The unpacked bytes of a gzip stream. What isn't gzip, or ends early, is an ImportError. */
 export async function* gunzip(
   packed: AsyncIterable<Uint8Array> | Readable,
@@ -13,7 +16,7 @@ export async function* gunzip(
 ): AsyncGenerator<Buffer> {
   const unpacked = new PassThrough()
   let failure: unknown = null
-  const done = pipeline(packed, createGunzip(), unpacked).catch((error: unknown) => {
+  const done = pipeline(packed, createGunzip({ chunkSize }), unpacked).catch((error: unknown) => {
     failure = error
   })
   try {

@@ -2,6 +2,7 @@ import type { LookupFunction } from 'node:net'
 import { Agent, buildConnector, request, type Dispatcher } from 'undici'
 import { AddressRefused, type AddressGuard } from '../../shared/address-guard.ts'
 import type { DownloadBounds } from './download-bounds.ts'
+import { HeldEnd } from './held-end.ts'
 import {
   failedTry,
   quoted,
@@ -28,7 +29,8 @@ export async function openByHttp(
   const { url } = target
   const problem = options.guard.literalProblem(url.hostname)
   if (problem !== null) throw new AddressRefused(problem)
-  const agent = guardedAgent(options.guard, options.bounds)
+  const end = new HeldEnd()
+  const agent = guardedAgent(options.guard, options.bounds, end)
   try {
     const response = await ask(target, agent, options.signal)
     // Its end, good or bad, is told to whoever reads it; where nobody does, it isn't news.
@@ -37,7 +39,7 @@ export async function openByHttp(
       await agent.destroy()
       return { location: headerText(response.headers['location']) }
     }
-    return opened(response, url, agent)
+    return { ...opened(response, url), body: end.read(response.body), close: () => agent.destroy() }
   } catch (error) {
     await agent.destroy()
     throw error
@@ -53,6 +55,8 @@ async function ask(
   let informational = 0
   return request(url, {
     dispatcher: agent,
+    // One request a connection: a server that is told so says so in its answer, and then its closing is no surprise.
+    reset: true,
     signal: AbortSignal.any([signal, flood.signal]),
     headers: {
       'accept-encoding': 'identity',
@@ -70,7 +74,10 @@ async function ask(
 const basic = ({ username, password }: { username: string; password: string }): string =>
   `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`
 
-function opened({ statusCode, headers, body }: Dispatcher.ResponseData, url: URL, agent: Agent): RemoteFile {
+function opened(
+  { statusCode, headers }: Dispatcher.ResponseData,
+  url: URL,
+): Pick<RemoteFile, 'expected' | 'isEncoded'> {
   if (statusCode !== 200) throw failedTry(`${shown(url)} answered with status ${statusCode}, expected 200`)
   const encoding = headerText(headers['content-encoding'])?.trim().toLowerCase() ?? ''
   const isEncoded = encoding === 'gzip' || encoding === 'x-gzip'
@@ -82,14 +89,18 @@ function opened({ statusCode, headers, body }: Dispatcher.ResponseData, url: URL
   return {
     expected: length !== undefined && /^\d+$/.test(length) ? Number(length) : null,
     isEncoded,
-    body: body as AsyncIterable<Buffer>,
-    close: () => agent.destroy(),
   }
 }
 
 /** Connects only to addresses that passed, and looks once more where the connection went. */
-function guardedAgent(guard: AddressGuard, { connectMs, silenceMs }: DownloadBounds): Agent {
-  const connect = buildConnector({ lookup: guardedLookup(guard), timeout: connectMs, allowH2: false })
+function guardedAgent(guard: AddressGuard, { connectMs, silenceMs }: DownloadBounds, end: HeldEnd): Agent {
+  const connect = buildConnector({
+    lookup: guardedLookup(guard),
+    timeout: connectMs,
+    allowH2: false,
+    // Or node closes the socket by itself when the server has closed its side.
+    allowHalfOpen: true,
+  })
   return new Agent({
     connect: (options, callback) => {
       connect(options, (...[error, socket]) => {
@@ -102,6 +113,7 @@ function guardedAgent(guard: AddressGuard, { connectMs, silenceMs }: DownloadBou
           socket.remoteAddress ?? 'an unknown address',
         )
         if (problem === null) {
+          end.hold(socket)
           callback(null, socket)
           return
         }

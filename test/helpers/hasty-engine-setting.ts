@@ -1,0 +1,10 @@
+import type { DownloadBounds } from '../../engine/sources/download-bounds.ts'
+
+/** What a test tells hasty-engine.ts, as JSON in this variable. */
+export interface Downloads {
+  bounds?: Partial<DownloadBounds>
+  /** For each host name the addresses that one look-up after the other gets; the last ones again and again. */
+  answers?: Record<string, string[][]>
+}
+
+export const downloadsSetting = 'ROLLCALL_TEST_DOWNLOADS'

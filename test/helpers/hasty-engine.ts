@@ -1,0 +1,43 @@
+import path from 'node:path'
+import { AddressGuard } from '../../shared/address-guard.ts'
+import { createRegistry, runProcess } from '../../shared/service.ts'
+import { diskStaging } from '../../shared/staging/disk-staging.ts'
+import { startDatabase } from '../../shared/start-database.ts'
+import { Engine } from '../../engine/engine.ts'
+import { startChore } from '../../engine/maintenance/maintenance.ts'
+import { takeOverFromDeadEngines } from '../../engine/maintenance/take-over.ts'
+import { createEngineMetrics } from '../../engine/metrics.ts'
+import { downloadBounds } from '../../engine/sources/download-bounds.ts'
+import { downloadsSetting, type Downloads } from './hasty-engine-setting.ts'
+
+/** An engine process with bounds for downloads and answers to look-ups that a test chose: hasty-engine-setting.ts. */
+
+const { bounds = {}, answers = {} } = JSON.parse(process.env[downloadsSetting] ?? '{}') as Downloads
+
+async function lookup(hostname: string) {
+  const left = answers[hostname]
+  if (left === undefined) throw new Error(`getaddrinfo ENOTFOUND ${hostname}`)
+  const addresses = left.length > 1 ? left.shift()! : left[0]!
+  return addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }))
+}
+
+await runProcess('engine', async (process) => {
+  const { settings, log } = process
+  const database = await startDatabase(process)
+  const metrics = createEngineMetrics(createRegistry(), database.collections)
+  const staging = diskStaging(path.join(settings.DATA_DIR, 'staging'))
+  process.add(startChore(takeOverFromDeadEngines(database, log), log))
+  const engine = process.add(
+    new Engine({
+      settings,
+      database,
+      staging,
+      metrics,
+      log,
+      guard: new AddressGuard(settings.URL_IMPORT_ALLOW, lookup),
+      bounds: { ...downloadBounds, ...bounds },
+    }),
+  )
+  await engine.start()
+  process.ready({ process: 'engine', metrics: {}, mongodb: database.shownUri })
+})

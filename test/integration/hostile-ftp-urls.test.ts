@@ -1,0 +1,148 @@
+import { createServer } from 'node:net'
+import t from 'tap'
+import { createUrlImport, selfSigned, startHastyEngine } from '../helpers/downloads.ts'
+import { answer, redirect, startRawWebServer } from '../helpers/raw-web-server.ts'
+import { countsOf, importEnd, startService, type Json } from '../helpers/service.ts'
+import { startFtpServer, type FtpScript } from '../helpers/scripted-ftp-server.ts'
+
+/** FTP servers that break off, lie or say nothing. What ends after a part of the file never counts as whole. */
+
+let knocks = 0
+const forbidden = createServer((socket) => {
+  knocks += 1
+  socket.destroy()
+})
+const forbiddenPort = await new Promise<number>((resolve) => {
+  forbidden.once('error', () => {
+    resolve(9)
+  })
+  forbidden.listen(0, '127.0.0.2', () => {
+    resolve((forbidden.address() as { port: number }).port)
+  })
+})
+t.teardown(() => forbidden.close())
+
+const content = Buffer.from(Array.from({ length: 5_000 }, (_, i) => `s${i}@example.com\n`).join(''))
+const half = content.indexOf('\n', content.length / 2) + 1
+const noSize = { SIZE: '502 unknown' }
+
+const tls = selfSigned(t, 'DNS:files.test')
+const service = await startService(t, ['control-plane'])
+const engine = await startHastyEngine(
+  t,
+  service,
+  {
+    bounds: { retryAfterMs: [50, 100], silenceMs: 4_000, connectMs: 10_000 },
+    answers: { 'files.test': [['127.0.0.1']] },
+  },
+  tls === null ? {} : { NODE_EXTRA_CA_CERTS: tls.file },
+)
+
+const end = (id: number): Promise<Json> => importEnd(service, id, 90_000)
+
+const hostile: { name: string; script: Partial<FtpScript>; message: RegExp }[] = [
+  { name: 'half of the file, and "done"', script: { sends: half }, message: /sent \d+ of \d+ bytes/ },
+  {
+    name: 'half of the file and a reset',
+    script: { sends: half, breaksOff: true, end: '426 broken' },
+    message: /broke off after|couldn't be downloaded/,
+  },
+  {
+    name: 'half of the file, no SIZE, 426',
+    script: { sends: half, replies: noSize, end: '426 aborted' },
+    message: /broke off after \d+ bytes: 426 aborted/,
+  },
+  {
+    name: 'half of the file, no SIZE, then gone',
+    script: { sends: half, replies: noSize, end: null, closes: true },
+    message: /broke off after \d+ bytes/,
+  },
+  {
+    name: 'half of the file, no SIZE, then silence',
+    script: { sends: half, replies: noSize, end: null },
+    message: /broke off after \d+ bytes: Timeout/,
+  },
+  { name: 'more than announced', script: { replies: { SIZE: '213 10' } }, message: /sent \d+ of 10 bytes/ },
+  {
+    name: 'too large by its own word',
+    script: { replies: { SIZE: '213 200000001' } },
+    message: /more than 200 MB/,
+  },
+  { name: 'no such file', script: { replies: { RETR: '550 no such file' } }, message: /550 no such file/ },
+  { name: 'silence at RETR', script: { replies: { RETR: null } }, message: /Timeout/ },
+  { name: 'silence at the login', script: { replies: { USER: null } }, message: /Timeout/ },
+  {
+    name: 'a password told back',
+    script: { replies: { PASS: '530 "s:cret" is no password\u0007' } },
+    message: /530 "\*\*\*" is no password/,
+  },
+  {
+    name: 'data at a forbidden address',
+    script: {
+      replies: {
+        EPSV: '502 unknown',
+        PASV: `227 ok (127,0,0,2,${forbiddenPort >> 8},${forbiddenPort & 255})`,
+      },
+    },
+    message: /couldn't be downloaded|broke off/,
+  },
+]
+
+t.test('each ends its import as failed, with the right sentence', async (t) => {
+  const created = await Promise.all(
+    hostile.map(async ({ script }) => {
+      const { port } = await startFtpServer(t, { content, ...script })
+      return createUrlImport(service, `ftp://ann:s%3Acret@127.0.0.1:${port}/a.csv`)
+    }),
+  )
+  for (const [i, { name, message }] of hostile.entries()) {
+    const view = await end(created[i].id)
+    t.match(view, { state: 'failed', error_message: message, stats: { records_imported: 0 } }, name)
+    t.notMatch(JSON.stringify(view), /s%3Acret|s:cret/)
+  }
+  t.notMatch(engine.log(), /s%3Acret|s:cret/)
+})
+
+t.test('good ones: without SIZE, and at the end of a redirect', async (t) => {
+  const ftp = await startFtpServer(t, { content, replies: noSize })
+  const direct = await createUrlImport(service, `ftp://127.0.0.1:${ftp.port}/a.csv`)
+  t.same(countsOf(await end(direct.id)), { added: 5_000 })
+  const web = await startRawWebServer(t, {
+    '/there': redirect(`ftp://eve:sesame@127.0.0.1:${ftp.port}/a.csv`),
+    '/never': answer(200, {}, ''),
+  })
+  ftp.commands.length = 0
+  const led = await createUrlImport(service, `http://ann:secret@127.0.0.1:${web.port}/there`)
+  t.same(countsOf(await end(led.id)), { added: 5_000 })
+  t.ok(ftp.commands.includes('USER anonymous'), 'credentials of neither URL are used')
+})
+
+t.test('ftps: from the first byte, or after AUTH TLS where the server answers in the clear', async (t) => {
+  if (tls === null) return t.skip('openssl is not installed')
+  for (const mode of ['implicit', 'explicit'] as const) {
+    const ftp = await startFtpServer(t, { content, tls: { mode, context: tls } })
+    const { id } = await createUrlImport(service, `ftps://files.test:${ftp.port}/a.csv`)
+    const view = await end(id)
+    t.same(countsOf(view), { added: 5_000 }, `${mode}: ${view.error_message}`)
+    t.ok(ftp.commands.includes('PROT P'))
+    ftp.commands.length = 0
+    const wrong = await createUrlImport(service, `ftps://ann:secret@127.0.0.1:${ftp.port}/a.csv`)
+    t.match(await end(wrong.id), { state: 'failed', error_message: /Hostname\/IP does not match/ })
+    t.notOk(
+      ftp.commands.some((line) => line.startsWith('USER')),
+      'nobody logs in without a certificate',
+    )
+  }
+  const plain = await startFtpServer(t, { content })
+  const { id } = await createUrlImport(service, `ftps://ann:secret@127.0.0.1:${plain.port}/a.csv`)
+  t.match(await end(id), { state: 'failed' })
+  t.notOk(
+    plain.commands.some((line) => line.startsWith('USER')),
+    'nor in the clear',
+  )
+})
+
+t.test('nobody was at the forbidden address', async (t) => {
+  t.equal(knocks, 0)
+  t.equal(engine.child.exitCode, null)
+})

@@ -1,0 +1,486 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { gzipSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { createUrlImport, emailsOnly, selfSigned, startHastyEngine } from '../helpers/downloads.ts'
+import {
+  answer,
+  drip,
+  flood,
+  head,
+  redirect,
+  startRawWebServer,
+  type RawAnswer,
+} from '../helpers/raw-web-server.ts'
+import { createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
+
+/**
+ * Servers that stall, lie and redirect, against a real engine that may reach 127.0.0.1 and nothing else that is
+ * private. Each import must end in the right state with the right sentence, nothing may knock at 127.0.0.2, and the
+ * engine's memory stays as it is.
+ */
+
+const knocks: string[] = []
+const forbidden = createServer((socket) => {
+  knocks.push(`${socket.remoteAddress} at ${socket.localAddress}`)
+  socket.destroy()
+})
+// Where only 127.0.0.1 is loopback, nobody can be reached at 127.0.0.2 anyway.
+const forbiddenPort = await new Promise<number>((resolve) => {
+  forbidden.once('error', () => {
+    resolve(9)
+  })
+  forbidden.listen(0, '127.0.0.2', () => {
+    resolve((forbidden.address() as { port: number }).port)
+  })
+})
+t.teardown(() => forbidden.close())
+
+const rows = 'a@example.com\nb@example.com\n'
+const bomb = gzipSync(Buffer.alloc(210_000_000, 'a'), { level: 9 })
+const megabyte = Buffer.alloc(1_000_000, 'a')
+const chunk = Buffer.concat([Buffer.from('f4240\r\n'), megabyte, Buffer.from('\r\n')])
+
+const stall: RawAnswer = () => undefined
+const written =
+  (...pieces: (string | Buffer)[]): RawAnswer =>
+  (socket) => {
+    for (const piece of pieces) socket.write(piece)
+    socket.end()
+  }
+
+interface Case {
+  path: string
+  answer: RawAnswer
+  message: RegExp
+  /** Requests that the server sees: one where another try could change nothing. */
+  tries: 1 | 3
+}
+
+const large: Case[] = [
+  {
+    path: '/bomb',
+    answer: answer(200, { 'content-encoding': 'gzip', 'content-length': bomb.length }, bomb),
+    message: /more than 200 MB/,
+    tries: 1,
+  },
+  {
+    path: '/bomb.csv.gz',
+    answer: answer(200, { 'content-length': bomb.length }, bomb),
+    message: /more than 200 MB/,
+    tries: 1,
+  },
+  {
+    path: '/no-end',
+    answer: (socket) => {
+      socket.write(head(200, { 'transfer-encoding': 'chunked' }))
+      flood(socket, chunk)
+    },
+    message: /more than 200 MB/,
+    tries: 1,
+  },
+]
+
+const hostile: Case[] = [
+  {
+    path: '/loop',
+    answer: redirect('/loop'),
+    message: /more than 5 redirects, the last one from http:.*\/loop/,
+    tries: 3,
+  },
+  {
+    path: '/nowhere',
+    answer: answer(302, { 'content-length': 0 }),
+    message: /redirects, but its answer has no Location/,
+    tries: 3,
+  },
+  {
+    path: '/no-url',
+    answer: redirect('http://'),
+    message: /redirects to something that is no URL/,
+    tries: 3,
+  },
+  {
+    path: '/file',
+    answer: redirect('file:///etc/passwd'),
+    message: /redirects to a file: address/,
+    tries: 3,
+  },
+  {
+    path: '/gopher',
+    answer: redirect('gopher://127.0.0.1/'),
+    message: /redirects to a gopher: address/,
+    tries: 3,
+  },
+  {
+    path: '/status-404',
+    answer: answer(404, {}, 'gone'),
+    message: /answered with status 404, expected 200/,
+    tries: 3,
+  },
+  { path: '/status-206', answer: answer(206, {}, rows), message: /answered with status 206/, tries: 3 },
+  { path: '/status-304', answer: answer(304, {}), message: /answered with status 304/, tries: 3 },
+  {
+    path: '/announced',
+    answer: (socket) => {
+      socket.write(head(200, { 'content-length': 200_000_001 }))
+    },
+    message: /more than 200 MB/,
+    tries: 1,
+  },
+  {
+    path: '/short',
+    answer: written(head(200, { 'content-length': 1_000 }), rows),
+    message: /broke off after 28 of 1000 bytes/,
+    tries: 3,
+  },
+  {
+    path: '/short-chunked',
+    answer: written(head(200, { 'transfer-encoding': 'chunked' }), '1c\r\n', rows, '\r\n'),
+    message: /broke off after 28 bytes/,
+    tries: 3,
+  },
+  {
+    path: '/reset',
+    answer: (socket) => {
+      socket.write(head(200, { 'content-length': 1_000 }) + rows, () => socket.resetAndDestroy())
+    },
+    message: /broke off after|couldn't be downloaded/,
+    tries: 3,
+  },
+  {
+    path: '/two-lengths',
+    answer: written('HTTP/1.1 200 OK\r\ncontent-length: 28\r\ncontent-length: 29\r\n\r\n', rows),
+    message: /couldn't be downloaded/,
+    tries: 3,
+  },
+  {
+    path: '/no-length',
+    answer: answer(200, { 'content-length': 'many' }, rows),
+    message: /couldn't be downloaded/,
+    tries: 3,
+  },
+  {
+    path: '/no-http',
+    answer: written('220 smtp.example.com ready\r\n'),
+    message: /couldn't be downloaded/,
+    tries: 3,
+  },
+  {
+    path: '/headers',
+    answer: (socket) => {
+      socket.write('HTTP/1.1 200 OK\r\n')
+      flood(socket, 'x-more: and more\r\n'.repeat(500))
+    },
+    message: /couldn't be downloaded: .*[Hh]eaders/,
+    tries: 3,
+  },
+  {
+    path: '/one-header',
+    answer: (socket) => {
+      socket.write('HTTP/1.1 200 OK\r\nx-long: ')
+      flood(socket, 'x'.repeat(60_000))
+    },
+    message: /couldn't be downloaded: .*[Hh]eaders/,
+    tries: 3,
+  },
+  {
+    path: '/informational',
+    answer: (socket) => {
+      flood(socket, 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n'.repeat(100))
+    },
+    message: /more than 20 informational answers/,
+    tries: 3,
+  },
+  {
+    path: '/encoding',
+    answer: answer(200, { 'content-encoding': 'br' }, rows),
+    message: /Content-Encoding "br", expected gzip or none/,
+    tries: 3,
+  },
+  {
+    path: '/no-gzip',
+    answer: answer(200, { 'content-encoding': 'gzip' }, rows),
+    message: /no intact gzip file/,
+    tries: 3,
+  },
+  {
+    path: '/half-gzip',
+    answer: answer(200, { 'content-encoding': 'gzip' }, gzipSync(rows).subarray(0, 30)),
+    message: /no intact gzip file/,
+    tries: 3,
+  },
+  { path: '/no.gz', answer: answer(200, {}, rows), message: /"no\.gz" is no intact gzip file/, tries: 3 },
+  { path: '/silent', answer: stall, message: /couldn't be downloaded: .*Timeout/, tries: 3 },
+  {
+    path: '/silent-body',
+    answer: (socket) => {
+      socket.write(head(200, { 'content-length': 1_000 }) + rows)
+    },
+    message: /broke off after 28 of 1000 bytes: .*Timeout/,
+    tries: 3,
+  },
+  {
+    path: '/slow-headers',
+    answer: (socket) => {
+      socket.write('HTTP/1.1 200 OK\r\nx: ')
+      drip(socket, 'x', 200)
+    },
+    message: /couldn't be downloaded: .*Timeout/,
+    tries: 3,
+  },
+  {
+    path: '/to-forbidden',
+    answer: redirect(`http://127.0.0.2:${forbiddenPort}/`),
+    message: /^127\.0\.0\.2 is no public address and is refused/,
+    tries: 1,
+  },
+  {
+    path: '/to-metadata',
+    answer: redirect('http://169.254.169.254/latest/meta-data/'),
+    message: /169\.254\.169\.254 is no public address/,
+    tries: 1,
+  },
+  {
+    path: '/to-decimal',
+    answer: redirect(`http://2130706434:${forbiddenPort}/`),
+    message: /127\.0\.0\.2 is no public address/,
+    tries: 1,
+  },
+  {
+    path: '/to-octal',
+    answer: redirect(`http://0177.0.0.2:${forbiddenPort}/`),
+    message: /127\.0\.0\.2 is no public address/,
+    tries: 1,
+  },
+  {
+    path: '/to-hex',
+    answer: redirect(`ftp://0x7f000002:${forbiddenPort}/`),
+    message: /127\.0\.0\.2 is no public address/,
+    tries: 1,
+  },
+  {
+    path: '/to-hex-ftps',
+    answer: redirect(`ftps://0x7f000002:${forbiddenPort}/`),
+    message: /127\.0\.0\.2.* is no public address/,
+    tries: 1,
+  },
+  {
+    path: '/to-mapped',
+    answer: redirect(`http://[::ffff:127.0.0.2]:${forbiddenPort}/`),
+    message: /is no public address/,
+    tries: 1,
+  },
+  {
+    path: '/to-compatible',
+    answer: redirect(`http://[::7f00:2]:${forbiddenPort}/`),
+    message: /is no public address/,
+    tries: 1,
+  },
+  {
+    path: '/to-nat64',
+    answer: redirect(`http://[64:ff9b::7f00:2]:${forbiddenPort}/`),
+    message: /is no public address/,
+    tries: 1,
+  },
+  {
+    path: '/to-name',
+    answer: redirect(`http://evil.test:${forbiddenPort}/`),
+    message: /^evil\.test \(127\.0\.0\.2\) is no public address/,
+    tries: 1,
+  },
+  {
+    path: '/to-mixed',
+    answer: redirect(`http://mixed.test:${forbiddenPort}/`),
+    message: /^mixed\.test \(127\.0\.0\.2\) is no public address/,
+    tries: 1,
+  },
+  {
+    path: '/to-ftp-name',
+    answer: redirect(`ftp://evil.test:${forbiddenPort}/a.csv`),
+    message: /^evil\.test \(127\.0\.0\.2\) is no public address/,
+    tries: 1,
+  },
+]
+
+const service = await startService(t, ['control-plane'])
+const engine = await startHastyEngine(t, service, {
+  bounds: { retryAfterMs: [50, 100], silenceMs: 3_000 },
+  answers: {
+    'other.test': [['127.0.0.1']],
+    'evil.test': [['127.0.0.2']],
+    'mixed.test': [['127.0.0.1', '127.0.0.2']],
+    'changes.test': [['127.0.0.1'], ['127.0.0.2']],
+    'pinned.test': [['127.0.0.1'], ['127.0.0.2']],
+  },
+})
+
+const answers: Record<string, RawAnswer> = {
+  ...Object.fromEntries([...hostile, ...large].map(({ path, answer }) => [path, answer])),
+  '/good': answer(200, {}, rows),
+}
+const web = await startRawWebServer(t, answers)
+const base = `http://127.0.0.1:${web.port}`
+
+const end = (id: number): Promise<Json> => importEnd(service, id, 90_000)
+
+/** Resident memory of the engine in MB; null where it can't be seen. */
+async function memory(): Promise<number | null> {
+  const status = await readFile(`/proc/${engine.child.pid}/status`, 'utf8').catch(() => '')
+  const kilobytes = /VmRSS:\s+(\d+) kB/.exec(status)?.[1]
+  return kilobytes === undefined ? null : Number(kilobytes) / 1024
+}
+
+/** The highest that it is while the work goes on, above what it was before. */
+async function growthDuring(work: () => Promise<unknown>): Promise<number> {
+  const before = await memory()
+  if (before === null) return work().then(() => 0)
+  let highest = before
+  let isOver = false
+  const sampling = (async () => {
+    for (; !isOver; await sleep(20)) highest = Math.max(highest, (await memory()) ?? 0)
+  })()
+  await work().finally(() => (isOver = true))
+  await sampling
+  return highest - before
+}
+
+async function check(t: Test, { path, message, tries }: Case, id: number): Promise<void> {
+  const view = await end(id)
+  t.match(view, { state: 'failed', error_message: message }, path)
+  const seen = web.requests.get(path)?.length ?? 0
+  t.equal(seen, path === '/loop' ? 18 : tries, `${path}: ${tries} tries`)
+  if (tries === 3) t.match(view.error_message, /\(the last of 3 tries\)$/)
+}
+
+// What an engine needs for a good one doesn't count.
+t.match(await end((await createUrlImport(service, `${base}/good`)).id), { state: 'finished' })
+
+t.test('hostile servers end their imports in the right state, with the right sentence', async (t) => {
+  const growth = await growthDuring(async () => {
+    const created = []
+    for (const { path } of hostile) created.push((await createUrlImport(service, base + path)).id)
+    for (const [i, known] of hostile.entries()) await check(t, known, created[i]!)
+  })
+  t.ok(growth < 64, `memory grew by ${growth.toFixed(0)} MB`)
+})
+
+t.test('files without end, and bombs', async (t) => {
+  for (const known of large) {
+    const growth = await growthDuring(async () => {
+      await check(t, known, (await createUrlImport(service, base + known.path)).id)
+    })
+    t.ok(growth < 64, `${known.path}: memory grew by ${growth.toFixed(0)} MB`)
+  }
+})
+
+t.test('a name that changes its meaning leads nowhere else', async (t) => {
+  answers['/to-itself'] = redirect(`http://changes.test:${web.port}/good`)
+  const once = await createUrlImport(service, `http://pinned.test:${web.port}/good`)
+  t.match(await end(once.id), { state: 'finished' }, 'the address that was checked is the one that is used')
+  const twice = await createUrlImport(service, `http://changes.test:${web.port}/to-itself`)
+  t.match(await end(twice.id), {
+    state: 'failed',
+    error_message: /^changes\.test \(127\.0\.0\.2\) is no public address/,
+  })
+})
+
+t.test('credentials stay with the origin that they were given for, and out of sight', async (t) => {
+  answers['/own'] = redirect('/own-2')
+  answers['/own-2'] = redirect(`http://other.test:${web.port}/theirs`)
+  answers['/theirs'] = redirect(`${base}/back`)
+  answers['/back'] = redirect(`http://eve:sesame@127.0.0.1:${web.port}/lent?token=t0ken`)
+  answers['/lent'] = answer(403, {})
+  const created = await createUrlImport(service, `http://ann:s%3Acret@127.0.0.1:${web.port}/own`)
+  t.equal(created.file_source.url, `http://ann:***@127.0.0.1:${web.port}/own`)
+  const view = await end(created.id)
+  t.match(view, {
+    state: 'failed',
+    error_message: /\/lent\?… answered with status 403, expected 200 \(the last/,
+  })
+  const sent = (path: string) => /authorization: (.*)\r/.exec(web.requests.get(path)![0]!)?.[1] ?? null
+  const own = `Basic ${Buffer.from('ann:s:cret').toString('base64')}`
+  t.same(['/own', '/own-2', '/theirs', '/back', '/lent?token=t0ken'].map(sent), [own, own, null, null, null])
+  const shown = JSON.stringify(view) + engine.log()
+  for (const secret of ['s%3Acret', 's:cret', 'sesame', 't0ken']) t.notMatch(shown, secret)
+})
+
+t.test('a certificate that nobody vouches for', async (t) => {
+  const pair = selfSigned(t, 'DNS:other.test')
+  if (pair === null) return t.skip('openssl is not installed')
+  const secure = await startRawWebServer(t, { '/a.csv': answer(200, {}, rows) }, { tls: pair })
+  const { id } = await createUrlImport(service, `https://other.test:${secure.port}/a.csv`)
+  t.match(await end(id), {
+    state: 'failed',
+    error_message: /couldn't be downloaded: self-signed certificate \(the last/,
+  })
+  t.equal(secure.requests.size, 0)
+})
+
+t.test('a byte now and then ends with the time for all tries', async (t) => {
+  answers['/drip'] = (socket) => {
+    socket.write(head(200, { 'content-length': 1_000_000 }))
+    drip(socket, 'a', 100)
+  }
+  const { id } = await createUrlImport(service, `${base}/drip`, { begins_at: '2100-01-01T00:00:00Z' })
+  const soon = new Date(Date.now() + 5_000)
+  await service.collections.imports.updateOne(
+    { _id: id },
+    { $set: { begins_at: new Date(), 'download.ends_at': soon } },
+  )
+  const shown = await until(
+    'progress',
+    () => service.get(`/subscriber_imports/${id}`),
+    (view: Json) => view.download?.bytes_received > 0 || view.state === 'failed',
+  )
+  t.match(shown, { download: { attempt: 1, next_attempt_at: null, bytes_expected: 1_000_000 } })
+  t.match(await end(id), {
+    state: 'failed',
+    error_message: /\/drip had not sent the whole file after 15 minutes$/,
+  })
+  t.equal(web.requests.get('/drip')!.length, 1)
+})
+
+t.test('addresses that a URL spells out are refused at its creation', async (t) => {
+  const list = await createList(service)
+  const hosts = [
+    '127.0.0.2',
+    '2130706434',
+    '0x7f.2',
+    '0177.0.0.2',
+    '10.1.2.3',
+    '169.254.169.254',
+    '168.63.129.16',
+  ]
+  const hosts6 = [
+    '[::1]',
+    '[::7f00:1]',
+    '[::ffff:10.0.0.1]',
+    '[64:ff9b::a00:1]',
+    '[64:ff9b:1::1]',
+    '[2002:7f00:1::]',
+    '[fe80::1]',
+  ]
+  for (const host of [...hosts, ...hosts6, '%31%30.0.0.1'])
+    for (const scheme of ['http', 'https', 'ftp', 'ftps']) {
+      const url = `${scheme}://${host}/a.csv`
+      const { body } = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
+        subscriber_import: { ...emailsOnly, file_source: { type: 'url', url } },
+      })
+      t.match(body, { error_code: 'validation_failed', error_message: /is no public address/ }, url)
+    }
+})
+
+t.test('nobody was at the forbidden address, and nothing is left', async (t) => {
+  t.same(knocks, [])
+  const folder = path.join(service.dataFolder, 'staging')
+  const left = await until(
+    'an empty staging',
+    () => readdir(folder),
+    (names) => names.length === 0,
+  )
+  t.same(left, [])
+  t.equal(engine.child.exitCode, null)
+})

@@ -1,0 +1,120 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { downloadBounds } from '../../engine/sources/download-bounds.ts'
+import { urlSource } from '../../engine/sources/download.ts'
+import { AddressGuard } from '../../shared/address-guard.ts'
+import type { ImportDocument } from '../../shared/schemas/import.ts'
+import { diskStaging } from '../../shared/staging/disk-staging.ts'
+import { answer, head, startRawWebServer, type RawAnswer } from '../helpers/raw-web-server.ts'
+import { startFtpServer } from '../helpers/scripted-ftp-server.ts'
+
+/** A staging that is slower than the network: nothing breaks off, nothing is lost, and what waits is little. */
+
+const megabytes = 100
+const piece = Buffer.alloc(1_000_000, 'a')
+const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-staging-'))
+t.teardown(() => rm(folder, { recursive: true, force: true }))
+
+/** Writes to disk, and rests now and then. */
+async function downloadSlowly(url: string, restAfter = 2_000_000): Promise<number> {
+  const disk = diskStaging(folder)
+  let size = 0
+  async function* slowly(content: AsyncIterable<Uint8Array>) {
+    let restedAt = 0
+    for await (const bytes of content) {
+      size += bytes.length
+      if (size - restedAt >= restAfter) {
+        restedAt = size
+        await sleep(20)
+      }
+      yield bytes
+    }
+    await sleep(20)
+  }
+  const document = {
+    _id: 1,
+    source: { type: 'url', filename: 'a.csv', url },
+  } as ImportDocument
+  await urlSource(document, {
+    staging: { ...disk, write: (name, content) => disk.write(name, slowly(content)) },
+    dataFolder: folder,
+    guard: new AddressGuard(['127.0.0.1']),
+    bounds: downloadBounds,
+    leftMs: 60_000,
+    signal: new AbortController().signal,
+    onProgress: () => undefined,
+  })
+  return size
+}
+
+const sending =
+  (headers: Record<string, string | number>, chunked: boolean): RawAnswer =>
+  (socket) => {
+    socket.write(head(200, headers))
+    let left = megabytes
+    const write = () => {
+      while (left > 0) {
+        left -= 1
+        if (chunked) socket.write('f4240\r\n')
+        const goesOn = socket.write(piece)
+        if (chunked) socket.write('\r\n')
+        if (!goesOn) return void socket.once('drain', write)
+      }
+      socket.end(chunked ? '0\r\n\r\n' : '')
+    }
+    write()
+  }
+
+const length = { 'content-length': megabytes * piece.length }
+const server = await startRawWebServer(t, {
+  '/length': sending({ ...length, connection: 'close' }, false),
+  '/length-unsaid': sending(length, false),
+  '/chunked': sending({ 'transfer-encoding': 'chunked', connection: 'close' }, true),
+  '/chunked-unsaid': sending({ 'transfer-encoding': 'chunked' }, true),
+  '/small-unsaid': answer(200, { 'content-length': 300_000 }, piece.subarray(0, 300_000)),
+  '/neither': sending({ connection: 'close' }, false),
+})
+
+/** The highest resident memory while the work goes on, above what it was before, in MB. */
+async function growthDuring(work: () => Promise<unknown>): Promise<number> {
+  const before = process.memoryUsage.rss()
+  let highest = before
+  const sampling = setInterval(() => (highest = Math.max(highest, process.memoryUsage.rss())), 20)
+  try {
+    await work()
+  } finally {
+    clearInterval(sampling)
+  }
+  return (highest - before) / 1e6
+}
+
+// The first one also loads and compiles what all of them need.
+await downloadSlowly(`http://127.0.0.1:${server.port}/length`)
+
+for (const name of ['length', 'length-unsaid', 'chunked', 'chunked-unsaid', 'neither'])
+  t.test(`100 MB over http: ${name}`, async (t) => {
+    let size = 0
+    const growth = await growthDuring(async () => {
+      size = await downloadSlowly(`http://127.0.0.1:${server.port}/${name}`)
+    })
+    t.equal(size, megabytes * piece.length)
+    t.ok(growth < 64, `memory grew by ${growth.toFixed(0)} MB`)
+  })
+
+t.test('a server that closes at once, without saying so, while the staging is behind', async (t) => {
+  for (let i = 0; i < 5; i += 1)
+    t.equal(await downloadSlowly(`http://127.0.0.1:${server.port}/small-unsaid`, 1), 300_000)
+})
+
+t.test('100 MB over ftp', async (t) => {
+  const ftp = await startFtpServer(t, { content: Buffer.alloc(megabytes * piece.length, 'a') })
+  let size = 0
+  const growth = await growthDuring(async () => {
+    size = await downloadSlowly(`ftp://127.0.0.1:${ftp.port}/a.csv`)
+  })
+  t.equal(size, megabytes * piece.length)
+  t.ok(growth < 64, `memory grew by ${growth.toFixed(0)} MB`)
+})
