@@ -6,7 +6,7 @@ import { ImportError, messageOf } from '../../shared/errors.ts'
 
 export const isGzipName = (name: string): boolean => path.extname(name).toLowerCase() === '.gz'
 
-/** Of what is unpacked at a time: with the usual 16 kB, 200 MB leave 40 MB more of garbage behind. */
+/** Of what is unpacked at a time: a sixteenth of the objects that the usual 16 kB would make. */
 const chunkSize = 256 * 1024
 
 /** The unpacked bytes of a gzip stream. What isn't gzip, or ends early, is an ImportError. */

@@ -1,0 +1,146 @@
+import { once } from 'node:events'
+import { readdir } from 'node:fs/promises'
+import path from 'node:path'
+import t, { type Test } from 'tap'
+import { createUrlImport, startHastyEngine } from '../helpers/downloads.ts'
+import { answer, head, startRawWebServer, type RawAnswer } from '../helpers/raw-web-server.ts'
+import { countsOf, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
+
+/** Tries of a download over the death of an engine, and over pauses. */
+
+const rows = 'a@example.com\nb@example.com\n'
+const waits = { bounds: { retryAfterMs: [4_000, 1_000] } }
+
+const halfOf: RawAnswer = (socket) => {
+  socket.write(head(200, { 'content-length': rows.length }) + rows.slice(0, 14))
+}
+
+async function viewOf(
+  service: Service,
+  id: number,
+  what: string,
+  isIt: (view: Json) => boolean,
+): Promise<Json> {
+  return until(what, () => service.get(`/subscriber_imports/${id}`), isIt, 60_000)
+}
+
+/** As if the lease of whoever is dead had run out. */
+async function killed(service: Service, engine: Awaited<ReturnType<typeof startHastyEngine>>): Promise<void> {
+  await engine.stop('SIGKILL')
+  await service.collections.engines.updateMany(
+    { process_id: engine.child.pid! },
+    { $set: { lease_until: new Date(0) } },
+  )
+}
+
+async function stagedFiles(service: Service): Promise<string[]> {
+  return readdir(path.join(service.dataFolder, 'staging')).catch(() => [])
+}
+
+async function started(t: Test) {
+  const service = await startService(t, ['control-plane'])
+  return { service, engine: await startHastyEngine(t, service, waits) }
+}
+
+t.test('an engine killed between two tries, and in the middle of one', { timeout: 120_000 }, async (t) => {
+  const { service, engine } = await started(t)
+  const web = await startRawWebServer(t, {
+    '/dead': answer(503, {}),
+    '/half': (socket, request) =>
+      request.nth === 1 ? halfOf(socket, request) : answer(200, {}, rows)(socket, request),
+  })
+  const between = await createUrlImport(service, `http://127.0.0.1:${web.port}/dead`)
+  const within = await createUrlImport(service, `http://127.0.0.1:${web.port}/half`)
+  const waiting = await viewOf(
+    service,
+    between.id,
+    'the second try',
+    (view) => view.download?.next_attempt_at != null,
+  )
+  t.match(waiting, { state: 'downloading', download: { attempt: 2, bytes_received: 0 } })
+  await viewOf(service, within.id, 'a half', (view) => view.download?.bytes_received === 14)
+  const dueAt = (await service.collections.imports.findOne({ _id: between.id }))!.download.next_attempt_at!
+  await killed(service, engine)
+  t.equal(web.requests.get('/dead')!.length, 1)
+  await startHastyEngine(t, service, waits)
+
+  const whole = await importEnd(service, within.id, 60_000)
+  t.same(countsOf(whole), { added: 2 })
+  t.match(whole.download, { attempt: 1, bytes_received: 28 }, 'a try that a death broke off is none')
+  t.equal(web.requests.get('/half')!.length, 2)
+  await until(
+    'the second try',
+    async () => web.requests.get('/dead')!.length,
+    (count) => count > 1,
+  )
+  t.ok(Date.now() >= dueAt.getTime(), 'not before its stored time')
+  t.match(await importEnd(service, between.id, 60_000), {
+    state: 'failed',
+    error_message: /answered with status 503, expected 200 \(the last of 3 tries\)$/,
+    download: { attempt: 3 },
+  })
+  t.equal(web.requests.get('/dead')!.length, 3)
+  t.same(
+    await until(
+      'an empty staging',
+      () => stagedFiles(service),
+      (names) => names.length === 0,
+    ),
+    [],
+  )
+})
+
+t.test('pause, unpause and cancel in the middle of a download', { timeout: 120_000 }, async (t) => {
+  const { service } = await started(t)
+  const closed: Promise<unknown>[] = []
+  let isWell = false
+  const web = await startRawWebServer(t, {
+    '/slow': (socket, request) => {
+      closed.push(once(socket, 'close'))
+      return isWell ? answer(200, {}, rows)(socket, request) : halfOf(socket, request)
+    },
+  })
+  const [paused, cancelled] = await Promise.all(
+    [1, 2].map(async () => {
+      const { id } = await createUrlImport(service, `http://127.0.0.1:${web.port}/slow`)
+      await viewOf(service, id, 'a half', (view) => view.download?.bytes_received === 14)
+      return id as number
+    }),
+  )
+  const askedAt = performance.now()
+  await service.post(`/subscriber_imports/${paused}/pause`)
+  await service.post(`/subscriber_imports/${cancelled}/cancel`)
+  await Promise.all(closed)
+  const seconds = (performance.now() - askedAt) / 1000
+  t.ok(seconds < 10, `both connections were closed after ${seconds.toFixed(1)} s`)
+  const before = (await service.collections.imports.findOne({ _id: paused! }))!
+  t.match(before, { state: 'paused', paused_from: 'downloading', download: { attempts: 0 } })
+  t.equal((await service.get(`/subscriber_imports/${cancelled}`)).state, 'cancelled')
+
+  isWell = true
+  const pausedMs = 600_000
+  await service.collections.imports.updateOne(
+    { _id: paused! },
+    { $set: { paused_at: new Date(before.paused_at!.getTime() - pausedMs) } },
+  )
+  await service.post(`/subscriber_imports/${paused}/unpause`)
+  const whole = await importEnd(service, paused!, 60_000)
+  t.same(countsOf(whole), { added: 2 })
+  const after = (await service.collections.imports.findOne({ _id: paused! }))!
+  t.ok(
+    after.download.ends_at!.getTime() - before.download.ends_at!.getTime() >= pausedMs,
+    'the time of a pause is not counted',
+  )
+  t.equal(after.paused_at, null)
+})
+
+t.test('no try begins that the time for all of them leaves no room for', { timeout: 60_000 }, async (t) => {
+  const service = await startService(t, ['control-plane'])
+  await startHastyEngine(t, service, { bounds: { totalMs: 6_000, retryAfterMs: [10_000] } })
+  const web = await startRawWebServer(t, { '/dead': answer(503, {}) })
+  const { id } = await createUrlImport(service, `http://127.0.0.1:${web.port}/dead`)
+  t.match(await importEnd(service, id), {
+    state: 'failed',
+    error_message: /status 503, expected 200 \(the 0\.1 minutes for all tries end before the next\)$/,
+  })
+})

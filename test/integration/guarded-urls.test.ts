@@ -1,0 +1,122 @@
+import t from 'tap'
+import { createUrlImport, emailsOnly, selfSigned, startHastyEngine } from '../helpers/downloads.ts'
+import { answer, drip, head, redirect, startRawWebServer, type RawAnswer } from '../helpers/raw-web-server.ts'
+import { createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
+
+/** Names, credentials, certificates and time, against a real engine that may reach 127.0.0.1 and nothing else that is private. */
+
+const rows = 'a@example.com\nb@example.com\n'
+const service = await startService(t, ['control-plane'])
+const engine = await startHastyEngine(t, service, {
+  bounds: { retryAfterMs: [50, 100] },
+  answers: {
+    'other.test': [['127.0.0.1']],
+    'changes.test': [['127.0.0.1'], ['127.0.0.2']],
+    'pinned.test': [['127.0.0.1'], ['127.0.0.2']],
+  },
+})
+const answers: Record<string, RawAnswer> = { '/good': answer(200, {}, rows) }
+const web = await startRawWebServer(t, answers)
+const base = `http://127.0.0.1:${web.port}`
+
+const end = (id: number): Promise<Json> => importEnd(service, id, 90_000)
+
+t.test('a name that changes its meaning leads nowhere else', async (t) => {
+  answers['/to-itself'] = redirect(`http://changes.test:${web.port}/good`)
+  const once = await createUrlImport(service, `http://pinned.test:${web.port}/good`)
+  t.match(await end(once.id), { state: 'finished' }, 'the address that was checked is the one that is used')
+  const twice = await createUrlImport(service, `http://changes.test:${web.port}/to-itself`)
+  t.match(await end(twice.id), {
+    state: 'failed',
+    error_message: /^changes\.test \(127\.0\.0\.2\) is no public address/,
+  })
+})
+
+t.test('credentials stay with the origin that they were given for, and out of sight', async (t) => {
+  answers['/own'] = redirect('/own-2')
+  answers['/own-2'] = redirect(`http://other.test:${web.port}/theirs`)
+  answers['/theirs'] = redirect(`${base}/back`)
+  answers['/back'] = redirect(`http://eve:sesame@127.0.0.1:${web.port}/lent?token=t0ken`)
+  answers['/lent'] = answer(403, {})
+  const created = await createUrlImport(service, `http://ann:s%3Acret@127.0.0.1:${web.port}/own`)
+  t.equal(created.file_source.url, `http://ann:***@127.0.0.1:${web.port}/own`)
+  const view = await end(created.id)
+  t.match(view, {
+    state: 'failed',
+    error_message: /\/lent\?… answered with status 403, expected 200 \(the last/,
+  })
+  const sent = (path: string) => /authorization: (.*)\r/.exec(web.requests.get(path)![0]!)?.[1] ?? null
+  const own = `Basic ${Buffer.from('ann:s:cret').toString('base64')}`
+  t.same(['/own', '/own-2', '/theirs', '/back', '/lent?token=t0ken'].map(sent), [own, own, null, null, null])
+  const shown = JSON.stringify(view) + engine.log()
+  for (const secret of ['s%3Acret', 's:cret', 'sesame', 't0ken']) t.notMatch(shown, secret)
+})
+
+t.test('a certificate that nobody vouches for', async (t) => {
+  const pair = selfSigned(t, 'DNS:other.test')
+  if (pair === null) {
+    t.comment('openssl is not installed: nothing was tried')
+    return
+  }
+  const secure = await startRawWebServer(t, { '/a.csv': answer(200, {}, rows) }, { tls: pair })
+  const { id } = await createUrlImport(service, `https://other.test:${secure.port}/a.csv`)
+  t.match(await end(id), {
+    state: 'failed',
+    error_message: /couldn't be downloaded: self-signed certificate/,
+  })
+  t.equal(secure.requests.size, 0)
+})
+
+t.test('a byte now and then ends with the time for all tries', async (t) => {
+  answers['/drip'] = (socket) => {
+    socket.write(head(200, { 'content-length': 1_000_000 }))
+    drip(socket, 'a', 100)
+  }
+  const { id } = await createUrlImport(service, `${base}/drip`, { begins_at: '2100-01-01T00:00:00Z' })
+  const soon = new Date(Date.now() + 5_000)
+  await service.collections.imports.updateOne(
+    { _id: id },
+    { $set: { begins_at: new Date(), 'download.ends_at': soon } },
+  )
+  const shown = await until(
+    'progress',
+    () => service.get(`/subscriber_imports/${id}`),
+    (view: Json) => view.download?.bytes_received > 0 || view.state === 'failed',
+  )
+  t.match(shown, { download: { attempt: 1, next_attempt_at: null, bytes_expected: 1_000_000 } })
+  t.match(await end(id), {
+    state: 'failed',
+    error_message: /\/drip had not sent the whole file after 15 minutes$/,
+  })
+  t.equal(web.requests.get('/drip')!.length, 1)
+})
+
+t.test('addresses that a URL spells out are refused at its creation', async (t) => {
+  const list = await createList(service)
+  const hosts = [
+    '127.0.0.2',
+    '2130706434',
+    '0x7f.2',
+    '0177.0.0.2',
+    '10.1.2.3',
+    '169.254.169.254',
+    '168.63.129.16',
+  ]
+  const hosts6 = [
+    '[::1]',
+    '[::7f00:1]',
+    '[::ffff:10.0.0.1]',
+    '[64:ff9b::a00:1]',
+    '[64:ff9b:1::1]',
+    '[2002:7f00:1::]',
+    '[fe80::1]',
+  ]
+  for (const host of [...hosts, ...hosts6, '%31%30.0.0.1'])
+    for (const scheme of ['http', 'https', 'ftp', 'ftps']) {
+      const url = `${scheme}://${host}/a.csv`
+      const { body } = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
+        subscriber_import: { ...emailsOnly, file_source: { type: 'url', url } },
+      })
+      t.match(body, { error_code: 'validation_failed', error_message: /is no public address/ }, url)
+    }
+})
