@@ -84,27 +84,43 @@ class Session {
       return
     }
     switch (verb) {
-      case 'AUTH':
-        return this.#secure()
-      case 'USER':
-        return this.#say('331 password')
-      case 'PASS':
-        return this.#say('230 welcome')
-      case 'SIZE':
-        return this.#say(`213 ${this.#script.content.length}`)
+      case 'AUTH': {
+        this.#secure()
+        return
+      }
+      case 'USER': {
+        this.#say('331 password')
+        return
+      }
+      case 'PASS': {
+        this.#say('230 welcome')
+        return
+      }
+      case 'SIZE': {
+        this.#say(`213 ${this.#script.content.length}`)
+        return
+      }
       case 'PROT':
         this.#isProtected = line.endsWith('P')
-        return this.#say('200 ok')
-      case 'EPSV':
-        return this.#say(`229 ok (|||${await this.#openData()}|)`)
+        {
+          this.#say('200 ok')
+          return
+        }
+      case 'EPSV': {
+        this.#say(`229 ok (|||${await this.#openData()}|)`)
+        return
+      }
       case 'PASV': {
         const port = await this.#openData()
-        return this.#say(`227 ok (127,0,0,1,${port >> 8},${port & 255})`)
+        this.#say(`227 ok (127,0,0,1,${port >> 8},${port & 255})`)
+        return
       }
       case 'RETR':
         return this.#send()
-      default:
-        return this.#say('200 ok')
+      default: {
+        this.#say('200 ok')
+        return
+      }
     }
   }
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { AddressGuard, AddressRefused } from '../../shared/address-guard.ts'
+import { AddressGuard } from '../../shared/address-guard.ts'
 
 const guard = (allow: string[] = [], answers: string[] = []) =>
   new AddressGuard(allow, async () => answers.map((address) => ({ address, family: 4 })))
@@ -50,7 +50,7 @@ t.test('the host of a URL, in one spelling for all schemes', async (t) => {
 })
 
 t.test('one refused address among the answers refuses the name', async (t) => {
-  await t.rejects(guard([], ['1.1.1.1', '10.0.0.1']).resolve('a.test'), AddressRefused)
+  await t.rejects(guard([], ['1.1.1.1', '10.0.0.1']).resolve('a.test'), { message: /is no public address/ })
   t.same(await guard([], ['1.1.1.1']).resolve('a.test'), [{ address: '1.1.1.1', family: 4 }])
 })
 
@@ -61,5 +61,7 @@ t.test('what the operator allowed: networks, addresses, names', async (t) => {
   t.same(await guard(['Files.Intranet'], ['10.9.9.9']).resolve('files.intranet.'), [
     { address: '10.9.9.9', family: 4 },
   ])
-  await t.rejects(guard(['files.intranet'], ['10.9.9.9']).resolve('other.intranet'), AddressRefused)
+  await t.rejects(guard(['files.intranet'], ['10.9.9.9']).resolve('other.intranet'), {
+    message: /is no public address/,
+  })
 })
