@@ -339,7 +339,10 @@ async function growthDuring(work: () => Promise<unknown>): Promise<number> {
   let highest = before
   let isOver = false
   const sampling = (async () => {
-    for (; !isOver; await sleep(20)) highest = Math.max(highest, (await memory()) ?? 0)
+    while (!isOver) {
+      highest = Math.max(highest, (await memory()) ?? 0)
+      await sleep(20)
+    }
   })()
   await work().finally(() => (isOver = true))
   await sampling
