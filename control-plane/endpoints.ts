@@ -1,9 +1,11 @@
 import type { Endpoint } from './api/endpoint.ts'
 import { apiKeyEndpoints } from './resources/api-keys/routes.ts'
+import { confirmationFormEndpoints } from './resources/confirmation-forms/routes.ts'
 import { customFieldEndpoints } from './resources/custom-fields/routes.ts'
 import { mailingListEndpoints } from './resources/mailing-lists/routes.ts'
 import { organizationEndpoints } from './resources/organizations/routes.ts'
 import { subscriberImportEndpoints } from './resources/subscriber-imports/routes.ts'
+import { subscriberEndpoints } from './resources/subscribers/routes.ts'
 import { userEndpoints } from './resources/users/routes.ts'
 
 /** Every endpoint of the API. A path with a fixed segment stands before one with a parameter in its place. */
@@ -13,5 +15,7 @@ export const endpoints: readonly Endpoint[] = [
   ...userEndpoints,
   ...mailingListEndpoints,
   ...customFieldEndpoints,
+  ...confirmationFormEndpoints,
+  ...subscriberEndpoints,
   ...subscriberImportEndpoints,
 ]

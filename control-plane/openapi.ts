@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi'
-import type { Endpoint, Need } from './api/endpoint.ts'
+import type { BodyDescription, Endpoint, Need } from './api/endpoint.ts'
 import { describeAuthorization, describeNeed, scopeOf } from './api/authorization.ts'
 
 /**
@@ -106,7 +106,7 @@ function operation(described: Endpoint): ZodOpenApiOperationObject {
             required: body.optional !== true,
             content: {
               'application/json': {
-                schema: body.wrapper === null ? body.schema : z.object({ [body.wrapper]: body.schema }),
+                schema: bodySchema(body),
                 example: body.example,
               },
             },
@@ -114,6 +114,13 @@ function operation(described: Endpoint): ZodOpenApiOperationObject {
         }),
     responses: responses(described),
   }
+}
+
+function bodySchema({ wrapper, schema, beside }: BodyDescription<unknown>): z.ZodType {
+  if (wrapper === null) return schema
+  if (beside === undefined || !(schema instanceof z.ZodObject)) return z.object({ [wrapper]: schema })
+  const shape = schema.shape as Record<string, z.ZodType>
+  return z.object({ [wrapper]: schema, ...Object.fromEntries(beside.map((key) => [key, shape[key]!])) })
 }
 
 const needText = (need: Need): string => (typeof need === 'string' ? need : need.permission.join('/'))

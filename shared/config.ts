@@ -22,6 +22,12 @@ function integer(bounds: { min: number; max: number; default: number }) {
     .default(bounds.default)
 }
 
+const flag = () =>
+  z
+    .enum(['true', 'false'], { error: 'must be true or false' })
+    .default('false')
+    .transform((text) => text === 'true')
+
 const port = (fallback: number) => integer({ min: 0, max: 65535, default: fallback })
 
 const commaList = () =>
@@ -124,6 +130,7 @@ const settingsSchema = z.object({
     .describe(
       'version of the terms and conditions that users agree to; without it a user can have no `terms_and_conditions_version` but null',
     ),
+  DISABLE_SUBSCRIBER_DELETION: flag().describe('`true` refuses to delete subscribers'),
   TRUSTED_PROXIES: commaList()
     .refine((list) => list.every((entry) => cidr.test(entry)), { error: 'must be comma-separated CIDRs' })
     .describe('comma-separated CIDRs whose `X-Forwarded-For` is believed'),

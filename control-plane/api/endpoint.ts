@@ -43,6 +43,8 @@ export interface BodyDescription<Body> {
   /** The key that the document is wrapped in; null for none. */
   wrapper: string | null
   schema: z.ZodType<Body>
+  /** Keys of the schema that may also stand beside the wrapper; what is inside goes first. */
+  beside?: readonly string[]
   /** A change of an existing record: null clears what can be cleared, instead of being the same as no key. */
   isUpdate?: boolean
   /** May be left out altogether. */
@@ -66,8 +68,17 @@ export interface Paging {
   num_pages: number
 }
 
+/** `page` is missing where the page was asked for by a token. */
+export interface TokenPaging {
+  page?: number
+  per_page: number
+  num_records: number | null
+  num_pages: number | null
+  next_page_token: string | null
+}
+
 export type Reply =
-  | { data: unknown; paging?: Paging }
+  | { data: unknown; paging?: Paging | TokenPaging }
   /** Text that is sent as it comes. */
   | { stream: AsyncIterable<Uint8Array>; contentType: string; headers?: Record<string, string> }
 
@@ -77,6 +88,8 @@ export interface Call<Query, Body> {
   /** The organization that the path names, found and reachable, or the caller's own; `not_found` for `all`. */
   organizationId: () => number
   params: Readonly<Record<string, string>>
+  /** The path's last segment as sent: in a list, an encoded comma doesn't separate. */
+  lastSegment: string
   headers: IncomingHttpHeaders
   /** The query, checked; throws `invalid_request`. */
   query: () => Query

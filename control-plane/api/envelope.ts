@@ -4,11 +4,11 @@ import { messageOf, RequestError } from '../../shared/errors.ts'
 import { retryReasonOfDriver } from '../../shared/database.ts'
 import { stateOf } from '../middleware/request-log.ts'
 import { drain } from './body-pieces.ts'
-import type { Paging } from './endpoint.ts'
+import type { Paging, TokenPaging } from './endpoint.ts'
 
 /** The one shape of every JSON reply, and the one place where errors become replies. */
 
-export function sendData(response: Response, data: unknown, paging?: Paging): void {
+export function sendData(response: Response, data: unknown, paging?: Paging | TokenPaging): void {
   response.json({ success: true, data, error_code: null, error_message: null, ...paging })
 }
 

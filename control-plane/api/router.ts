@@ -152,6 +152,7 @@ async function callOf(
       return organizationId
     },
     params,
+    lastSegment: request.path.replace(/\/$/, '').split('/').at(-1)!,
     headers: request.headers,
     query: () => readQuery(described.query, request.query),
     body: () => (described.body === undefined ? undefined : readBody(described.body, sent?.value)),

@@ -20,15 +20,17 @@ export function readQuery<Query>(
 
 /** Takes the document out of its wrapper and checks it. */
 export function readBody<Body>(description: BodyDescription<Body>, body: unknown): Body {
-  const { wrapper, schema, optional } = description
+  const { wrapper, schema, optional, beside = [] } = description
   if (body === undefined && optional === true) return parse(schema, {}, 'validation_failed')
   if (!isHash(body))
     throw new RequestError(
       'invalid_request',
       `the body must be a JSON hash${wrapper === null ? '' : ` with the key ${wrapper}`}`,
     )
-  const document = wrapper === null ? body : body[wrapper]
-  if (!isHash(document)) throw new RequestError('invalid_request', `${wrapper} must be a hash`)
+  const wrapped = wrapper === null ? body : body[wrapper]
+  if (!isHash(wrapped)) throw new RequestError('invalid_request', `${wrapper} must be a hash`)
+  const others = beside.filter((key) => Object.hasOwn(body, key)).map((key) => [key, body[key]] as const)
+  const document = { ...Object.fromEntries(others), ...wrapped }
   return parse(schema, description.isUpdate === true ? document : withoutNulls(document), 'validation_failed')
 }
 

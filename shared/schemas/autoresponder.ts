@@ -24,6 +24,8 @@ export const autoresponderDocument = z.object({
   trigger: z.enum(autoresponderTriggers),
   /** Of on-subscription ones: whether subscribers that an import brings count. */
   trigger_include_subscribers_from_import: z.boolean(),
+  /** Of on-subscription ones: whether subscribers that a request adds count; absent: they do. */
+  trigger_run_on_api: z.boolean().optional(),
   created_at: instant(),
 })
 export type AutoresponderDocument = z.infer<typeof autoresponderDocument>
@@ -33,7 +35,7 @@ export type AutoresponderDocument = z.infer<typeof autoresponderDocument>
  * happened, so neither is there without the other.
  */
 export const reactionDocument = z.object({
-  /** See importReactionId: a subscriber's reactions lie side by side, and each cause gives one at most. */
+  /** See importReactionId and requestReactionId: a subscriber's reactions lie side by side, and each cause gives one at most. */
   _id: z.string(),
   id: id(),
   organization_id: id(),
@@ -50,6 +52,13 @@ export type ReactionDocument = z.infer<typeof reactionDocument>
 /** `_id` of the one reaction that an import causes for a subscriber and an autoresponder. */
 export const importReactionId = (subscriberId: number, autoresponderId: number, importId: number): string =>
   `${subscriberId}:${autoresponderId}:import ${importId}`
+
+/** `_id` of a reaction that a request causes; each request is a cause of its own. */
+export const requestReactionId = (
+  subscriberId: number,
+  autoresponderId: number,
+  reactionId: number,
+): string => `${subscriberId}:${autoresponderId}:request ${reactionId}`
 
 /** The filter on `_id` for all reactions of a subscriber: ";" follows ":". */
 export const reactionsOfSubscriber = (subscriberId: number) => ({

@@ -19,6 +19,12 @@ import {
   type IdempotencyDocument,
   type InstallationDocument,
 } from './bookkeeping.ts'
+import {
+  confirmationFormDocument,
+  pendingSubscriberDocument,
+  type ConfirmationFormDocument,
+  type PendingSubscriberDocument,
+} from './confirmation.ts'
 import { customFieldDocument, type CustomFieldDocument } from './custom-field.ts'
 import { engineDocument, type EngineDocument } from './engine.ts'
 import {
@@ -121,9 +127,23 @@ export const collectionDefinitions: CollectionDefinition[] = [
       // Reading by id and every kind of paging. Not unique: the counter is, and uniqueness would cost the server 5 us a row.
       { keys: { mailing_list_id: 1, id: 1 } },
       {
-        keys: { mailing_list_id: 1, email_key: 1 },
+        // Only on lists with an alternate primary key; elsewhere the email is in `_id`.
+        keys: { mailing_list_id: 1, email_key: 1, id: 1 },
         options: { partialFilterExpression: { email_key: { $exists: true } } },
       },
+    ],
+  },
+  {
+    name: 'confirmation_forms',
+    schema: confirmationFormDocument,
+    indexes: [{ keys: { mailing_list_id: 1, _id: 1 } }],
+  },
+  {
+    name: 'pending_subscribers',
+    schema: pendingSubscriberDocument,
+    indexes: [
+      { keys: { token: 1 }, options: { unique: true } },
+      { keys: { expires_at: 1 }, options: { expireAfterSeconds: 0 } },
     ],
   },
   {
@@ -188,6 +208,8 @@ export function collectionsOf(db: Db) {
     autoresponders: db.collection<AutoresponderDocument>('autoresponders'),
     reactions: db.collection<ReactionDocument>('reactions'),
     subscribers: db.collection<SubscriberDocument>('subscribers'),
+    confirmationForms: db.collection<ConfirmationFormDocument>('confirmation_forms'),
+    pendingSubscribers: db.collection<PendingSubscriberDocument>('pending_subscribers'),
     subscriberCounts: db.collection<SubscriberCountDocument>('subscriber_counts'),
     imports: db.collection<ImportDocument>('imports'),
     chunks: db.collection<ChunkDocument>('import_chunks'),

@@ -53,6 +53,8 @@ export const subscriberCountDocument = z.object({
   deactivated: statusCount(),
   /** Of requests' stripes: raised when the organization's limit changes, so that requests under way begin anew. */
   limit_changes: integer().min(0).optional(),
+  /** Of requests' stripes: raised by changes of the list that need it to be empty, for the same reason. */
+  list_changes: integer().min(0).optional(),
 })
 export type SubscriberCountDocument = z.infer<typeof subscriberCountDocument>
 

@@ -1,8 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ClientSession } from 'mongodb'
+import type { ClientSession, Filter } from 'mongodb'
 import { inTransaction, type Database } from '../database.ts'
-import { reactionsOfSubscriber } from '../schemas/autoresponder.ts'
-import { noStatusChanges, type SubscriberDocument, type SubscriberStatus } from '../schemas/subscriber.ts'
+import { reactionsOfSubscriber, requestReactionId } from '../schemas/autoresponder.ts'
+import {
+  noStatusChanges,
+  subscriberStatuses,
+  type SubscriberDocument,
+  type SubscriberStatus,
+} from '../schemas/subscriber.ts'
 import { takePlace } from './places.ts'
 
 /**
@@ -10,20 +15,44 @@ import { takePlace } from './places.ts'
  * turns with imports: whoever comes second on the same subscriber does it again on what the first one left.
  */
 
-/** `busy`: imports held the places that are free for longer than a request waits. */
-export type SubscriberWrite = 'done' | 'missing' | 'over_limit' | 'busy'
+/**
+ * `several`: more than one subscriber is at the address. `busy`: imports held the places that are free for longer than
+ * a request waits. `list_changed`: the list isn't any more what the request was checked against.
+ */
+export type SubscriberWrite = 'done' | 'missing' | 'several' | 'over_limit' | 'busy' | 'list_changed'
+
+/** Which subscriber: by `_id`, by its public id, or by the email where that isn't the identity. */
+export type SubscriberAddress = string | { listId: number; id: number } | { listId: number; emailKey: string }
+
+export interface WriteOptions {
+  /** The list's revision at which the request was checked; without it nothing is compared. */
+  listRevision?: number
+  /** On-subscription autoresponders that are to answer, if the subscriber is active then. */
+  reactions?: RequestedReactions
+}
+
+export interface RequestedReactions {
+  autoresponderIds: readonly number[]
+  /** The first of the ids that are set aside for the reactions. */
+  firstId: number
+  /** None of them answers where one has a reaction to this subscriber queued already. */
+  excludeReacted: boolean
+}
 
 /** Adds a subscriber. Throws a duplicate key error when its identity is there already. */
 export function insertSubscriber(
   database: Database,
   organizationId: number,
   document: SubscriberDocument,
+  options: WriteOptions = {},
 ): Promise<SubscriberWrite> {
   return waitingForPlaces(database, async (session) => {
     const { mailing_list_id: listId, status } = document
+    if (!(await isAtRevision(database, session, listId, options))) return 'list_changed'
     if (status === 'active') await takePlaceOrThrow(database, session, organizationId)
     await database.collections.subscribers.insertOne(document, { session })
-    await count(database, session, { organizationId, listId, from: null, to: status })
+    await react(database, session, { organizationId, subscriber: document, options })
+    await count(database, session, { organizationId, listId, changes: statusMove(null, status) })
     return 'done'
   })
 }
@@ -41,67 +70,218 @@ export function updateOf({ set, unset }: SubscriberChange): Record<string, unkno
   return Object.keys(update).length === 0 ? null : update
 }
 
-/** Changes a subscriber as `change` says of what is there at that moment. */
+/** What a subscriber is after a change. */
+export function changed(existing: SubscriberDocument, { set, unset }: SubscriberChange): SubscriberDocument {
+  const entries = new Map<string, unknown>(Object.entries(existing))
+  const values = new Map<string, unknown>(Object.entries(existing.custom_fields))
+  const placeOf = (path: string): [Map<string, unknown>, string] =>
+    path.startsWith(valuePath) ? [values, path.slice(valuePath.length)] : [entries, path]
+  for (const [path, value] of Object.entries(set)) {
+    const [target, key] = placeOf(path)
+    target.set(key, value)
+  }
+  for (const path of unset) {
+    const [target, key] = placeOf(path)
+    target.delete(key)
+  }
+  entries.set('custom_fields', Object.fromEntries(values))
+  return Object.fromEntries(entries) as unknown as SubscriberDocument
+}
+
+const valuePath = 'custom_fields.'
+
+/**
+ * Changes a subscriber as `change` says of what is there at that moment. With another `_id` in `set` it becomes
+ * somebody else and keeps its id, and with that its reactions; throws a duplicate key error when there is one already.
+ */
 export function changeSubscriber(
   database: Database,
   organizationId: number,
-  key: string,
+  address: SubscriberAddress,
   change: (existing: SubscriberDocument) => SubscriberChange,
+  options: WriteOptions = {},
 ): Promise<SubscriberWrite> {
   return waitingForPlaces(database, async (session) => {
     const { subscribers } = database.collections
-    const existing = await subscribers.findOne({ _id: key }, { session })
-    if (existing === null) return 'missing'
-    const changed = change(existing)
+    const found = await subscribers.find(filterOf(address), { session }).limit(2).toArray()
+    const existing = found[0]
+    if (existing === undefined) return 'missing'
+    if (found.length > 1) return 'several'
     const { mailing_list_id: listId, status: from } = existing
-    const to = changed.set.status ?? from
+    if (!(await isAtRevision(database, session, listId, options))) return 'list_changed'
+    const changes = change(existing)
+    const subscriber = changed(existing, changes)
+    const to = subscriber.status
     if (to === 'active' && from !== 'active') await takePlaceOrThrow(database, session, organizationId)
-    const update = updateOf(changed)
-    if (update !== null) await subscribers.updateOne({ _id: key }, update, { session })
-    await count(database, session, { organizationId, listId, from, to })
+    if (subscriber._id !== existing._id) {
+      await subscribers.deleteOne({ _id: existing._id }, { session })
+      await subscribers.insertOne(subscriber, { session })
+    } else {
+      const update = updateOf(changes)
+      if (update !== null) await subscribers.updateOne({ _id: existing._id }, update, { session })
+    }
+    await react(database, session, { organizationId, subscriber, options })
+    await count(database, session, { organizationId, listId, changes: statusMove(from, to) })
     return 'done'
   })
 }
 
-/** Removes a subscriber and the reactions that were queued for it. */
-export function removeSubscriber(
+/** Removes the subscriber with this `_id` and the reactions that were queued for it. */
+export async function removeSubscriber(
   database: Database,
   organizationId: number,
   key: string,
 ): Promise<SubscriberWrite> {
+  const { ids } = await removeSubscribers(database, organizationId, key, 1)
+  return ids.length === 0 ? 'missing' : 'done'
+}
+
+/** Removes up to `most` of the subscribers at an address, lowest id first; their reactions too. */
+export function removeSubscribers(
+  database: Database,
+  organizationId: number,
+  address: SubscriberAddress,
+  most: number,
+): Promise<{ ids: number[]; moreRemaining: boolean }> {
   const { client, collections } = database
   return inTransaction(client, async (session) => {
-    const removed = await collections.subscribers.findOneAndDelete({ _id: key }, { session })
-    if (removed === null) return 'missing'
-    await collections.reactions.deleteMany({ _id: reactionsOfSubscriber(removed.id) }, { session })
-    const { mailing_list_id: listId, status: from } = removed
-    await count(database, session, { organizationId, listId, from, to: null })
-    return 'done'
+    const found = await collections.subscribers
+      .find(filterOf(address), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
+      // By `_id` there is one at most, and asking for an order would only make the server sort it.
+      .sort(typeof address === 'string' ? {} : { id: 1 })
+      .limit(most + 1)
+      .toArray()
+    const removed = found.slice(0, most)
+    if (removed.length === 0) return { ids: [], moreRemaining: false }
+    await collections.subscribers.deleteMany({ _id: { $in: removed.map(({ _id }) => _id) } }, { session })
+    await collections.reactions.deleteMany(
+      { $or: removed.map(({ id }) => ({ _id: reactionsOfSubscriber(id) })) },
+      { session },
+    )
+    const changes = noStatusChanges()
+    for (const { status } of removed) changes[status] -= 1
+    const listId = removed[0]!.mailing_list_id
+    await count(database, session, { organizationId, listId, changes })
+    return { ids: removed.map(({ id }) => id), moreRemaining: found.length > most }
   })
+}
+
+export function filterOf(address: SubscriberAddress): Filter<SubscriberDocument> {
+  if (typeof address === 'string') return { _id: address }
+  return 'id' in address
+    ? { mailing_list_id: address.listId, id: address.id }
+    : { mailing_list_id: address.listId, email_key: address.emailKey }
+}
+
+async function isAtRevision(
+  { collections }: Database,
+  session: ClientSession,
+  listId: number,
+  { listRevision }: WriteOptions,
+): Promise<boolean> {
+  if (listRevision === undefined) return true
+  const list = await collections.mailingLists.findOne(
+    { _id: listId },
+    { session, projection: { revision: 1 } },
+  )
+  return list?.revision === listRevision
+}
+
+async function react(
+  { collections }: Database,
+  session: ClientSession,
+  {
+    organizationId,
+    subscriber,
+    options: { reactions },
+  }: { organizationId: number; subscriber: SubscriberDocument; options: WriteOptions },
+): Promise<void> {
+  if (reactions === undefined || reactions.autoresponderIds.length === 0) return
+  if (subscriber.status !== 'active') return
+  const { autoresponderIds, firstId, excludeReacted } = reactions
+  if (excludeReacted) {
+    const reacted = await collections.reactions.findOne(
+      { _id: reactionsOfSubscriber(subscriber.id), autoresponder_id: { $in: [...autoresponderIds] } },
+      { session, projection: { _id: 1 } },
+    )
+    if (reacted !== null) return
+  }
+  const now = new Date()
+  await collections.reactions.insertMany(
+    autoresponderIds.map((autoresponderId, i) => ({
+      _id: requestReactionId(subscriber.id, autoresponderId, firstId + i),
+      id: firstId + i,
+      organization_id: organizationId,
+      mailing_list_id: subscriber.mailing_list_id,
+      autoresponder_id: autoresponderId,
+      subscriber_id: subscriber.id,
+      import_id: null,
+      state: 'queued',
+      created_at: now,
+    })),
+    { session },
+  )
 }
 
 /** Stripes that requests share; a random one, so that two at the same moment seldom meet. */
 const stripes = 16
 
+const stripeKey = (listId: number, stripe: number): string => `${listId}:a${stripe}`
+
+function statusMove(from: SubscriberStatus | null, to: SubscriberStatus): Record<SubscriberStatus, number> {
+  const changes = noStatusChanges()
+  if (from !== null) changes[from] -= 1
+  changes[to] += 1
+  return changes
+}
+
 async function count(
   { collections }: Database,
   session: ClientSession,
-  move: {
-    organizationId: number
-    listId: number
-    from: SubscriberStatus | null
-    to: SubscriberStatus | null
-  },
+  {
+    organizationId,
+    listId,
+    changes,
+  }: { organizationId: number; listId: number; changes: Record<SubscriberStatus, number> },
 ): Promise<void> {
-  const { organizationId, listId, from, to } = move
-  if (from === to) return
-  const changes = noStatusChanges()
-  if (from !== null) changes[from] -= 1
-  if (to !== null) changes[to] += 1
+  if (subscriberStatuses.every((status) => changes[status] === 0)) return
   await collections.subscriberCounts.updateOne(
-    { _id: `${listId}:a${Math.floor(Math.random() * stripes)}` },
+    { _id: stripeKey(listId, Math.floor(Math.random() * stripes)) },
     { $inc: changes, $setOnInsert: { organization_id: organizationId, mailing_list_id: listId } },
     { session, upsert: true },
+  )
+}
+
+/** How many subscribers a list has, whatever their status; the cost doesn't depend on how many that are. */
+export async function countSubscribers({ collections }: Database, listId: number): Promise<number> {
+  const found = await collections.subscriberCounts.find({ mailing_list_id: listId }).toArray()
+  return found.reduce(
+    (sum, stripe) => sum + subscriberStatuses.reduce((all, status) => all + stripe[status], 0),
+    0,
+  )
+}
+
+/**
+ * Inside a transaction that needs a list without subscribers to stay one until it commits: whoever adds the first one
+ * meanwhile writes one of these stripes too, so only one of the two commits on what it read.
+ */
+export async function keepOutNewSubscribers(
+  { collections }: Database,
+  session: ClientSession,
+  { organizationId, listId }: { organizationId: number; listId: number },
+): Promise<void> {
+  await collections.subscriberCounts.bulkWrite(
+    Array.from({ length: stripes }, (_, stripe) => ({
+      updateOne: {
+        filter: { _id: stripeKey(listId, stripe) },
+        update: {
+          $inc: { list_changes: 1 },
+          $setOnInsert: { ...noStatusChanges(), organization_id: organizationId, mailing_list_id: listId },
+        },
+        upsert: true,
+      },
+    })),
+    { session },
   )
 }
 

@@ -5,6 +5,7 @@ import { inTransaction, isDuplicateKey, nextIds } from '../../../shared/database
 import { RequestError } from '../../../shared/errors.ts'
 import { unfinishedStates } from '../../../shared/import-state.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { keepOutNewSubscribers } from '../../../shared/store/subscribers.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { listChange, listCreation } from './routes.ts'
@@ -54,7 +55,7 @@ export async function changeMailingList(
       )
       const primaryKey = given.primary_key_custom_field_id
       if (primaryKey !== undefined && primaryKey !== current!.primary_key_custom_field_id)
-        await refuseBadPrimaryKey(deps, list._id, primaryKey, session)
+        await refuseBadPrimaryKey(deps, current!, primaryKey, session)
       if (Object.keys(set).length === 0) return current
       return collections.mailingLists.findOneAndUpdate(
         { _id: list._id },
@@ -68,7 +69,7 @@ export async function changeMailingList(
 
 async function refuseBadPrimaryKey(
   deps: ControlPlane,
-  listId: number,
+  { _id: listId, organization_id: organizationId }: MailingListDocument,
   fieldId: number | null,
   session: ClientSession,
 ): Promise<void> {
@@ -77,6 +78,7 @@ async function refuseBadPrimaryKey(
     new RequestError('validation_failed', `primary_key_custom_field_id ${reason}`)
   if ((await subscribers.findOne({ mailing_list_id: listId }, { session, projection: { _id: 1 } })) !== null)
     throw refuse('can be changed only while the list is empty')
+  await keepOutNewSubscribers(deps.database, session, { organizationId, listId })
   const unfinished = await imports.findOne(
     { mailing_list_id: listId, state: { $in: [...unfinishedStates] } },
     { session, projection: { _id: 1 } },

@@ -1,0 +1,69 @@
+import { createHmac } from 'node:crypto'
+import { z } from 'zod'
+import { RequestError } from '../../shared/errors.ts'
+import { readToken, signToken } from '../../shared/signed-token.ts'
+import type { ControlPlane } from '../control-plane.ts'
+import type { TokenPaging } from './endpoint.ts'
+import { pagingQuery, wholeNumber } from './fields.ts'
+
+/**
+ * Paging by tokens: each says after which position the next page begins, so a page costs the same however deep it is,
+ * and what is added or removed meanwhile neither doubles nor hides anything else. `page` counts from the beginning.
+ */
+
+export function tokenPagingQuery(options: { perPage: number; most: number }) {
+  return z
+    .object({
+      ...pagingQuery(options),
+      page: wholeNumber(0).optional(),
+      page_token: z.string().optional().describe('the `next_page_token` of the page before'),
+    })
+    .refine((query) => query.page === undefined || query.page_token === undefined, {
+      path: ['page_token'],
+      error: 'must not be given together with page',
+    })
+}
+export type TokenPageQuery = z.infer<ReturnType<typeof tokenPagingQuery>>
+
+/** Where a page begins: after so many records, or after a position; the first page has neither. */
+export interface PageStart {
+  skip: number
+  after: string | null
+}
+
+/** `scope` says what the list is of and how it is filtered: a token that was made for another one is refused. */
+export function pageStart(deps: ControlPlane, query: TokenPageQuery, scope: string): PageStart {
+  if (query.page_token === undefined) return { skip: (query.page ?? 0) * query.per_page, after: null }
+  const after = readToken(tokenSecret(deps), scope, query.page_token)
+  if (after === null)
+    throw new RequestError('invalid_request', 'page_token is not one that this list gave out')
+  return { skip: 0, after }
+}
+
+/** `last`: the position of the page's last record where more follow, else null. `total` may be unknown. */
+export function tokenPaging(
+  deps: ControlPlane,
+  query: TokenPageQuery,
+  { scope, last, total }: { scope: string; last: string | null; total: number | null },
+): TokenPaging {
+  const { per_page, page, page_token: token } = query
+  return {
+    ...(token === undefined ? { page: page ?? 0 } : {}),
+    per_page,
+    num_records: total,
+    num_pages: total === null ? null : Math.ceil(total / per_page),
+    next_page_token: page !== undefined || last === null ? null : signToken(tokenSecret(deps), scope, last),
+  }
+}
+
+const secrets = new WeakMap<Uint8Array, Buffer>()
+
+/** Made from the installation's secret, which every control plane has from the database. */
+function tokenSecret({ keyHashSecret }: ControlPlane): Buffer {
+  let secret = secrets.get(keyHashSecret)
+  if (secret === undefined) {
+    secret = createHmac('sha256', keyHashSecret).update('page tokens').digest()
+    secrets.set(keyHashSecret, secret)
+  }
+  return secret
+}

@@ -1,0 +1,201 @@
+import type { Caller } from '../../../shared/api-keys.ts'
+import { clock } from '../../../shared/clock.ts'
+import { isDuplicateKey } from '../../../shared/database.ts'
+import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
+import { RequestError } from '../../../shared/errors.ts'
+import { readUnsubscribeToken } from '../../../shared/signed-token.ts'
+import {
+  changed,
+  changeSubscriber,
+  filterOf,
+  type SubscriberAddress,
+  type SubscriberChange,
+} from '../../../shared/store/subscribers.ts'
+import { subscriberKey } from '../../../shared/values/identity.ts'
+import { missing } from '../../api/scope.ts'
+import { refuseProblems } from '../../api/validation.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { planReactions } from './autoresponders.ts'
+import { identityOf, readGiven, readIp, type GivenValues } from './given-values.ts'
+import { addressOf } from './find.ts'
+import { findSubscriberList, type SubscriberList } from './list-context.ts'
+import { checkedAgain, refuseWrite, takenProblem } from './outcomes.ts'
+import type { SubscriberUpdate } from './schemas.ts'
+import { toView } from './view.ts'
+
+/** Changes what is given of a subscriber. Resolves to its view. */
+export async function updateSubscriber(
+  deps: ControlPlane,
+  caller: Caller,
+  path: { listText: string | undefined; subscriberText: string },
+  body: () => SubscriberUpdate,
+): Promise<ReturnType<typeof toView>> {
+  return checkedAgain(async () => {
+    const context = await findSubscriberList(deps, caller, path.listText)
+    const { list } = context
+    const address = addressOf(list, path.subscriberText)
+    if (address === null) throw missing('subscriber', path.subscriberText)
+    const given = await bodyAfterRecord(body, () => refuseUnlessOne(deps, address, path.subscriberText))
+    const problems: string[] = []
+    const values = readGiven(given, context, problems)
+    const reactions = given.run_autoresponders ? await planReactions(deps, list._id, given) : undefined
+
+    let after: SubscriberDocument | undefined
+    const change = (existing: SubscriberDocument): SubscriberChange => {
+      const now = clock.now()
+      const changes = changeOf({ existing, given, values, context, now, problems: [...problems] })
+      after = changed(existing, changes)
+      return changes
+    }
+    const options = {
+      listRevision: list.revision,
+      ...(reactions === undefined ? {} : { reactions }),
+    }
+    try {
+      const outcome = await changeSubscriber(deps.database, list.organization_id, address, change, options)
+      if (outcome === 'list_changed') return 'again'
+      refuseWrite(outcome, path.subscriberText)
+      return { done: toView(after!, context) }
+    } catch (error) {
+      if (isDuplicateKey(error)) throw takenProblem()
+      throw error
+    }
+  })
+}
+
+/** A faulty body is told only of a record that is there; that is looked up when the body turns out to be faulty. */
+async function bodyAfterRecord<Body>(body: () => Body, refuseRecord: () => Promise<void>): Promise<Body> {
+  try {
+    return body()
+  } catch (error) {
+    await refuseRecord()
+    throw error
+  }
+}
+
+async function refuseUnlessOne(
+  { database }: ControlPlane,
+  address: SubscriberAddress,
+  shown: string,
+): Promise<void> {
+  const found = await database.collections.subscribers
+    .find(filterOf(address), { projection: { _id: 1 } })
+    .limit(2)
+    .toArray()
+  refuseWrite(found.length === 0 ? 'missing' : found.length > 1 ? 'several' : 'done', shown)
+}
+
+interface Changing {
+  existing: SubscriberDocument
+  given: SubscriberUpdate
+  values: GivenValues
+  context: SubscriberList
+  now: Date
+  problems: string[]
+}
+
+/** What an update changes of a subscriber; throws what is wrong with it. */
+function changeOf({ existing, given, values, context, now, problems }: Changing): SubscriberChange {
+  const { list, primaryKey } = context
+  const change: SubscriberChange = { set: {}, unset: [] }
+  changeFields(change, { existing, values, context, problems })
+  refuseProblems(problems)
+  if (values.email !== undefined) change.set.email = values.email
+  if (values.emailKey !== undefined && primaryKey !== null) change.set.email_key = values.emailKey
+  const identity = identityOf(values, context)
+  const key = identity === undefined ? existing._id : subscriberKey(list._id, identity)
+  if (key !== existing._id) change.set._id = key
+  if (list.has_format && given.email_format !== undefined) change.set.format = given.email_format
+  if (list.has_confirmed) changeConfirmation(change, { existing, given, values, now })
+  changeStatus(change, { existing, given, values, now })
+  return change
+}
+
+function changeFields(
+  { set, unset }: SubscriberChange,
+  { existing, values, context, problems }: Pick<Changing, 'existing' | 'values' | 'context' | 'problems'>,
+): void {
+  for (const { field } of context.fields) {
+    const value = values.fields.get(field.id)
+    if (value === undefined) continue
+    if (value !== null) set[`custom_fields.${field.id}`] = value
+    else if (existing.custom_fields[field.id] === undefined) continue
+    else if (field.required) problems.push(`custom_fields.${field.name} is required and can't be unset`)
+    else unset.push(`custom_fields.${field.id}`)
+  }
+}
+
+function changeConfirmation(
+  change: SubscriberChange,
+  { existing, given, values, now }: Pick<Changing, 'existing' | 'given' | 'values' | 'now'>,
+): void {
+  if (given.confirmed !== undefined) change.set.confirmed = given.confirmed
+  setOrUnset(change, 'confirm_time', values.confirmTime)
+  const becomesConfirmed = given.confirmed === true && existing.confirmed !== true
+  if (becomesConfirmed && change.set.confirm_time === undefined) change.set.confirm_time = now
+}
+
+/** Who leaves or comes back: with the time and address of the removal, or without. */
+function changeStatus(
+  change: SubscriberChange,
+  { existing, given, values, now }: Pick<Changing, 'existing' | 'given' | 'values' | 'now'>,
+): void {
+  const to = given.status ?? existing.status
+  if (given.status !== undefined) change.set.status = given.status
+  if (values.subscribeTime !== undefined) change.set.subscribe_time = values.subscribeTime
+  setOrUnset(change, 'subscribe_ip', values.subscribeIp)
+  if (to === 'active' && existing.status !== 'active') {
+    change.unset.push('remove_time', 'remove_ip')
+    return
+  }
+  setOrUnset(change, 'remove_time', values.removeTime)
+  setOrUnset(change, 'remove_ip', values.removeIp)
+  if (to !== 'active' && existing.status === 'active' && change.set.remove_time === undefined)
+    change.set.remove_time = now
+}
+
+function setOrUnset(
+  change: SubscriberChange,
+  key: 'subscribe_ip' | 'remove_time' | 'remove_ip' | 'confirm_time',
+  value: string | Date | null | undefined,
+): void {
+  if (value === undefined) return
+  if (value === null) change.unset.push(key)
+  else change.set = { ...change.set, [key]: value }
+}
+
+/** Makes the one that a mail was sent to `unsubscribed`; who is that already stays as it is. */
+export async function unsubscribe(
+  deps: ControlPlane,
+  caller: Caller,
+  given: { token: string; ip?: string | undefined },
+): Promise<ReturnType<typeof toView>> {
+  const unknown = new RequestError('not_found', 'there is no mail with this unsubscribe token')
+  const mail = readUnsubscribeToken(deps.keyHashSecret, given.token)
+  if (mail === null) throw unknown
+  const context = await findSubscriberList(deps, caller, String(mail.listId)).catch((error: unknown) => {
+    throw error instanceof RequestError && error.code === 'not_found' ? unknown : error
+  })
+  const problems: string[] = []
+  const ip = readIp('ip', given.ip, problems)
+  let after: SubscriberDocument | undefined
+  const outcome = await changeSubscriber(
+    deps.database,
+    context.list.organization_id,
+    { listId: mail.listId, id: mail.subscriberId },
+    (existing) => {
+      refuseProblems(problems)
+      const changes: SubscriberChange = { set: {}, unset: [] }
+      if (existing.status !== 'unsubscribed') {
+        changes.set.status = 'unsubscribed'
+        if (existing.status === 'active' || existing.remove_time === undefined)
+          changes.set.remove_time = clock.now()
+        if (ip !== undefined) changes.set.remove_ip = ip
+      }
+      after = changed(existing, changes)
+      return changes
+    },
+  )
+  if (outcome !== 'done') throw unknown
+  return toView(after!, context)
+}

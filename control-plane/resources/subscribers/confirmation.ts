@@ -1,0 +1,40 @@
+import { putPendingSubscriber } from '../../../shared/store/pending-subscribers.ts'
+import { missing } from '../../api/scope.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { newSubscriber } from './new-subscriber.ts'
+import type { SubscriberList } from './list-context.ts'
+import { takenProblem } from './outcomes.ts'
+import type { SubscriberCreation } from './schemas.ts'
+
+/** Notes a subscriber that is added when it follows the link in its mail. Checked now, as if it were added now. */
+export async function requestConfirmation(
+  { database: { collections } }: ControlPlane,
+  context: SubscriberList,
+  given: SubscriberCreation,
+  formId: number,
+): Promise<void> {
+  const { list } = context
+  const form = await collections.confirmationForms.findOne({ _id: formId, mailing_list_id: list._id })
+  if (form === null) throw missing('confirmation form', formId)
+  const { _id, email, email_key, status, format, custom_fields } = newSubscriber(given, context)
+  if ((await collections.subscribers.findOne({ _id }, { projection: { _id: 1 } })) !== null)
+    throw takenProblem()
+  await putPendingSubscriber(collections, {
+    _id,
+    mailing_list_id: list._id,
+    confirmation_form_id: form._id,
+    subscriber: {
+      email,
+      ...(email_key === undefined ? {} : { email_key }),
+      status,
+      ...(format === undefined ? {} : { format }),
+      custom_fields,
+    },
+    autoresponders: {
+      skip_autoresponders: given.skip_autoresponders,
+      autoresponder_filter: given.autoresponder_filter ?? null,
+      autoresponder_exclude_reacted: given.autoresponder_exclude_reacted,
+    },
+  })
+  // The outbox takes the mail from here, when `isMailDue`, with PUBLIC_URL/confirm/<token> as its link.
+}

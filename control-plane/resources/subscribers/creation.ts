@@ -1,0 +1,54 @@
+import type { Caller } from '../../../shared/api-keys.ts'
+import { isDuplicateKey, nextIds } from '../../../shared/database.ts'
+import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
+import { insertSubscriber } from '../../../shared/store/subscribers.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { planReactions } from './autoresponders.ts'
+import { requestConfirmation } from './confirmation.ts'
+import { findSubscriberList } from './list-context.ts'
+import { newSubscriber } from './new-subscriber.ts'
+import type { SubscriberCreation } from './schemas.ts'
+import { checkedAgain, refuseWrite, takenProblem } from './outcomes.ts'
+import { toView } from './view.ts'
+
+/** Adds a subscriber, or asks it to confirm first. Resolves to its view, or to null when it was asked. */
+export async function createSubscriber(
+  deps: ControlPlane,
+  caller: Caller,
+  listText: string | undefined,
+  body: () => SubscriberCreation,
+): Promise<ReturnType<typeof toView> | null> {
+  return checkedAgain(async () => {
+    const context = await findSubscriberList(deps, caller, listText)
+    const given = body()
+    if (given.confirmation_form_id !== undefined) {
+      await requestConfirmation(deps, context, given, given.confirmation_form_id)
+      return { done: null }
+    }
+    const { list } = context
+    const planned = newSubscriber(given, context)
+    const [id, reactions] = await Promise.all([
+      nextIds(deps.database.collections, 'subscriber'),
+      planned.status === 'active' ? planReactions(deps, list._id, given) : undefined,
+    ])
+    const document: SubscriberDocument = { ...planned, id }
+    const outcome = await refusingTaken(() =>
+      insertSubscriber(deps.database, list.organization_id, document, {
+        listRevision: list.revision,
+        ...(reactions === undefined ? {} : { reactions }),
+      }),
+    )
+    if (outcome === 'list_changed') return 'again'
+    refuseWrite(outcome, document.email)
+    return { done: toView(document, context) }
+  })
+
+  async function refusingTaken<T>(write: () => Promise<T>): Promise<T> {
+    try {
+      return await write()
+    } catch (error) {
+      if (isDuplicateKey(error)) throw takenProblem()
+      throw error
+    }
+  }
+}

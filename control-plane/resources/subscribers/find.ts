@@ -1,0 +1,98 @@
+import type { Filter } from 'mongodb'
+import { RequestError } from '../../../shared/errors.ts'
+import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
+import { countSubscribers, type SubscriberAddress } from '../../../shared/store/subscribers.ts'
+import { emailIdentity } from '../../../shared/values/email.ts'
+import type { TokenPaging } from '../../api/endpoint.ts'
+import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { addressOfEmail } from './list-context.ts'
+
+/** Subscribers of one list, by point reads or by a range of its index on ids. */
+
+const idText = /^[1-9]\d{0,15}$/
+
+/** What a path's id or email names; null when it is neither. */
+export function addressOf(list: MailingListDocument, text: string): SubscriberAddress | null {
+  if (idText.test(text))
+    return Number.isSafeInteger(Number(text)) ? { listId: list._id, id: Number(text) } : null
+  const emailKey = emailIdentity(text.trim())
+  return emailKey === null ? null : addressOfEmail(list, emailKey)
+}
+
+/** One page of the list, by id. */
+export async function listSubscribers(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  query: TokenPageQuery,
+): Promise<{ subscribers: SubscriberDocument[]; paging: TokenPaging }> {
+  const scope = `subscribers of list ${list._id}`
+  const { skip, after } = pageStart(deps, query, scope)
+  const [total, found] = await Promise.all([
+    countSubscribers(deps.database, list._id),
+    deps.database.collections.subscribers
+      .find({ mailing_list_id: list._id, ...(after === null ? {} : { id: { $gt: Number(after) } }) })
+      .sort({ id: 1 })
+      .skip(skip)
+      .limit(query.per_page + 1)
+      .toArray(),
+  ])
+  const subscribers = found.slice(0, query.per_page)
+  const last = found.length > query.per_page ? String(subscribers.at(-1)!.id) : null
+  return { subscribers, paging: tokenPaging(deps, query, { scope, last, total }) }
+}
+
+const mostNamed = 100
+
+/** The subscribers that a comma-separated path segment names, in its order, each once; what names nobody is left out. */
+export async function namedSubscribers(
+  { database }: ControlPlane,
+  list: MailingListDocument,
+  segment: string,
+): Promise<SubscriberDocument[]> {
+  const names = segment
+    .split(',')
+    .map((part) => decodeURIComponent(part).trim())
+    .filter((name) => name !== '')
+  if (names.length > mostNamed)
+    throw new RequestError(
+      'requested_too_many',
+      `${names.length} subscribers are asked for, and ${mostNamed} are possible at once`,
+    )
+  const addresses = names.map((name) => addressOf(list, name)).filter((address) => address !== null)
+  const { subscribers } = database.collections
+  const filters = filtersOf(list, addresses)
+  const found = (await Promise.all(filters.map((filter) => subscribers.find(filter).toArray()))).flat()
+  found.sort((a, b) => a.id - b.id)
+  const named = new Map<number, SubscriberDocument>()
+  for (const address of addresses) {
+    for (const subscriber of found) if (isAt(subscriber, address)) named.set(subscriber.id, subscriber)
+  }
+  return [...named.values()]
+}
+
+/** One filter for each index that they need. */
+function filtersOf(
+  { _id: listId }: MailingListDocument,
+  addresses: SubscriberAddress[],
+): Filter<SubscriberDocument>[] {
+  const keys: string[] = []
+  const ids: number[] = []
+  const emailKeys: string[] = []
+  for (const address of addresses) {
+    if (typeof address === 'string') keys.push(address)
+    else if ('id' in address) ids.push(address.id)
+    else emailKeys.push(address.emailKey)
+  }
+  return [
+    ...(keys.length === 0 ? [] : [{ _id: { $in: keys } }]),
+    ...(ids.length === 0 ? [] : [{ mailing_list_id: listId, id: { $in: ids } }]),
+    ...(emailKeys.length === 0 ? [] : [{ mailing_list_id: listId, email_key: { $in: emailKeys } }]),
+  ]
+}
+
+function isAt(subscriber: SubscriberDocument, address: SubscriberAddress): boolean {
+  if (typeof address === 'string') return subscriber._id === address
+  return 'id' in address ? subscriber.id === address.id : subscriber.email_key === address.emailKey
+}

@@ -1,0 +1,235 @@
+import { z } from 'zod'
+import type { OrganizationDocument } from '../../../shared/schemas/organization.ts'
+import { endpoint, permission } from '../../api/endpoint.ts'
+import { findMailingList, refuseRemoteList } from '../../api/scope.ts'
+import type { TokenPageQuery } from '../../api/token-paging.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { unsubscribe, updateSubscriber } from './change.ts'
+import { createSubscriber } from './creation.ts'
+import { findByEmail, type ListsToSearch } from './find-by-email.ts'
+import { listSubscribers, namedSubscribers } from './find.ts'
+import { findSubscriberList } from './list-context.ts'
+import { deleteSubscribers } from './removal.ts'
+import {
+  exampleFound,
+  exampleSubscriber,
+  foundSubscriberView,
+  removalView,
+  subscriberCreation,
+  subscriberPage,
+  subscriberUpdate,
+  subscriberView,
+  unsubscription,
+} from './schemas.ts'
+import { toView } from './view.ts'
+
+const tag = 'Subscribers'
+const mayRead = permission('subscriber', 'read')
+
+const listPath = '/mailing_lists/:mailing_list_id/subscribers'
+const subscriberPath = `${listPath}/:id_or_email`
+
+export const subscriberEndpoints = [
+  endpoint({
+    method: 'get',
+    path: listPath,
+    operationId: 'listSubscribers',
+    summary: "The list's subscribers, by id",
+    tag,
+    needs: mayRead,
+    query: subscriberPage,
+    reply: { data: z.array(subscriberView), paging: 'tokens', example: [exampleSubscriber] },
+    async handle({ deps, caller, params, query }) {
+      const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
+      const { subscribers, paging } = await listSubscribers(deps, context.list, query())
+      return { data: subscribers.map((subscriber) => toView(subscriber, context)), paging }
+    },
+  }),
+  endpoint({
+    method: 'get',
+    path: subscriberPath,
+    operationId: 'getSubscribers',
+    summary:
+      'The subscribers with up to 100 comma-separated ids or emails, in that order, each once; who is not there is left out',
+    tag,
+    needs: mayRead,
+    reply: { data: z.array(subscriberView), example: [exampleSubscriber] },
+    async handle({ deps, caller, params, lastSegment }) {
+      const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
+      const found = await namedSubscribers(deps, context.list, lastSegment)
+      return { data: found.map((subscriber) => toView(subscriber, context)) }
+    },
+  }),
+  endpoint({
+    method: 'post',
+    path: listPath,
+    operationId: 'createSubscriber',
+    summary: 'Adds a subscriber, or with `confirmation_form_id` asks it to confirm first',
+    tag,
+    needs: permission('subscriber', 'create'),
+    body: {
+      wrapper: 'subscriber',
+      schema: subscriberCreation,
+      beside: ['confirmation_form_id', 'apply_custom_field_defaults'],
+      example: {
+        subscriber: {
+          email: 'ann@example.com',
+          subscribe_ip: '192.0.2.7',
+          custom_fields: { 'First name': 'Ann' },
+        },
+      },
+    },
+    reply: { data: subscriberView.nullable(), example: exampleSubscriber },
+    async handle({ deps, caller, params, body }) {
+      return { data: await createSubscriber(deps, caller, params['mailing_list_id'], body) }
+    },
+  }),
+  endpoint({
+    method: 'put',
+    path: subscriberPath,
+    operationId: 'updateSubscriber',
+    summary: 'Changes what is given of a subscriber; another email keeps the id',
+    tag,
+    needs: permission('subscriber', 'update'),
+    body: {
+      wrapper: 'subscriber',
+      schema: subscriberUpdate,
+      beside: ['run_autoresponders'],
+      isUpdate: true,
+      example: { subscriber: { status: 'unsubscribed', custom_fields: { Plan: null } } },
+    },
+    reply: { data: subscriberView, example: exampleSubscriber },
+    async handle({ deps, caller, params, body }) {
+      const path = { listText: params['mailing_list_id'], subscriberText: params['id_or_email']! }
+      return { data: await updateSubscriber(deps, caller, path, body) }
+    },
+  }),
+  endpoint({
+    method: 'delete',
+    path: subscriberPath,
+    operationId: 'deleteSubscriber',
+    summary: 'Deletes the subscriber with an id, or up to 10 of those with an email, lowest id first',
+    tag,
+    needs: permission('subscriber', 'delete'),
+    reply: { data: removalView, example: { subscriber_ids_removed: [9001], more_remaining: false } },
+    async handle({ deps, caller, params }) {
+      const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
+      return { data: await deleteSubscribers(deps, context, params['id_or_email']!) }
+    },
+  }),
+  endpoint({
+    method: 'post',
+    path: '/subscribers/unsubscribe',
+    operationId: 'unsubscribe',
+    summary: 'Unsubscribes the one whom a mail with this token was sent to',
+    tag,
+    needs: permission('subscriber', 'update'),
+    scope: 'record',
+    body: {
+      wrapper: 'unsubscribe',
+      schema: unsubscription,
+      example: { unsubscribe: { token: 'MTI6OTAwMTo1NQ.9bUqv0hG0q3mYx2c4rYvMw', ip: '192.0.2.7' } },
+    },
+    reply: { data: subscriberView, example: { ...exampleSubscriber, status: 'unsubscribed' as const } },
+    async handle({ deps, caller, body }) {
+      return { data: await unsubscribe(deps, caller, body()) }
+    },
+  }),
+  endpoint({
+    method: 'get',
+    path: '/subscribers_by_email/:email',
+    operationId: 'findSubscribersByEmail',
+    summary: "An email on all lists of the caller's organization",
+    tag,
+    needs: mayRead,
+    scope: 'own_organization',
+    query: subscriberPage,
+    reply: { data: z.array(foundSubscriberView), paging: 'tokens', example: [exampleFound] },
+    async handle({ deps, caller, params, query }) {
+      return found(deps, params['email']!, { organization_id: caller.organizationId }, query())
+    },
+  }),
+  endpoint({
+    method: 'get',
+    path: '/mailing_lists/:mailing_list_id/subscribers_by_email/:email',
+    operationId: 'findSubscribersByEmailInList',
+    summary: 'An email on one list',
+    tag,
+    needs: mayRead,
+    query: subscriberPage,
+    reply: { data: z.array(foundSubscriberView), paging: 'tokens', example: [exampleFound] },
+    async handle({ deps, caller, params, query }) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      refuseRemoteList(list)
+      return found(deps, params['email']!, { _id: list._id }, query())
+    },
+  }),
+  endpoint({
+    method: 'get',
+    path: '/organizations/all/subscribers_by_email/:email',
+    operationId: 'findSubscribersByEmailEverywhere',
+    summary: 'An email on all lists of all organizations',
+    tag,
+    needs: 'system_admin',
+    query: subscriberPage,
+    reply: {
+      data: z.array(foundSubscriberView),
+      paging: 'tokens',
+      example: [{ ...exampleFound, organization: { id: 2, name: 'Example Ltd' } }],
+    },
+    async handle({ deps, params, query }) {
+      return foundWithOrganizations(deps, params['email']!, {}, query())
+    },
+  }),
+  endpoint({
+    method: 'get',
+    path: '/organizations/:organization_id/subscribers_by_email/:email',
+    operationId: 'findSubscribersByEmailInOrganization',
+    summary: 'An email on all lists of an organization',
+    tag,
+    needs: mayRead,
+    query: subscriberPage,
+    reply: {
+      data: z.array(foundSubscriberView),
+      paging: 'tokens',
+      example: [{ ...exampleFound, organization: { id: 2, name: 'Example Ltd' } }],
+    },
+    async handle({ deps, organizationId, params, query }) {
+      return foundWithOrganizations(deps, params['email']!, { organization_id: organizationId() }, query())
+    },
+  }),
+]
+
+type FoundView = z.infer<typeof foundSubscriberView>
+
+async function found(deps: ControlPlane, email: string, lists: ListsToSearch, query: TokenPageQuery) {
+  const { found: matches, paging } = await findByEmail(deps, { email, lists }, query)
+  const data = matches.map(({ subscriber, list }): FoundView => ({
+    id: subscriber.id,
+    status: subscriber.status,
+    email: subscriber.email,
+    mailing_list: { id: list._id, name: list.name },
+  }))
+  return { data, paging, matches }
+}
+
+async function foundWithOrganizations(
+  deps: ControlPlane,
+  email: string,
+  lists: ListsToSearch,
+  query: TokenPageQuery,
+) {
+  const { data, paging, matches } = await found(deps, email, lists, query)
+  const ids = [...new Set(matches.map(({ list }) => list.organization_id))]
+  const organizations = await deps.database.collections.organizations
+    .find<Pick<OrganizationDocument, '_id' | 'name'>>({ _id: { $in: ids } }, { projection: { name: 1 } })
+    .toArray()
+  const names = new Map(organizations.map(({ _id, name }) => [_id, name]))
+  return {
+    data: data.map((view, i): FoundView => {
+      const id = matches[i]!.list.organization_id
+      return { ...view, organization: { id, name: names.get(id) ?? '' } }
+    }),
+    paging,
+  }
+}

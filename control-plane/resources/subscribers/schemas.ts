@@ -1,0 +1,162 @@
+import { z } from 'zod'
+import { fieldTypes } from '../../../shared/schemas/custom-field.ts'
+import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
+import { fieldJson, flag, oneOf, positiveId } from '../../api/fields.ts'
+import { tokenPagingQuery } from '../../api/token-paging.ts'
+import { isHash } from '../../api/validation.ts'
+
+/** What goes into and comes out of the subscriber endpoints. */
+
+export const subscriberPage = tokenPagingQuery({ perPage: 100, most: 500 })
+
+const time = () =>
+  z.string().describe("ISO 8601 with `T`; without an offset it is the organization's local time")
+const ip = () => z.string().describe('IPv4 or IPv6')
+
+/** Not a record: zod would drop a field named `__proto__` without a word. */
+const customFields = () =>
+  z.custom<Record<string, unknown>>(isHash, { error: 'must be a hash' }).meta({
+    description: "values by the field's name; a hash with the key `value` stands for its value; null unsets",
+    override: { type: 'object', additionalProperties: true },
+  })
+
+const given = {
+  email: z.string(),
+  email_format: oneOf(emailFormats).describe('only used on lists with the format field'),
+  status: oneOf(subscriberStatuses),
+  subscribe_time: time(),
+  subscribe_ip: ip(),
+  remove_time: time(),
+  remove_ip: ip(),
+  confirmed: flag().describe('only used on lists with the confirmed field'),
+  confirm_time: time(),
+  custom_fields: customFields(),
+}
+
+const autoresponderChoice = {
+  skip_autoresponders: flag().default(false).describe('queue no autoresponder'),
+  autoresponder_filter: z
+    .string()
+    .optional()
+    .describe('only autoresponders whose name matches; `*` stands for any characters'),
+  autoresponder_exclude_reacted: flag()
+    .default(false)
+    .describe('none at all, if one of them is queued for this subscriber already'),
+}
+
+export const subscriberCreation = z.object({
+  ...given,
+  email_format: given.email_format.optional(),
+  status: given.status.default('active'),
+  subscribe_time: given.subscribe_time.optional(),
+  subscribe_ip: given.subscribe_ip.optional(),
+  remove_time: given.remove_time.optional(),
+  remove_ip: given.remove_ip.optional(),
+  confirmed: given.confirmed.default(false),
+  confirm_time: given.confirm_time.optional(),
+  custom_fields: given.custom_fields.optional(),
+  ...autoresponderChoice,
+  confirmation_form_id: positiveId()
+    .optional()
+    .describe('the subscriber is added when the link in the confirmation mail is followed; `data` is null'),
+  apply_custom_field_defaults: flag().default(false).describe("fields that aren't given get their defaults"),
+})
+export type SubscriberCreation = z.infer<typeof subscriberCreation>
+
+export const subscriberUpdate = z.object({
+  ...z
+    .object({
+      ...given,
+      subscribe_ip: given.subscribe_ip.nullable(),
+      remove_time: given.remove_time.nullable(),
+      remove_ip: given.remove_ip.nullable(),
+      confirm_time: given.confirm_time.nullable(),
+    })
+    .partial().shape,
+  run_autoresponders: flag()
+    .default(false)
+    .describe('queue the on-subscription autoresponders as if the subscriber had just been created'),
+  ...autoresponderChoice,
+})
+export type SubscriberUpdate = z.infer<typeof subscriberUpdate>
+
+export const unsubscription = z.object({
+  token: z.string().describe('from the mail'),
+  ip: ip().optional(),
+})
+
+const instant = z.string().describe("ISO 8601 in the organization's time zone")
+const epoch = z.int().describe('the same in whole seconds since 1970')
+
+export const subscriberView = z
+  .object({
+    id: z.int(),
+    mailing_list_id: z.int(),
+    email: z.string(),
+    created_at: instant,
+    created_at_epoch: epoch,
+    email_format: z.enum(emailFormats).optional().describe('only on lists with the format field'),
+    status: z.enum(subscriberStatuses),
+    subscribe_time: instant,
+    subscribe_time_epoch: epoch,
+    subscribe_ip: z.string().nullable(),
+    custom_fields: z
+      .record(
+        z.string(),
+        z.object({ name: z.string(), type: z.enum(fieldTypes), value: fieldJson().nullable() }),
+      )
+      .describe("all of the list's fields by name"),
+    remove_time: instant.nullable(),
+    remove_time_epoch: epoch.nullable(),
+    remove_ip: z.string().nullable(),
+    confirmed: z.boolean().optional().describe('only on lists with the confirmed field, as the next two'),
+    confirm_time: instant.nullable().optional(),
+    confirm_time_epoch: epoch.nullable().optional(),
+  })
+  .meta({ id: 'Subscriber' })
+
+export const foundSubscriberView = z
+  .object({
+    id: z.int(),
+    status: z.enum(subscriberStatuses),
+    email: z.string(),
+    mailing_list: z.object({ id: z.int(), name: z.string() }),
+    organization: z
+      .object({ id: z.int(), name: z.string() })
+      .optional()
+      .describe('on the `organizations/...` paths'),
+  })
+  .meta({ id: 'FoundSubscriber' })
+
+export const removalView = z
+  .object({
+    subscriber_ids_removed: z.array(z.int()),
+    more_remaining: z.boolean().describe('more than 10 had the email: call again'),
+  })
+  .meta({ id: 'SubscriberRemoval' })
+
+export const exampleSubscriber: z.infer<typeof subscriberView> = {
+  id: 9001,
+  mailing_list_id: 12,
+  email: 'ann@example.com',
+  created_at: '2026-11-21T09:00:00+01:00',
+  created_at_epoch: 1_795_248_000,
+  status: 'active',
+  subscribe_time: '2026-11-21T09:00:00+01:00',
+  subscribe_time_epoch: 1_795_248_000,
+  subscribe_ip: '192.0.2.7',
+  custom_fields: {
+    'First name': { name: 'First name', type: 'text', value: 'Ann' },
+    Plan: { name: 'Plan', type: 'select_single_dropdown', value: null },
+  },
+  remove_time: null,
+  remove_time_epoch: null,
+  remove_ip: null,
+}
+
+export const exampleFound: z.infer<typeof foundSubscriberView> = {
+  id: 9001,
+  status: 'active',
+  email: 'ann@example.com',
+  mailing_list: { id: 12, name: 'Newsletter' },
+}
