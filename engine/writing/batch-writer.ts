@@ -30,7 +30,7 @@ import { endOfRecordAt } from '../splitting/partition-file.ts'
 import type { BsonWriter } from './bson-writer.ts'
 import { LineWriter } from './byte-writer.ts'
 import { ChunkPlaces, PlacesMissing } from './chunk-places.ts'
-import type { ReactionWriter } from './reaction-writer.ts'
+import type { ReactionWriter, RowWithReactions } from './reaction-writer.ts'
 import type { subscriberWriter } from './subscriber-writer.ts'
 import { BatchAbandoned, retryReason, runTransaction, TooManyConflicts } from './transaction.ts'
 
@@ -102,6 +102,7 @@ export class BatchWriter {
   readonly #places: ChunkPlaces
   #chunkCounts: ImportCounts
   #looksForExisting: boolean
+  #looksForReactions = false
   /** Identity of the last record looked at: records of one identity follow each other, also across batches. */
   #lastIdentity: string | null = null
   /** Records of the chunk before the batch: their subscriber ids are spoken for. */
@@ -190,7 +191,8 @@ export class BatchWriter {
       onRetry: (reason) => {
         this.#retries[reason] = (this.#retries[reason] ?? 0) + 1
         // Somebody made a subscriber of this list since the import began: from now on every batch looks first.
-        if (reason === retryReasons.duplicateKey) this.#looksForExisting = true
+        // Or a subscriber that the import has met before goes by another identity now, and has its reactions already.
+        if (reason === retryReasons.duplicateKey) this.#looksForExisting = this.#looksForReactions = true
       },
       attempt: async () => {
         changes = null
@@ -236,6 +238,7 @@ export class BatchWriter {
   async #changesOf(batch: Batch): Promise<Changes> {
     const { format, chunk, rooms } = this.#options
     const existing = await this.#findExisting(batch)
+    const reactions = await this.#findReactions(existing)
     const changes: Changes = {
       updates: [],
       statusChanges: noStatusChanges(),
@@ -254,7 +257,7 @@ export class BatchWriter {
       const offsets = batch.offsets.subarray(first, first + recordsAtOnce)
       const records = readBatch({ offsets, bytes: batch.bytes }, format, chunk.kind)
       for (const [i, record] of records.entries())
-        this.#take(record, { changes, logs, existing, now, position: this.#position + first + i })
+        this.#take(record, { changes, logs, existing, reactions, now, position: this.#position + first + i })
     }
     for (const [kind, lines] of Object.entries(logs) as [LogKind, LineWriter][]) {
       changes.counts[kind] = lines.lines
@@ -273,8 +276,19 @@ export class BatchWriter {
     return new Map(found.map((subscriber) => [subscriber._id, subscriber]))
   }
 
+  /** Reactions that this import has caused already to subscribers that are there; looked for once there may be any. */
+  async #findReactions(existing: Map<string, ExistingSubscriber>): Promise<Set<string>> {
+    const { collections, session, reactions, reactionsPerRecord } = this.#options
+    if (!this.#looksForReactions || reactionsPerRecord === 0 || existing.size === 0) return new Set()
+    const keys = [...existing.values()].flatMap(({ id }) => reactions.idsOfUpdate(id))
+    const found = await collections.reactions
+      .find({ _id: { $in: keys } }, { session, projection: { _id: 1 }, batchSize: keys.length + 1 })
+      .toArray()
+    return new Set(found.map(({ _id }) => _id))
+  }
+
   /** What becomes of a record: decisions.md, order of the checks for a row. */
-  #take(record: ReadRecord, { changes, logs, existing, now, position }: Taking): void {
+  #take(record: ReadRecord, { changes, logs, existing, reactions, now, position }: Taking): void {
     const { reader, decider, chunk, mailingListId, rooms } = this.#options
     const { identity } = record
     const email = (record.cells[reader.emailColumn] ?? '').trim()
@@ -308,7 +322,14 @@ export class BatchWriter {
       case 'added':
         this.#options.writeSubscriber(rooms.subscribers, decision.subscriber)
         changes.statusChanges[decision.subscriber.status] += 1
-        this.#react('added', newId, decision.subscriber.status, position, now)
+        this.#react({
+          result: 'added',
+          subscriberId: newId,
+          status: decision.subscriber.status,
+          position,
+          existing: reactions,
+          now,
+        })
         break
       case 'updated': {
         changes.statusChanges[decision.from] -= 1
@@ -316,7 +337,14 @@ export class BatchWriter {
         const update = updateOf(decision)
         // `{_id}` alone in the filter keeps the server on its fast path; the snapshot stands in for every guard.
         if (update !== null) changes.updates.push({ updateOne: { filter: { _id: key }, update } })
-        this.#react('updated', subscriber!.id, decision.to, position, now)
+        this.#react({
+          result: 'updated',
+          subscriberId: subscriber!.id,
+          status: decision.to,
+          position,
+          existing: reactions,
+          now,
+        })
         break
       }
       default:
@@ -324,17 +352,11 @@ export class BatchWriter {
     log(logs, decision.result, email)
   }
 
-  #react(
-    result: 'added' | 'updated',
-    subscriberId: number,
-    status: SubscriberStatus,
-    position: number,
-    now: Date,
-  ): void {
+  #react({ position, ...row }: Omit<RowWithReactions, 'firstId'> & { position: number }): void {
     const { reactions, reactionsPerRecord, chunk, rooms } = this.#options
     if (reactionsPerRecord === 0) return
     const firstId = chunk.first_reaction_id + position * reactionsPerRecord
-    reactions.write(rooms.reactions, { result, subscriberId, status, firstId, now })
+    reactions.write(rooms.reactions, { ...row, firstId })
   }
 
   #fail(changes: Changes, record: ReadRecord, reason: string): void {
@@ -396,6 +418,8 @@ interface Taking {
   changes: Changes
   logs: Logs
   existing: Map<string, ExistingSubscriber>
+  /** `_id`s of reactions that this import has caused already. */
+  reactions: ReadonlySet<string>
   now: Date
   /** Of the record in its chunk. */
   position: number

@@ -6,6 +6,8 @@ import type { BsonWriter } from './bson-writer.ts'
 /** Writes the reactions that a row causes: shared/schemas/autoresponder.ts, key by key. */
 export interface ReactionWriter {
   write(writer: BsonWriter, row: RowWithReactions): void
+  /** `_id`s of the reactions that updating a subscriber may cause. */
+  idsOfUpdate(subscriberId: number): string[]
 }
 
 export interface RowWithReactions {
@@ -15,6 +17,8 @@ export interface RowWithReactions {
   status: SubscriberStatus
   /** The first of the ids that are set aside for the record. */
   firstId: number
+  /** `_id`s of reactions that are there already: the import met the subscriber before, under another identity. */
+  existing: ReadonlySet<string>
   now: Date
 }
 
@@ -23,13 +27,19 @@ export function reactionWriter(
   { reactions: { on_subscription: onSubscription, by_api: byApi } }: ImportPlan,
 ): ReactionWriter {
   return {
+    idsOfUpdate: (subscriberId) =>
+      [...onSubscription.updated, ...byApi.updated].map((autoresponderId) =>
+        importReactionId(subscriberId, autoresponderId, ids.importId),
+      ),
     write(writer, row) {
       let id = row.firstId
       const autoresponders =
         row.status === 'active' ? [...onSubscription[row.result], ...byApi[row.result]] : byApi[row.result]
       for (const autoresponderId of autoresponders) {
+        const key = importReactionId(row.subscriberId, autoresponderId, ids.importId)
+        if (row.existing.has(key)) continue
         const document = writer.begin()
-        writer.string('_id', importReactionId(row.subscriberId, autoresponderId, ids.importId))
+        writer.string('_id', key)
         writer.number('id', id)
         writer.number('organization_id', ids.organizationId)
         writer.number('mailing_list_id', ids.mailingListId)

@@ -4,6 +4,7 @@ import { mailingListRows } from './conformance/mailing-lists.ts'
 import { organizationRows } from './conformance/organizations.ts'
 import type { Rows } from './conformance/row.ts'
 import { subscriberImportRows } from './conformance/subscriber-imports.ts'
+import { confirmationFormRows, subscriberRows } from './conformance/subscribers.ts'
 import { userRows } from './conformance/users.ts'
 
 /** A row for each endpoint, by operationId; an endpoint without one fails the conformance test. */
@@ -14,4 +15,6 @@ export const conformanceRows: Rows = {
   ...mailingListRows,
   ...customFieldRows,
   ...subscriberImportRows,
+  ...subscriberRows,
+  ...confirmationFormRows,
 }

@@ -377,6 +377,11 @@ t.test('who leaves gets a time of removal, who comes back loses it', async (t) =
     remove_ip: null,
   })
   t.match(await set({ remove_time: null }), { remove_time: null })
+  t.match(await set({ status: 'active' }), { remove_time: null })
+  t.ok(
+    (await set({ status: 'bounced', remove_time: null })).remove_time_epoch >= left.remove_time_epoch,
+    'null is no time',
+  )
   for (const status of ['bounced', 'active', 'unsubscribed', 'bounced', 'scomp', 'deactivated', 'active'])
     t.equal((await set({ status })).status, status)
 })

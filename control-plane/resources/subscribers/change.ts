@@ -130,9 +130,8 @@ function changeConfirmation(
   { existing, given, values, now }: Pick<Changing, 'existing' | 'given' | 'values' | 'now'>,
 ): void {
   if (given.confirmed !== undefined) change.set.confirmed = given.confirmed
-  setOrUnset(change, 'confirm_time', values.confirmTime)
   const becomesConfirmed = given.confirmed === true && existing.confirmed !== true
-  if (becomesConfirmed && change.set.confirm_time === undefined) change.set.confirm_time = now
+  setOrUnset(change, 'confirm_time', becomesConfirmed ? (values.confirmTime ?? now) : values.confirmTime)
 }
 
 /** Who leaves or comes back: with the time and address of the removal, or without. */
@@ -148,10 +147,9 @@ function changeStatus(
     change.unset.push('remove_time', 'remove_ip')
     return
   }
-  setOrUnset(change, 'remove_time', values.removeTime)
+  const leaves = to !== 'active' && existing.status === 'active'
+  setOrUnset(change, 'remove_time', leaves ? (values.removeTime ?? now) : values.removeTime)
   setOrUnset(change, 'remove_ip', values.removeIp)
-  if (to !== 'active' && existing.status === 'active' && change.set.remove_time === undefined)
-    change.set.remove_time = now
 }
 
 function setOrUnset(
