@@ -151,6 +151,15 @@ t.test('custom fields of all nine types, in and out', async (t) => {
   const copy = (await create(list.id, { email: 'copy@example.com', custom_fields: made.custom_fields })).body
   t.same(valuesOf(copy.data), plain, 'what a reply shows can be sent again')
 
+  const clearedCopy = {
+    Text: { name: 'Text', type: 'text', value: null },
+    Flag: { name: 'Flag', type: 'boolean', value: null },
+    Number: null,
+  }
+  t.match(
+    valuesOf((await create(list.id, { email: 'nulls@example.com', custom_fields: clearedCopy })).body.data),
+    { Text: null, Flag: null, Number: null },
+  )
   const none = (await create(list.id, { email: 'none@example.com' })).body.data
   t.ok(Object.values(valuesOf(none)).every((value) => value === null))
   const defaults = { apply_custom_field_defaults: true }

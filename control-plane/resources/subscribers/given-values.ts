@@ -26,10 +26,16 @@ export interface GivenValues {
   fields: ReadonlyMap<number, FieldValue | null>
 }
 
+export interface Reading {
+  context: SubscriberList
+  /** Grows with what is wrong. */
+  problems: string[]
+  isCreation: boolean
+}
+
 export function readGiven(
   given: SubscriberCreation | SubscriberUpdate,
-  context: SubscriberList,
-  problems: string[],
+  { context, problems, isCreation }: Reading,
 ): GivenValues {
   const email = given.email?.trim()
   const emailKey = email === undefined ? undefined : emailIdentity(email)
@@ -42,7 +48,7 @@ export function readGiven(
     removeTime: readTime('remove_time', given.remove_time, context.zone, problems),
     removeIp: readIp('remove_ip', given.remove_ip, problems),
     confirmTime: readTime('confirm_time', given.confirm_time, context.zone, problems),
-    fields: readFields(given.custom_fields ?? {}, context, problems),
+    fields: readFields(given.custom_fields ?? {}, { context, problems, isCreation }),
   }
 }
 
@@ -71,8 +77,7 @@ export function readIp<Text extends string | null | undefined>(
 
 function readFields(
   given: Record<string, unknown>,
-  context: SubscriberList,
-  problems: string[],
+  { context, problems, isCreation }: Reading,
 ): Map<number, FieldValue | null> {
   const values = new Map<number, FieldValue | null>()
   for (const [name, json] of Object.entries(given)) {
@@ -83,11 +88,16 @@ function readFields(
     }
     const { id } = reader.field
     if (values.has(id)) problems.push(`custom_fields.${name} is given twice`)
-    const value = readValue(isHash(json) ? json['value'] : json, reader)
+    const value = readValue(isHash(json) ? valueIn(json, isCreation) : json, reader)
     if (value === undefined) problems.push(`custom_fields.${name} must be ${reader.expectation}`)
     else values.set(id, value)
   }
   return values
+}
+
+/** A creation's nulls are left out before it gets here, so there a hash without a value had null as one. */
+function valueIn(hash: Record<string, unknown>, isCreation: boolean): unknown {
+  return isCreation ? (hash['value'] ?? null) : hash['value']
 }
 
 /** Null unsets, as a blank text and an empty array do; undefined is no value of the field. */
