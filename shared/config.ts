@@ -11,16 +11,23 @@ import { StartError } from './errors.ts'
 
 const optionalText = () => z.string().optional()
 
-function integer(bounds: { min: number; max: number; default: number }) {
-  const { min, max } = bounds
+function bareInteger({ min, max }: { min: number; max: number }) {
   return z
     .string()
     .refine((text) => /^\d{1,15}$/.test(text) && Number(text) >= min && Number(text) <= max, {
       error: `must be an integer from ${min} to ${max}`,
     })
     .transform(Number)
-    .default(bounds.default)
 }
+
+const integer = (bounds: { min: number; max: number; default: number }) =>
+  bareInteger(bounds).default(bounds.default)
+
+const yesNo = (fallback: boolean) =>
+  z
+    .enum(['true', 'false'], { error: 'must be true or false' })
+    .transform((text) => text === 'true')
+    .default(fallback)
 
 const port = (fallback: number) => integer({ min: 0, max: 65535, default: fallback })
 
@@ -95,6 +102,23 @@ const settingsSchema = z.object({
     .describe('ports of passive data connections'),
   FTP_PUBLIC_HOST: optionalText().describe(
     'the address that passive replies name, by default the one that the client connected to',
+  ),
+  FTP_TLS_CERT: optionalText().describe(
+    'PEM file of the certificate (with its chain) of the FTP server; with its key it switches on `AUTH TLS`, and it is read again when it changes',
+  ),
+  FTP_TLS_KEY: optionalText().describe('PEM file of the key of that certificate'),
+  FTPS_PORT: bareInteger({ min: 0, max: 65535 })
+    .optional()
+    .describe('port of implicit TLS, where a connection begins with the handshake; without it there is none'),
+  FTP_TLS_REQUIRED: yesNo(false).describe('whether logins and data in the clear are refused'),
+  FTP_MAX_SESSIONS: integer({ min: 1, max: 100_000, default: 500 }).describe(
+    'FTP sessions of one process at a time, less where the limit of open files wants it',
+  ),
+  FTP_MAX_SESSIONS_PER_ADDRESS: integer({ min: 1, max: 100_000, default: 200 }).describe(
+    'FTP sessions from one address at a time, of one process',
+  ),
+  FTP_MAX_SESSIONS_PER_ACCOUNT: integer({ min: 1, max: 100_000, default: 150 }).describe(
+    'FTP sessions of one organization at a time, of one process',
   ),
   FTP_METRICS_PORT: port(9465).describe('`/metrics`, `/healthz`, `/readyz` of the FTP server'),
   BOOTSTRAP_API_KEY: z
