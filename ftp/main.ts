@@ -52,17 +52,9 @@ await runProcess('ftp', async (process) => {
 
 function tlsOf(settings: Settings): FtpServerOptions['tls'] {
   const { FTP_TLS_CERT: cert, FTP_TLS_KEY: key, FTPS_PORT: port, FTP_TLS_REQUIRED: isRequired } = settings
-  if (cert !== undefined && key !== undefined) return { cert, key, implicitPort: port ?? null, isRequired }
-  const needing = {
-    FTP_TLS_CERT: cert,
-    FTP_TLS_KEY: key,
-    FTPS_PORT: port,
-    FTP_TLS_REQUIRED: isRequired || undefined,
-  }
-  for (const [name, value] of Object.entries(needing))
-    if (value !== undefined)
-      throw new StartError(`setting ${name} is of use only with both FTP_TLS_CERT and FTP_TLS_KEY`)
-  return null
+  return cert === undefined || key === undefined
+    ? null
+    : { cert, key, implicitPort: port ?? null, isRequired }
 }
 
 function sessionLimits(settings: Settings, log: Logger): SessionLimits {

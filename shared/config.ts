@@ -169,12 +169,33 @@ export function loadSettings(env: NodeJS.ProcessEnv = process.env): Settings {
   if (env === process.env && existsSync('.env')) process.loadEnvFile('.env')
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value?.trim() !== ''))
   const parsed = settingsSchema.safeParse(given)
-  if (parsed.success) return Object.freeze(parsed.data)
-  const problems = parsed.error.issues.map((issue) => {
+  const issues = parsed.success ? tlsIssues(parsed.data) : parsed.error.issues
+  if (parsed.success && issues.length === 0) return Object.freeze(parsed.data)
+  const problems = issues.map((issue) => {
     const name = String(issue.path[0])
     return `setting ${name} ${issue.message} (it is ${JSON.stringify(given[name])})`
   })
   throw new StartError(problems.join('; '))
+}
+
+/** TLS of the FTP server takes a certificate with its key; what is of use only with TLS is not ignored without. */
+function tlsIssues(settings: Settings): { path: string[]; message: string }[] {
+  const {
+    FTP_TLS_CERT: cert,
+    FTP_TLS_KEY: key,
+    FTPS_PORT: implicitPort,
+    FTP_TLS_REQUIRED: isRequired,
+  } = settings
+  const wanted = {
+    FTP_TLS_CERT: cert !== undefined,
+    FTP_TLS_KEY: key !== undefined,
+    FTPS_PORT: implicitPort !== undefined,
+    FTP_TLS_REQUIRED: isRequired,
+  }
+  if (cert !== undefined && key !== undefined) return []
+  return Object.entries(wanted)
+    .filter(([, isWanted]) => isWanted)
+    .map(([name]) => ({ path: [name], message: 'needs both FTP_TLS_CERT and FTP_TLS_KEY' }))
 }
 
 /** The first and last port of "2122-2222"; "0" is {first: 0, last: 0}, any free port; null when malformed. */
