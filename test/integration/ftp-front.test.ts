@@ -33,13 +33,6 @@ async function newAccount(): Promise<string> {
   return (await service.post(`/organizations/${id}/api_keys`, { api_key: { name: 'ftp' } })).key
 }
 
-async function openAs(url: string, key: string): Promise<FtpSession> {
-  const session = await FtpSession.connect(url)
-  const answer = await session.login(key)
-  if (!answer.startsWith('230')) throw new Error(answer)
-  return session
-}
-
 /** Until the session's upload has brought so many bytes. */
 const arrived = (session: FtpSession, bytes: number) =>
   until(
@@ -72,7 +65,7 @@ t.test('an account has at most half of the passive ports, and they come back', a
   t.match(await first.command('PASV'), /^227 /)
   t.match(await second.command('EPSV'), /^229 /)
   t.match(await third.command('PASV'), /^425 this account /)
-  const stranger = await openAs(front.url, await newAccount())
+  const stranger = await FtpSession.open(front.url, await newAccount())
   t.match(await stranger.command('PASV'), /^227 /, 'others have theirs')
   t.match(await first.command('EPSV'), /^229 /, 'who asks anew gives the one before back')
   const waiting = third.command('EPSV')
@@ -258,7 +251,7 @@ t.test('too many sessions of one account are refused, others have theirs', async
   const second = await FtpSession.connect(front.url)
   t.match(await second.login(), /^421 .*this account/)
   await second.ended()
-  const stranger = await openAs(front.url, await newAccount())
+  const stranger = await FtpSession.open(front.url, await newAccount())
   first.close()
   await until(
     'a free place',
@@ -329,7 +322,7 @@ t.test('sessions end with their key, in the middle of an upload too', async (t) 
   ]
   for (const [how, end] of endings) {
     const { id, key } = await service.post('/api_keys', { api_key: { name: how } })
-    const [idle, busy] = [await openAs(front.url, key), await openAs(front.url, key)]
+    const [idle, busy] = [await FtpSession.open(front.url, key), await FtpSession.open(front.url, key)]
     const data = await busy.beginUpload(`STOR ${how}.csv`)
     data.write('half')
     await arrived(busy, 4)
@@ -520,7 +513,7 @@ t.test('STAT is answered during a transfer, other commands after it', async (t) 
 })
 
 t.test('no account sees the other one', async (t) => {
-  const [one, two] = [await FtpSession.open(plain.url), await openAs(plain.url, await newAccount())]
+  const [one, two] = [await FtpSession.open(plain.url), await FtpSession.open(plain.url, await newAccount())]
   await one.upload('STOR private.csv', 'mine')
   t.same((await two.download('NLST')).text, '')
   for (const path of ['private.csv', '../1/private.csv', '/../1/private.csv'])
