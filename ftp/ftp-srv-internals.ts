@@ -1,76 +1,73 @@
+import type { EventEmitter } from 'node:events'
 import { createRequire } from 'node:module'
-import type { Stats } from 'node:fs'
-import type { Server, Socket } from 'node:net'
-import type { FtpConnection, FtpServer } from 'ftp-srv'
+import { FtpSrv } from 'ftp-srv'
+import type { Logger } from '../shared/logger.ts'
+import type { Command } from './connections/command-lines.ts'
+import type { ControlConnection } from './connections/control-connection.ts'
 import type { UploadDirectory } from './upload-directory.ts'
 
 /**
- * The parts of ftp-srv 4.6.3 that it doesn't declare and that our layer needs: its commands table, a session's
- * control socket, its data connector, the lines of a listing. The version is pinned; a test goes through every one of
- * them.
+ * The parts of ftp-srv 4.6.3 that it doesn't declare and that our layer needs: its session, its commands table, the
+ * lines of a listing. It never listens and has no socket: connections are ours, and it gets one command at a time. The
+ * version is pinned; the tests go through every one of these parts.
  */
 
-export interface Command {
-  directive: string
-  arg: string | null
-  flags: string[]
-  raw: string
-}
+export type ListedFile = Awaited<ReturnType<UploadDirectory['list']>>[number]
 
-export interface Session extends Omit<FtpConnection, 'reply' | 'close'> {
-  commandSocket: Socket
+type Letter = string | { message: string; raw: true }
+
+export interface FtpSrvSession extends EventEmitter {
   commands: { handle(command: Command): Promise<unknown> }
-  connector: DataConnector
   username?: string | undefined
   authenticated?: boolean
   fs?: UploadDirectory
-  reply(code: number, message?: string): Promise<unknown>
+  /** Undefined for 0. */
+  restByteCount: number | undefined
+  renameFrom?: string | undefined
+  /** One letter a line. Never throws; resolves when the client's system has it, or the connection is gone. */
+  reply(code: number, ...letters: Letter[]): Promise<unknown>
   close(code?: number, message?: string): Promise<unknown>
 }
 
-export interface DataConnector {
-  type: string | false
-  dataSocket: (Socket & { connected?: boolean }) | null
-  setupServer(): Promise<Server>
-  closeSocket(): void
-  closeServer(): void
-  end(): void
-}
-
-export interface CommandEntry {
-  directive: string
+export interface CommandEntry<Session> {
   handler(this: Session, context: { command: Command }): unknown
-  flags?: { feat?: string; no_auth?: boolean }
+  /** For HELP. */
+  syntax: string
+  description: string
+  flags?: { no_auth?: boolean }
 }
-
-export interface ServerInternals extends FtpServer {
-  server: Server
-  getNextPasvPort: () => Promise<number>
-}
-
-type ConnectorClass = new (session: Session) => DataConnector & { connection: Session }
 
 const require = createRequire(import.meta.url)
 
-export const commandTable = require('ftp-srv/src/commands/registry.js') as Record<string, CommandEntry>
+export const commandTable = require('ftp-srv/src/commands/registry.js') as Record<
+  string,
+  CommandEntry<FtpSrvSession>
+>
 
 /** A line of `ls -l`. */
-export const listingLine = require('ftp-srv/src/helpers/file-stat.js') as (
-  stats: Stats & { name: string },
-) => string
+export const listingLine = require('ftp-srv/src/helpers/file-stat.js') as (file: ListedFile) => string
 
-const NoConnector = require('ftp-srv/src/connector/base.js') as ConnectorClass
-const ListeningConnector = require('ftp-srv/src/connector/passive.js') as ConnectorClass
+export const FtpSrvConnection = require('ftp-srv/src/connection.js') as new (
+  server: FtpSrv,
+  options: { socket: ControlConnection; log: Logger },
+) => FtpSrvSession
 
-/**
- * Waits for a client's data connection. ftp-srv's own clears the session's connector once more when its server has
- * closed at last, which may be when the session already has the next one.
- */
-export class PassiveConnector extends ListeningConnector {
-  override end(): void {
-    this.closeSocket()
-    this.closeServer()
-    this.type = false
-    if (this.connection.connector === this) this.connection.connector = new NoConnector(this.connection)
+/** What sessions of ftp-srv want to belong to. */
+export function createFtpSrv(log: Logger): FtpSrv {
+  return withoutSignalHandlers(() => new FtpSrv({ log: quiet(log) as never }))
+}
+
+/** ftp-srv logs every command and reply, with stacks for refusals; what is worth a line we say ourselves. */
+export const quiet = (log: Logger): Logger => log.child({}, { level: 'silent' })
+
+/** ftp-srv adds handlers that end the process on a signal, in the middle of our own orderly stop. */
+function withoutSignalHandlers<T>(make: () => T): T {
+  const signals = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const
+  const before = new Map(signals.map((signal) => [signal, process.listeners(signal)]))
+  const made = make()
+  for (const signal of signals) {
+    for (const listener of process.listeners(signal))
+      if (!before.get(signal)!.includes(listener)) process.off(signal, listener)
   }
+  return made
 }

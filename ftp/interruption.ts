@@ -1,19 +1,26 @@
-import type { Session } from './ftp-srv-internals.ts'
-
 /**
  * What breaks a session's transfer off: ABOR, which comes while the commands after the transfer wait for its end, and
- * the end of the control connection.
+ * the end of the session.
  */
 export class Interruption {
   #transfer: AbortController | null = null
   /** They also meet a transfer that has not begun yet when they come. */
   #unansweredAborts = 0
-  #isHungUp = false
+  readonly #hangUp = new AbortController()
+
+  /** Aborted when the session is at its end. */
+  get ofSession(): AbortSignal {
+    return this.#hangUp.signal
+  }
+
+  get isTransferring(): boolean {
+    return this.#transfer !== null
+  }
 
   /** Aborted when the transfer that begins now is to end. */
   begin(): AbortSignal {
     this.#transfer = new AbortController()
-    if (this.#unansweredAborts > 0 || this.#isHungUp) this.#transfer.abort()
+    if (this.#unansweredAborts > 0 || this.ofSession.aborted) this.#transfer.abort()
     return this.#transfer.signal
   }
 
@@ -31,18 +38,7 @@ export class Interruption {
   }
 
   hangUp(): void {
-    this.#isHungUp = true
+    this.#hangUp.abort()
     this.#transfer?.abort()
   }
-}
-
-const interruptions = new WeakMap<Session, Interruption>()
-
-export function interruptionOf(session: Session): Interruption {
-  let interruption = interruptions.get(session)
-  if (interruption === undefined) {
-    interruption = new Interruption()
-    interruptions.set(session, interruption)
-  }
-  return interruption
 }

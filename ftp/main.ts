@@ -1,10 +1,13 @@
 import { lookup } from 'node:dns/promises'
 import { AuthThrottle, keyHashSecret } from '../shared/api-keys.ts'
+import type { Settings } from '../shared/config.ts'
 import { messageOf, StartError } from '../shared/errors.ts'
+import type { Logger } from '../shared/logger.ts'
 import { createRegistry, hostInUrl, runProcess, serveOperations } from '../shared/service.ts'
 import { databaseProblem, startDatabase } from '../shared/start-database.ts'
+import { sessionsThatFit, type SessionLimits } from './connections/connection-limits.ts'
 import { createFtpMetrics } from './metrics.ts'
-import { startFtpServer } from './server.ts'
+import { startFtpServer, type FtpServerOptions } from './server.ts'
 
 /** The FTP process: it fills upload directories, nothing else. Imports begin by a request, never by an upload. */
 await runProcess('ftp', async (process) => {
@@ -26,6 +29,8 @@ await runProcess('ftp', async (process) => {
       port: settings.FTP_PORT,
       passivePorts: settings.FTP_PASSIVE_PORTS,
       publicAddress: settings.FTP_PUBLIC_HOST === undefined ? null : await ipv4Of(settings.FTP_PUBLIC_HOST),
+      tls: tlsOf(settings),
+      sessions: sessionLimits(settings, log),
       dataFolder: settings.DATA_DIR,
       collections: database.collections,
       keyHashSecret: await keyHashSecret(database.collections),
@@ -37,10 +42,32 @@ await runProcess('ftp', async (process) => {
   process.ready({
     process: 'ftp',
     ftp: `ftp://${hostInUrl(settings.FTP_HOST)}:${server.port}`,
+    ...(server.implicitTlsPort === null
+      ? {}
+      : { ftps: `ftps://${hostInUrl(settings.FTP_HOST)}:${server.implicitTlsPort}` }),
     metrics: { ftp: `${operations.url}/metrics` },
     mongodb: database.shownUri,
   })
 })
+
+function tlsOf(settings: Settings): FtpServerOptions['tls'] {
+  const { FTP_TLS_CERT: cert, FTP_TLS_KEY: key, FTPS_PORT: port, FTP_TLS_REQUIRED: isRequired } = settings
+  return cert === undefined || key === undefined
+    ? null
+    : { cert, key, implicitPort: port ?? null, isRequired }
+}
+
+function sessionLimits(settings: Settings, log: Logger): SessionLimits {
+  const fitting = sessionsThatFit()
+  const inProcess = Math.min(settings.FTP_MAX_SESSIONS, fitting)
+  if (inProcess < settings.FTP_MAX_SESSIONS)
+    log.warn(`FTP_MAX_SESSIONS is ${inProcess}: the limit of open files leaves no room for more`)
+  return {
+    inProcess,
+    perAddress: settings.FTP_MAX_SESSIONS_PER_ADDRESS,
+    perAccount: settings.FTP_MAX_SESSIONS_PER_ACCOUNT,
+  }
+}
 
 async function ipv4Of(host: string): Promise<string> {
   try {

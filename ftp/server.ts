@@ -1,174 +1,169 @@
-import { once, type EventEmitter } from 'node:events'
-import { createServer } from 'node:net'
-import { FtpSrv } from 'ftp-srv'
-import { findCaller, type AuthThrottle } from '../shared/api-keys.ts'
-import type { Collections } from '../shared/schemas/collections.ts'
+import { once } from 'node:events'
+import { createServer, type Server, type Socket } from 'node:net'
 import { parsePortRange } from '../shared/config.ts'
 import { StartError } from '../shared/errors.ts'
-import type { Logger } from '../shared/logger.ts'
 import { describeListenError, type Part } from '../shared/service.ts'
-import { uploadFolder } from '../shared/uploads.ts'
-import { installCommands } from './commands.ts'
-import { readControlLines } from './control-connection.ts'
-import type { ServerInternals, Session } from './ftp-srv-internals.ts'
-import type { FtpMetrics } from './metrics.ts'
-import { UploadDirectory } from './upload-directory.ts'
+import { installCommands } from './commands/command-table.ts'
+import { Certificate, type CertificateFiles } from './connections/certificate.ts'
+import { ConnectionLimits, type SessionLimits } from './connections/connection-limits.ts'
+import { ControlConnection } from './connections/control-connection.ts'
+import { PassivePorts } from './connections/passive-ports.ts'
+import { createFtpSrv } from './ftp-srv-internals.ts'
+import { KeyWatch } from './key-watch.ts'
+import { FtpSession, type FtpTimeouts, type SessionSurroundings } from './session.ts'
 
-export interface FtpServerOptions {
+export interface FtpServerOptions extends Pick<
+  SessionSurroundings,
+  'publicAddress' | 'dataFolder' | 'collections' | 'keyHashSecret' | 'throttle' | 'metrics' | 'log'
+> {
   host: string
   port: number
+  /** As FTP_PASSIVE_PORTS has it. */
   passivePorts: string
-  publicAddress: string | null
-  dataFolder: string
-  collections: Collections
-  keyHashSecret: Uint8Array
-  throttle: AuthThrottle
-  metrics: FtpMetrics
-  log: Logger
+  sessions: SessionLimits
+  /** Null: TLS is not offered. `implicitPort`: where TLS begins with the connection, null for nowhere. */
+  tls: (CertificateFiles & { implicitPort: number | null; isRequired: boolean }) | null
+  timeouts?: Partial<FtpTimeouts>
 }
 
 export interface FtpServer extends Part {
   port: number
+  /** Null where there is no implicit TLS. */
+  implicitTlsPort: number | null
 }
 
-const idleMs = 5 * 60_000
+const defaultTimeouts: FtpTimeouts = {
+  login: 60_000,
+  idle: 5 * 60_000,
+  stall: 5 * 60_000,
+  dataConnection: 30_000,
+  passivePort: 5_000,
+  keyWatch: 1_500,
+  certificateWatch: 5_000,
+}
 
-/** Starts ftp-srv inside our layer: its framing, signal handlers and port search are replaced, its TLS is not offered. */
+/** So many connections above the limit may hear why they are refused; more are just closed. */
+const mostRefused = 100
+
+installCommands()
+
+/**
+ * The front that clients meet: it accepts connections, limits and secures them, and gives ftp-srv's sessions their
+ * commands one by one. ftp-srv itself never listens.
+ */
 export async function startFtpServer(options: FtpServerOptions): Promise<FtpServer> {
-  const { host, log, metrics } = options
-  const server = withoutSignalHandlers(
-    () =>
-      new FtpSrv({
-        url: `ftp://${host}:${options.port}`,
-        pasv_url: host,
-        timeout: idleMs,
-        log: quietLog(log),
-      }),
-  ) as unknown as ServerInternals
-  server.getNextPasvPort = passivePorts(host, options.passivePorts)
-  const commandsEnd = installCommands({
-    publicAddress: options.publicAddress,
-    onBytes: (direction, bytes) => metrics.bytes(direction, bytes),
+  const { host, log, tls } = options
+  const timeouts = { ...defaultTimeouts, ...options.timeouts }
+  const certificate =
+    tls === null ? null : await Certificate.load(tls, { lookMs: timeouts.certificateWatch, log })
+  const limits = new ConnectionLimits(options.sessions)
+  const surroundings: SessionSurroundings = {
+    ...options,
+    timeouts,
+    certificate,
+    isTlsRequired: tls?.isRequired ?? false,
+    limits,
+    ports: new PassivePorts({
+      host,
+      ...parsePortRange(options.passivePorts)!,
+      patienceMs: timeouts.passivePort,
+    }),
+    ftpSrv: createFtpSrv(log),
+  }
+  const gate = new Gate(surroundings)
+  const keyWatch = new KeyWatch({
+    sessions: gate.sessions,
+    collections: options.collections,
+    lookMs: timeouts.keyWatch,
     log,
   })
-
-  const events: EventEmitter = server
-  events.on('connect', ({ connection: session }: { connection: Session }) => {
-    metrics.sessions(1)
-    session.commandSocket.once('close', () => metrics.sessions(-1))
-    readControlLines(session, (error) => log.debug({ err: error }, 'an FTP command was refused'))
-  })
-  server.on('login', ({ connection, username, password }, resolve, reject) => {
-    logIn(connection as unknown as Session, username, password, options).then(
-      (fs) => resolve({ fs: fs as never }),
-      (error: unknown) => reject(error as Error),
-    )
-  })
-  await listen(server, options)
-  return {
-    port: (server.server.address() as { port: number }).port,
-    async stop() {
-      await server.close()
-      // Uploads that this broke off give their locks back while the database is still there.
-      await commandsEnd()
-    },
+  const parts: Part[] = [keyWatch, ...(certificate === null ? [] : [certificate])]
+  const servers: Server[] = []
+  const listen = async (port: number, setting: string, isImplicitTls: boolean) => {
+    const server = createServer((socket) => void gate.accept(socket, isImplicitTls))
+    server.maxConnections = options.sessions.inProcess + mostRefused
+    servers.push(server)
+    return listening(server, { host, port, setting })
   }
-}
-
-async function logIn(
-  session: Session,
-  username: string,
-  password: string,
-  options: FtpServerOptions,
-): Promise<UploadDirectory> {
-  const { throttle, metrics, collections, keyHashSecret } = options
-  const address = session.ip.replace(/^::ffff:/, '')
-  if ((await throttle.blockedSeconds(address)) > 0)
-    return refuse('throttled', 'too many wrong logins came from this address, try again in a minute')
-  const caller = username === 'api' ? await findCaller(collections, keyHashSecret, password) : null
-  if (caller === null) {
-    session.username = undefined
-    await throttle.noteFailure(address)
-    return refuse('wrong', 'log in as user api with an API key as password')
+  const stop = async () => {
+    for (const server of servers) server.close()
+    await gate.empty()
+    await Promise.all(parts.map((part) => part.stop()))
   }
-  if (caller.permissions['subscriber']?.includes('import') !== true)
-    return refuse('forbidden', 'this API key lacks the permission subscriber/import')
-  metrics.login('ok')
-  const { organizationId } = caller
-  const directory = new UploadDirectory({
-    root: uploadFolder(options.dataFolder, organizationId),
-    organizationId,
-    collections,
-    log: options.log,
-  })
-  await directory.prepare()
-  return directory
-
-  function refuse(result: 'throttled' | 'wrong' | 'forbidden', message: string): never {
-    metrics.login(result)
-    throw new Error(message)
-  }
-}
-
-/** ftp-srv adds handlers that end the process on a signal, in the middle of our own orderly stop. */
-function withoutSignalHandlers<T>(make: () => T): T {
-  const signals = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const
-  const before = new Map(signals.map((signal) => [signal, process.listeners(signal)]))
-  const made = make()
-  for (const signal of signals) {
-    for (const listener of process.listeners(signal))
-      if (!before.get(signal)!.includes(listener)) process.off(signal, listener)
-  }
-  return made
-}
-
-/** The next port of the range on which nobody listens; the whole range is tried before giving up. */
-function passivePorts(host: string, text: string): () => Promise<number> {
-  const { first, last } = parsePortRange(text)!
-  let next = first
-  return async () => {
-    if (first === 0) return 0
-    for (let tries = 0; tries <= last - first; tries += 1) {
-      const port = next
-      next = next === last ? first : next + 1
-      if (await isFree(host, port)) return port
-    }
-    throw new Error(`all passive ports from ${first} to ${last} are in use`)
-  }
-}
-
-function isFree(host: string, port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const probe = createServer()
-    probe.once('error', () => {
-      resolve(false)
-    })
-    probe.listen(port, host, () => {
-      probe.close(() => {
-        resolve(true)
-      })
-    })
-  })
-}
-
-async function listen(server: ServerInternals, options: FtpServerOptions): Promise<void> {
-  server.server.listen(options.port, options.host)
   try {
-    await once(server.server, 'listening')
+    const port = await listen(options.port, 'FTP_PORT', false)
+    const implicitPort = tls?.implicitPort ?? null
+    const implicitTlsPort = implicitPort === null ? null : await listen(implicitPort, 'FTPS_PORT', true)
+    return { port, implicitTlsPort, stop }
   } catch (error) {
-    throw new StartError(
-      describeListenError(error as NodeJS.ErrnoException, {
-        host: options.host,
-        port: options.port,
-        setting: 'FTP_PORT',
-      }),
-      { cause: error },
-    )
+    await stop()
+    throw error
   }
 }
 
-/** ftp-srv logs every command and stack; of that only warnings are worth a line. */
-function quietLog(log: Logger): unknown {
-  const quiet = log.child({ part: 'ftp-srv' }, { level: log.level === 'trace' ? 'trace' : 'fatal' })
-  return quiet
+/** Where connections become sessions, or are refused. */
+class Gate {
+  readonly sessions = new Set<FtpSession>()
+  readonly #connections = new Set<ControlConnection>()
+  readonly #surroundings: SessionSurroundings
+
+  constructor(surroundings: SessionSurroundings) {
+    this.#surroundings = surroundings
+  }
+
+  async accept(socket: Socket, isImplicitTls: boolean): Promise<void> {
+    const { certificate, timeouts } = this.#surroundings
+    const control = new ControlConnection(socket)
+    this.#connections.add(control)
+    control.once('close', () => this.#connections.delete(control))
+    const refusal = this.#count(control)
+    if (isImplicitTls && !(await control.secure(certificate!.context, { timeoutMs: timeouts.login }))) return
+    if (refusal === null) this.#begin(control)
+    else {
+      control.write(`421 ${refusal}\r\n`)
+      control.destroy()
+    }
+  }
+
+  /** Ends all sessions and what they do; uploads stay as they are, to be gone on with. */
+  async empty(): Promise<void> {
+    const sessions = [...this.sessions]
+    for (const session of sessions) session.end('the server stops')
+    for (const control of this.#connections) control.destroy()
+    await Promise.all([...this.#connections].map((control) => once(control, 'close')))
+    await Promise.all(sessions.map((session) => session.idle()))
+  }
+
+  #count(control: ControlConnection): string | null {
+    const { limits, metrics } = this.#surroundings
+    const refusal = limits.refusalOf(control.remoteAddress)
+    if (refusal !== null) return refusal
+    metrics.sessions(1)
+    control.once('close', () => {
+      limits.leave(control.remoteAddress)
+      metrics.sessions(-1)
+    })
+    return null
+  }
+
+  #begin(control: ControlConnection): void {
+    const session = new FtpSession(control, this.#surroundings)
+    this.sessions.add(session)
+    control.once('close', () => this.sessions.delete(session))
+    void session.reply(220, 'Rollcall')
+    control.listen(session)
+  }
+}
+
+async function listening(
+  server: Server,
+  place: { host: string; port: number; setting: string },
+): Promise<number> {
+  server.listen(place.port, place.host)
+  try {
+    await once(server, 'listening')
+  } catch (error) {
+    throw new StartError(describeListenError(error as NodeJS.ErrnoException, place), { cause: error })
+  }
+  return (server.address() as { port: number }).port
 }

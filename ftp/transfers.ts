@@ -1,63 +1,52 @@
 import type { Socket } from 'node:net'
-import { Readable } from 'node:stream'
+import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { clock } from '../shared/clock.ts'
 import { FtpError } from './ftp-error.ts'
-import type { Session } from './ftp-srv-internals.ts'
-import { interruptionOf } from './interruption.ts'
+import type { FtpSession } from './session.ts'
 import type { Upload } from './upload.ts'
 
 /**
  * What goes over the data connection, in either direction. Each ends when its work is done, when its data connection
- * is gone or silent, at ABOR, and when the control connection is gone.
+ * is gone or silent, at ABOR, and when the session is at its end.
  */
 
-export type CountBytes = (direction: 'in' | 'out', bytes: number) => void
-
-const dataConnectionMs = 10_000
-const lookMs = 20
-/** Without a byte for so long the data connection is dead. */
-const silenceMs = 5 * 60_000
 /** What was sent before ABOR may arrive after it, as it comes another way. */
 const lingerMs = 100
 /** How long the control connection must outlive the data: a client that was killed closes both at once. */
 const afterglowMs = 100
 
-/** Runs a transfer; `signal` says that it is to end. The control connection may be silent as long as it lasts. */
-async function transfer(session: Session, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
-  const interruption = interruptionOf(session)
-  const { commandSocket } = session
-  const idleMs = commandSocket.timeout ?? 0
-  commandSocket.setTimeout(0)
+/** Runs a transfer; `signal` says that it is to end. */
+async function transfer(session: FtpSession, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  if (session.surroundings.isTlsRequired && !session.isDataPrivate)
+    throw new FtpError(521, 'data go over TLS only here, send PROT P first')
   try {
-    await work(interruption.begin())
+    await work(session.interruption.begin())
+  } catch (error) {
+    throw (error as Error).name === 'AbortError' ? brokenOff() : error
   } finally {
-    interruption.end()
-    session.connector.end()
-    commandSocket.setTimeout(idleMs)
+    session.interruption.end()
+    session.transferred = null
+    session.data?.close()
+    session.data = null
   }
 }
 
 /** Takes an upload in and publishes it if it came whole. It throws when it didn't, and has ended in any case. */
-export function receiveUpload(
-  session: Session,
-  begin: () => Promise<Upload>,
-  count: CountBytes,
-): Promise<void> {
+export function receiveUpload(session: FtpSession, begin: () => Promise<Upload>): Promise<void> {
   return transfer(session, async (ofSession) => {
     const upload = await begin()
     const signal = AbortSignal.any([ofSession, upload.lost])
     try {
-      const socket = await dataConnection(session, signal)
+      const plain = await openData(session, signal)
       await upload.open()
-      await session.reply(150, 'send the data')
-      await upload.receive(received(socket, signal, count))
+      const socket = await beginData(session, { plain, signal, text: 'send the data' })
+      await upload.receive(received(session, socket, signal))
       // An end of data says nothing about their completeness; a client that is still there a moment later does.
-      await sleep(afterglowMs, undefined, { signal }).catch(() => undefined)
-      refuseIfAborted(signal)
+      await sleep(afterglowMs, undefined, { signal })
+      signal.throwIfAborted()
       await upload.sync()
-      refuseIfAborted(signal)
+      signal.throwIfAborted()
       await upload.publish()
     } finally {
       await upload.end()
@@ -65,14 +54,21 @@ export function receiveUpload(
   })
 }
 
-export function send(session: Session, open: () => Promise<Readable>, count: CountBytes): Promise<void> {
+/** `isFile`: the bytes are counted as those of files. */
+export function send(
+  session: FtpSession,
+  open: () => Promise<Readable>,
+  { isFile }: { isFile: boolean },
+): Promise<void> {
   return transfer(session, async (signal) => {
     const content = await open()
     try {
-      const socket = await dataConnection(session, signal)
-      await session.reply(150, 'here it comes')
-      socket.setTimeout(silenceMs, () => socket.destroy())
-      content.on('data', (piece: Buffer) => count('out', piece.length))
+      const plain = await openData(session, signal)
+      const socket = await beginData(session, { plain, signal, text: 'here it comes' })
+      content.on('data', (piece: Buffer) => {
+        session.transferred! += piece.length
+        if (isFile) session.surroundings.metrics.bytes('out', piece.length)
+      })
       await pipeline(content, socket, { signal }).catch((error: unknown) => {
         throw brokenOff(error)
       })
@@ -82,26 +78,34 @@ export function send(session: Session, open: () => Promise<Readable>, count: Cou
   })
 }
 
-/** ftp-srv has a wait of its own, which goes on looking for ever when nobody comes. */
-async function dataConnection(session: Session, signal: AbortSignal): Promise<Socket> {
-  const { connector } = session
-  const until = clock.monotonicMs() + dataConnectionMs
-  while (connector.type !== false && clock.monotonicMs() < until) {
-    if (connector.dataSocket?.connected === true) return connector.dataSocket
-    await sleep(lookMs, undefined, { signal }).catch(() => undefined)
-    refuseIfAborted(signal)
-  }
-  throw new FtpError(425, 'no data connection was opened')
+async function openData(session: FtpSession, signal: AbortSignal): Promise<Socket> {
+  if (session.data === null) throw new FtpError(425, 'send PASV, EPSV, PORT or EPRT first')
+  return session.data.open({ signal, timeoutMs: session.surroundings.timeouts.dataConnection })
 }
 
-async function* received(socket: Socket, signal: AbortSignal, count: CountBytes): AsyncGenerator<Buffer> {
+/** Says 150, which many clients wait for before they begin the handshake, and secures the connection if that is asked. */
+async function beginData(
+  session: FtpSession,
+  { plain, signal, text }: { plain: Socket; signal: AbortSignal; text: string },
+): Promise<Socket> {
+  const { timeouts } = session.surroundings
+  session.transferred = 0
+  await session.reply(150, text)
+  const context = session.isDataPrivate ? session.control.secureContext : null
+  const patience = { signal, timeoutMs: timeouts.dataConnection }
+  const socket = context === null ? plain : await session.data!.secure(context, patience)
+  socket.setTimeout(timeouts.stall, () => socket.destroy(brokenOff(new Error('no byte came for a while'))))
+  return socket
+}
+
+async function* received(session: FtpSession, socket: Socket, signal: AbortSignal): AsyncGenerator<Buffer> {
   const breakOff = () => setTimeout(() => socket.destroy(brokenOff()), lingerMs).unref()
   if (signal.aborted) breakOff()
   signal.addEventListener('abort', breakOff, { once: true })
-  socket.setTimeout(silenceMs, () => socket.destroy())
   try {
     for await (const piece of socket as AsyncIterable<Buffer>) {
-      count('in', piece.length)
+      session.transferred! += piece.length
+      session.surroundings.metrics.bytes('in', piece.length)
       yield piece
     }
   } catch (error) {
@@ -109,10 +113,6 @@ async function* received(socket: Socket, signal: AbortSignal, count: CountBytes)
   } finally {
     signal.removeEventListener('abort', breakOff)
   }
-}
-
-function refuseIfAborted(signal: AbortSignal): void {
-  if (signal.aborted) throw brokenOff()
 }
 
 const brokenOff = (cause?: unknown) => new FtpError(426, 'the transfer was broken off', { cause })

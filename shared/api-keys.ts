@@ -1,7 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import type { Collections } from './schemas/collections.ts'
 import type { ApiKeyDocument, Role } from './schemas/api-key.ts'
-import { permissionValues, type Permissions } from './schemas/user.ts'
+import { permissionValues, type Permissions, type UserDocument } from './schemas/user.ts'
 
 /**
  * API keys, as the control plane and the FTP server check them. What is stored of a key is its HMAC under a secret of
@@ -54,20 +54,47 @@ export async function findCaller(
 
 /** What a key may do now; null when its user may do nothing. */
 export async function callerOf(collections: Collections, key: ApiKeyDocument): Promise<Caller | null> {
+  const { user_id: userId } = key
+  return callerFor(
+    key,
+    userId === null ? null : await collections.users.findOne({ _id: userId, active: true }),
+  )
+}
+
+function callerFor(key: ApiKeyDocument, user: UserDocument | null | undefined): Caller | null {
   const { _id: keyId, organization_id: organizationId, user_id: userId } = key
   if (userId === null)
     return { keyId, organizationId, role: key.role, permissions: permissionsOf(key.role, {}), userId }
-  const user = await collections.users.findOne({ _id: userId, active: true })
-  return user === null
-    ? null
-    : {
-        keyId,
-        organizationId,
-        role: user.role,
-        permissions: permissionsOf(user.role, user.permissions),
-        userId,
-      }
+  if (user === null || user === undefined) return null
+  return {
+    keyId,
+    organizationId,
+    role: user.role,
+    permissions: permissionsOf(user.role, user.permissions),
+    userId,
+  }
 }
+
+/** What several keys may do now, by their ids; those that may do nothing are missing. */
+export async function callersByKey(
+  collections: Collections,
+  keyIds: number[],
+  signal: AbortSignal,
+): Promise<Map<number, Caller>> {
+  const keys = await collections.apiKeys.find({ _id: { $in: keyIds }, active: true }, { signal }).toArray()
+  const userIds = keys.flatMap(({ user_id: userId }) => userId ?? [])
+  const users = userIds.length === 0 ? [] : await activeUsers(collections, userIds, signal)
+  const usersById = new Map(users.map((user) => [user._id, user]))
+  return new Map(
+    keys.flatMap((key) => {
+      const caller = callerFor(key, key.user_id === null ? null : usersById.get(key.user_id))
+      return caller === null ? [] : [[key._id, caller]]
+    }),
+  )
+}
+
+const activeUsers = (collections: Collections, ids: number[], signal: AbortSignal) =>
+  collections.users.find({ _id: { $in: ids }, active: true }, { signal }).toArray()
 
 function permissionsOf(role: Role, own: Permissions): Permissions {
   return role === 'standard' ? own : allPermissions

@@ -11,22 +11,23 @@ import { StartError } from './errors.ts'
 
 const optionalText = () => z.string().optional()
 
-function integer(bounds: { min: number; max: number; default: number }) {
-  const { min, max } = bounds
+function bareInteger({ min, max }: { min: number; max: number }) {
   return z
     .string()
     .refine((text) => /^\d{1,15}$/.test(text) && Number(text) >= min && Number(text) <= max, {
       error: `must be an integer from ${min} to ${max}`,
     })
     .transform(Number)
-    .default(bounds.default)
 }
 
-const flag = () =>
+const integer = (bounds: { min: number; max: number; default: number }) =>
+  bareInteger(bounds).default(bounds.default)
+
+const yesNo = (fallback: boolean) =>
   z
     .enum(['true', 'false'], { error: 'must be true or false' })
-    .default('false')
     .transform((text) => text === 'true')
+    .default(fallback)
 
 const port = (fallback: number) => integer({ min: 0, max: 65535, default: fallback })
 
@@ -102,6 +103,23 @@ const settingsSchema = z.object({
   FTP_PUBLIC_HOST: optionalText().describe(
     'the address that passive replies name, by default the one that the client connected to',
   ),
+  FTP_TLS_CERT: optionalText().describe(
+    'PEM file of the certificate (with its chain) of the FTP server; with its key it switches on `AUTH TLS`, and it is read again when it changes',
+  ),
+  FTP_TLS_KEY: optionalText().describe('PEM file of the key of that certificate'),
+  FTPS_PORT: bareInteger({ min: 0, max: 65535 })
+    .optional()
+    .describe('port of implicit TLS, where a connection begins with the handshake; without it there is none'),
+  FTP_TLS_REQUIRED: yesNo(false).describe('whether logins and data in the clear are refused'),
+  FTP_MAX_SESSIONS: integer({ min: 1, max: 100_000, default: 500 }).describe(
+    'FTP sessions of one process at a time, less where the limit of open files wants it',
+  ),
+  FTP_MAX_SESSIONS_PER_ADDRESS: integer({ min: 1, max: 100_000, default: 200 }).describe(
+    'FTP sessions from one address at a time, of one process',
+  ),
+  FTP_MAX_SESSIONS_PER_ACCOUNT: integer({ min: 1, max: 100_000, default: 150 }).describe(
+    'FTP sessions of one organization at a time, of one process',
+  ),
   FTP_METRICS_PORT: port(9465).describe('`/metrics`, `/healthz`, `/readyz` of the FTP server'),
   BOOTSTRAP_API_KEY: z
     .string()
@@ -130,7 +148,7 @@ const settingsSchema = z.object({
     .describe(
       'version of the terms and conditions that users agree to; without it a user can have no `terms_and_conditions_version` but null',
     ),
-  DISABLE_SUBSCRIBER_DELETION: flag().describe('`true` refuses to delete subscribers'),
+  DISABLE_SUBSCRIBER_DELETION: yesNo(false).describe('`true` refuses to delete subscribers'),
   TRUSTED_PROXIES: commaList()
     .refine((list) => list.every((entry) => cidr.test(entry)), { error: 'must be comma-separated CIDRs' })
     .describe('comma-separated CIDRs whose `X-Forwarded-For` is believed'),
@@ -152,12 +170,33 @@ export function loadSettings(env: NodeJS.ProcessEnv = process.env): Settings {
   if (env === process.env && existsSync('.env')) process.loadEnvFile('.env')
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value?.trim() !== ''))
   const parsed = settingsSchema.safeParse(given)
-  if (parsed.success) return Object.freeze(parsed.data)
-  const problems = parsed.error.issues.map((issue) => {
+  const issues = parsed.success ? tlsIssues(parsed.data) : parsed.error.issues
+  if (parsed.success && issues.length === 0) return Object.freeze(parsed.data)
+  const problems = issues.map((issue) => {
     const name = String(issue.path[0])
     return `setting ${name} ${issue.message} (it is ${JSON.stringify(given[name])})`
   })
   throw new StartError(problems.join('; '))
+}
+
+/** TLS of the FTP server takes a certificate with its key; what is of use only with TLS is not ignored without. */
+function tlsIssues(settings: Settings): { path: string[]; message: string }[] {
+  const {
+    FTP_TLS_CERT: cert,
+    FTP_TLS_KEY: key,
+    FTPS_PORT: implicitPort,
+    FTP_TLS_REQUIRED: isRequired,
+  } = settings
+  const wanted = {
+    FTP_TLS_CERT: cert !== undefined,
+    FTP_TLS_KEY: key !== undefined,
+    FTPS_PORT: implicitPort !== undefined,
+    FTP_TLS_REQUIRED: isRequired,
+  }
+  if (cert !== undefined && key !== undefined) return []
+  return Object.entries(wanted)
+    .filter(([, isWanted]) => isWanted)
+    .map(([name]) => ({ path: [name], message: 'needs both FTP_TLS_CERT and FTP_TLS_KEY' }))
 }
 
 /** The first and last port of "2122-2222"; "0" is {first: 0, last: 0}, any free port; null when malformed. */

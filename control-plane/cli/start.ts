@@ -20,12 +20,18 @@ type Name = keyof typeof processes
 interface ReadyLine {
   http?: string
   ftp?: string
+  ftps?: string
   metrics: Record<string, string>
   mongodb: string
   api_key?: string | null
 }
 
 const restartMs = 1_000
+
+/**
+ * Hundreds of FTP sessions write files at once, each write on a thread of libuv's pool, which has four by default.
+ */
+const wide = { UV_THREADPOOL_SIZE: '32' }
 
 /**
  * Two allocator arenas instead of eight a core, and compiled code kept between starts: together they take the engine's
@@ -48,6 +54,7 @@ await runProcess('start', async (process) => {
   process.ready({
     http: controlPlane.ready.http,
     ftp: ftp.ready.ftp,
+    ...(ftp.ready.ftps === undefined ? {} : { ftps: ftp.ready.ftps }),
     metrics: { ...controlPlane.ready.metrics, ...engine.ready.metrics, ...ftp.ready.metrics },
     mongodb: controlPlane.ready.mongodb,
     api_key: controlPlane.ready.api_key,
@@ -107,6 +114,7 @@ function portsOf(ready: ReadyLine): Record<string, string> {
   }
   add('HTTP_PORT', ready.http)
   add('FTP_PORT', ready.ftp)
+  add('FTPS_PORT', ready.ftps)
   add('ENGINE_METRICS_PORT', ready.metrics['engine'])
   add('FTP_METRICS_PORT', ready.metrics['ftp'])
   return ports
@@ -118,7 +126,7 @@ async function startChild(
 ): Promise<{ child: ChildProcess; ready: ReadyLine }> {
   // In a group of its own, so that Ctrl-C comes only once, from here.
   const child = spawn(process.execPath, [fileURLToPath(new URL(processes[name], import.meta.url))], {
-    env: { ...frugal, ...process.env, ...ports },
+    env: { ...frugal, ...(name === 'ftp' ? wide : {}), ...process.env, ...ports },
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     detached: true,
   })

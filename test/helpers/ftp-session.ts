@@ -1,27 +1,80 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
+import * as tls from 'node:tls'
 import { bootstrapKey, until } from './service.ts'
 
-/** An FTP client that does one step at a time, so that a test can stop between two of them. */
+/** An FTP client that does one step at a time, so that a test can stop between two of them; in the clear or in TLS. */
 export class FtpSession {
-  readonly control: Socket
+  control: Socket
+  isPrivate = false
   #text = ''
 
+  /** Logs in; throws the reply when that is refused. */
   static async open(url: string, key = bootstrapKey): Promise<FtpSession> {
-    const session = new FtpSession(url)
-    await session.reply()
-    await session.command('USER api')
-    const answer = await session.command(`PASS ${key}`)
+    const session = await FtpSession.connect(url)
+    const answer = await session.login(key)
     if (answer.startsWith('230')) return session
     session.close()
     throw new Error(answer)
   }
 
-  private constructor(url: string) {
+  /** Logs in after AUTH TLS, with data connections in TLS. */
+  static async openPrivate(url: string): Promise<FtpSession> {
+    const session = await FtpSession.connect(url)
+    await session.command('AUTH TLS')
+    await session.startTls()
+    const answer = await session.login()
+    if (!answer.startsWith('230')) throw new Error(answer)
+    await session.command('PROT P')
+    session.isPrivate = true
+    return session
+  }
+
+  /** Reads the greeting. An `ftps:` URL begins with the handshake. */
+  static async connect(url: string, from?: string): Promise<FtpSession> {
+    const session = new FtpSession(url, from)
+    if (url.startsWith('ftps:')) {
+      await session.startTls()
+      session.isPrivate = true
+    }
+    await session.reply()
+    return session
+  }
+
+  /** Doesn't wait for a greeting, which a test may want to see. */
+  constructor(url: string, from?: string) {
     const { hostname, port } = new URL(url)
-    this.control = connect(Number(port), hostname)
+    const host = hostname.replace(/[[\]]/g, '')
+    this.control = connect({
+      port: Number(port),
+      host,
+      ...(from === undefined ? {} : { localAddress: from }),
+    })
+    this.#listen()
+  }
+
+  async startTls(): Promise<void> {
+    this.control.removeAllListeners('data')
+    const secure = tls.connect({ socket: this.control, rejectUnauthorized: false })
+    this.control = secure
+    this.#listen()
+    await once(secure, 'secureConnect')
+  }
+
+  #listen(): void {
     this.control.setEncoding('utf8').on('data', (text: string) => (this.#text += text))
     this.control.on('error', () => undefined)
+  }
+
+  async login(key = bootstrapKey): Promise<string> {
+    await this.command('USER api')
+    return this.command(`PASS ${key}`)
+  }
+
+  /** Resolves to what was still said when the server has ended the connection. */
+  async ended(): Promise<string> {
+    if (!this.control.closed) await once(this.control, 'close')
+    return this.#text
   }
 
   /** The next reply, with all of its lines. */
@@ -54,13 +107,21 @@ export class FtpSession {
     return socket
   }
 
+  /** The data connection as the transfer wants it, after reply 150. */
+  secured(data: Socket): Socket {
+    if (!this.isPrivate) return data
+    const secure = tls.connect({ socket: data, rejectUnauthorized: false })
+    secure.on('error', () => undefined)
+    return secure
+  }
+
   /** Begins an upload, after REST if that is given, and resolves when the server waits for its data. */
   async beginUpload(line: string, rest?: number): Promise<Socket> {
     const data = await this.data()
     if (rest !== undefined) await this.command(`REST ${rest}`)
     const answer = await this.command(line)
     if (!answer.startsWith('150')) throw new Error(answer)
-    return data
+    return this.secured(data)
   }
 
   /** Uploads the whole and returns the last reply. */
@@ -71,16 +132,17 @@ export class FtpSession {
   }
 
   async download(line: string): Promise<{ text: string; last: string }> {
-    const data = await this.data()
-    let text = ''
-    data.setEncoding('utf8').on('data', (piece: string) => (text += piece))
-    const closed = once(data, 'close')
+    const plain = await this.data()
+    // What ends before the handshake ends with the plain connection.
     const first = await this.command(line)
     if (!first.startsWith('150')) {
-      data.destroy()
+      plain.destroy()
       return { text: '', last: first }
     }
-    await closed
+    const data = this.secured(plain)
+    let text = ''
+    data.setEncoding('utf8').on('data', (piece: string) => (text += piece))
+    if (!data.closed) await once(data, 'close')
     return { text, last: await this.reply() }
   }
 

@@ -384,8 +384,9 @@ t.test('SIZE counts what a broken upload sent last', async (t) => {
 t.test('FEAT says what there is', async (t) => {
   const session = await open()
   const lines = (await session.command('FEAT')).split('\r\n').slice(1, -1)
-  t.same(lines, [' EPRT', ' EPSV', ' MDTM', ' REST STREAM', ' SIZE', ' UTF8'])
-  for (const command of ['AUTH TLS', 'PBSZ 0', 'PROT P', 'STOU', 'STOU x.csv', 'MLSD', 'SITE CHMOD 777 x'])
+  const mlst = ' MLST type*;size*;modify*;perm*;'
+  t.same(lines, [' EPRT', ' EPSV', ' MDTM', mlst, ' REST STREAM', ' SIZE', ' TVFS', ' UTF8'])
+  for (const command of ['AUTH TLS', 'PBSZ 0', 'PROT P', 'CCC', 'STOU', 'STOU x.csv', 'SITE CHMOD 777 x'])
     t.match(await session.command(command), /^502 /, command)
   t.match(await session.command('OPTS UTF8 ON'), /^200 /)
   t.match(await session.command('OPTS UTF8 OFF'), /^501 /)

@@ -36,6 +36,26 @@ t.test('all wrong settings are named at once, with their values', async (t) => {
   }
 })
 
+t.test('TLS of the FTP server takes a certificate and its key', async (t) => {
+  const pair = { FTP_TLS_CERT: 'x.crt', FTP_TLS_KEY: 'x.key' }
+  t.match(loadSettings({ ...pair, FTPS_PORT: '990', FTP_TLS_REQUIRED: 'true' }), {
+    FTPS_PORT: 990,
+    FTP_TLS_REQUIRED: true,
+  })
+  t.match(loadSettings({ FTP_TLS_REQUIRED: 'false' }), { FTP_TLS_REQUIRED: false })
+  for (const alone of [
+    { FTP_TLS_CERT: 'x.crt' },
+    { FTP_TLS_KEY: 'x.key' },
+    { FTPS_PORT: '990' },
+    { FTP_TLS_REQUIRED: 'true' },
+  ])
+    t.throws(
+      () => loadSettings(alone),
+      new RegExp(`setting ${Object.keys(alone)[0]} needs both FTP_TLS_CERT and FTP_TLS_KEY`),
+    )
+  t.throws(() => loadSettings({ FTP_TLS_REQUIRED: 'maybe' }), /FTP_TLS_REQUIRED must be true or false/)
+})
+
 t.test('port ranges', async (t) => {
   t.same(parsePortRange('2122-2222'), { first: 2122, last: 2222 })
   t.same(parsePortRange('0'), { first: 0, last: 0 })

@@ -1,0 +1,87 @@
+import { Readable } from 'node:stream'
+import { FtpError } from '../ftp-error.ts'
+import { listingLine, type ListedFile } from '../ftp-srv-internals.ts'
+import { factLine } from '../listing.ts'
+import type { FtpSession } from '../session.ts'
+import { receiveUpload, send } from '../transfers.ts'
+import type { OwnCommands } from './command-table.ts'
+
+/** What uses the data connection, and ABOR. */
+export const transferCommands: OwnCommands = {
+  STOR: {
+    parameters: '<name>',
+    description: 'Upload a file; after REST, go on with it',
+    handler: (session, arg) => store(session, arg, { append: false }),
+  },
+  APPE: {
+    parameters: '<name>',
+    description: 'Upload the rest of a file',
+    handler: (session, arg) => store(session, arg, { append: true }),
+  },
+  RETR: {
+    parameters: '<name>',
+    description: 'Download a file',
+    async handler(session, arg) {
+      const start = takeStart(session) ?? 0
+      await send(session, () => session.fs!.read(arg ?? '', start), { isFile: true })
+      await session.reply(226, 'that was the file')
+    },
+  },
+  LIST: {
+    parameters: '[<name>]',
+    description: 'Files as ls -l shows them',
+    handler: (session, arg) => list(session, withoutFlags(arg), listingLine),
+  },
+  NLST: {
+    parameters: '[<name>]',
+    description: 'Names of files',
+    handler: (session, arg) => list(session, withoutFlags(arg), ({ name }) => name),
+  },
+  MLSD: {
+    parameters: '[<path>]',
+    description: 'Facts of the files',
+    async handler(session, arg) {
+      if (!(await session.fs!.get(arg ?? '')).isDirectory())
+        throw new FtpError(501, 'MLSD is for the directory')
+      await list(session, arg ?? '', (file) => factLine(file, session.facts))
+    },
+  },
+  /** The transfer ended before, with 426, or was complete; see Interruption. */
+  ABOR: {
+    description: 'Break the transfer off',
+    async handler(session) {
+      session.data?.close()
+      session.data = null
+      await session.reply(226, 'nothing is being transferred any more')
+    },
+  },
+}
+
+async function store(
+  session: FtpSession,
+  arg: string | null,
+  { append }: { append: boolean },
+): Promise<void> {
+  const start = takeStart(session)
+  await receiveUpload(session, () => session.fs!.beginUpload(arg ?? '', { append, start }))
+  await session.reply(226, 'the file is complete')
+}
+
+/** Clients ask for `-a` and `-l` before the path, which is what they get anyway. */
+const withoutFlags = (arg: string | null): string => (arg ?? '').replace(/^(-[A-Za-z]+( |$))+/, '')
+
+async function list(session: FtpSession, path: string, lineOf: (file: ListedFile) => string): Promise<void> {
+  const text = async () => {
+    const lines = (await session.fs!.list(path)).map((file) => `${lineOf(file)}\r\n`)
+    return Readable.from(lines, { objectMode: false })
+  }
+  await send(session, text, { isFile: false })
+  await session.reply(226, 'that was the list')
+}
+
+/** REST is for the next transfer only, also when that is refused. */
+function takeStart(session: FtpSession): number | undefined {
+  const start = session.restByteCount
+  session.restByteCount = 0
+  return start
+}

@@ -1,0 +1,96 @@
+import { readFile, stat } from 'node:fs/promises'
+import { createSecureContext, type SecureContext } from 'node:tls'
+import { messageOf, StartError } from '../../shared/errors.ts'
+import type { Logger } from '../../shared/logger.ts'
+import type { Part } from '../../shared/service.ts'
+
+/**
+ * The certificate and its key, read again when their files change, so that a renewed one needs no restart. Looked at
+ * by time and not watched: renewals replace files, links and whole folders, also on NFS. A pair that doesn't
+ * work, as between the writing of its two files, leaves the old one in force.
+ */
+
+export interface CertificateFiles {
+  /** Paths of PEM files. */
+  cert: string
+  key: string
+}
+
+export class Certificate implements Part {
+  /** For connections that begin now; those that stand keep theirs. */
+  context: SecureContext
+  readonly #files: CertificateFiles
+  readonly #log: Logger
+  readonly #timer: NodeJS.Timeout
+  #version: string
+
+  /** Throws a StartError that names the settings. */
+  static async load(files: CertificateFiles, options: { lookMs: number; log: Logger }): Promise<Certificate> {
+    const version = await versionOf(files)
+    try {
+      return new Certificate(files, options, { version, context: await read(files) })
+    } catch (error) {
+      throw new StartError(`settings FTP_TLS_CERT and FTP_TLS_KEY: ${messageOf(error)}`, { cause: error })
+    }
+  }
+
+  private constructor(
+    files: CertificateFiles,
+    options: { lookMs: number; log: Logger },
+    loaded: { version: string; context: SecureContext },
+  ) {
+    this.#files = files
+    this.#log = options.log
+    this.#version = loaded.version
+    this.context = loaded.context
+    this.#timer = setInterval(() => void this.#look(), options.lookMs).unref()
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer)
+  }
+
+  async #look(): Promise<void> {
+    const version = await versionOf(this.#files)
+    if (version === this.#version) return
+    this.#version = version
+    try {
+      this.context = await read(this.#files)
+      this.#log.info('the FTP certificate was read again')
+    } catch (error) {
+      this.#log.warn(
+        `the FTP certificate has changed but is not used, the one before stays: ${messageOf(error)}`,
+      )
+    }
+  }
+}
+
+async function read({ cert, key }: CertificateFiles): Promise<SecureContext> {
+  const [certificate, privateKey] = await Promise.all([readPem(cert), readPem(key)])
+  try {
+    return createSecureContext({ cert: certificate, key: privateKey })
+  } catch (error) {
+    throw new Error(`${cert} and ${key} are no certificate with its key: ${messageOf(error)}`, {
+      cause: error,
+    })
+  }
+}
+
+async function readPem(path: string): Promise<Buffer> {
+  try {
+    return await readFile(path)
+  } catch (error) {
+    throw new Error(`can't read ${path}: ${messageOf(error)}`, { cause: error })
+  }
+}
+
+/** Differs when the files do; a file that can't be read has one too. */
+async function versionOf({ cert, key }: CertificateFiles): Promise<string> {
+  const versions = [cert, key].map(async (path) => {
+    const stats = await stat(path, { bigint: true }).catch(() => null)
+    return stats === null
+      ? 'none'
+      : `${stats.dev}/${stats.ino}/${stats.size}/${stats.mtimeNs}/${stats.ctimeNs}`
+  })
+  return (await Promise.all(versions)).join(' ')
+}

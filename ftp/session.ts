@@ -1,0 +1,151 @@
+import type { FtpSrv } from 'ftp-srv'
+import type { AuthThrottle } from '../shared/api-keys.ts'
+import type { Logger } from '../shared/logger.ts'
+import type { Collections } from '../shared/schemas/collections.ts'
+import type { Certificate } from './connections/certificate.ts'
+import type { Command } from './connections/command-lines.ts'
+import type { ConnectionLimits } from './connections/connection-limits.ts'
+import type { ControlConnection, ControlHandler } from './connections/control-connection.ts'
+import type { DataConnection } from './connections/data-connection.ts'
+import type { PassivePorts } from './connections/passive-ports.ts'
+import { FtpSrvConnection, quiet } from './ftp-srv-internals.ts'
+import { Interruption } from './interruption.ts'
+import type { FtpMetrics } from './metrics.ts'
+
+/** What all sessions of a server have in common. */
+export interface SessionSurroundings {
+  /** The IPv4 address that PASV names; null: the one that the client connected to. */
+  publicAddress: string | null
+  dataFolder: string
+  collections: Collections
+  keyHashSecret: Uint8Array
+  throttle: AuthThrottle
+  metrics: FtpMetrics
+  log: Logger
+  timeouts: FtpTimeouts
+  /** Null when TLS is not offered. */
+  certificate: Certificate | null
+  isTlsRequired: boolean
+  limits: ConnectionLimits
+  ports: PassivePorts
+  ftpSrv: FtpSrv
+}
+
+/** In milliseconds. */
+export interface FtpTimeouts {
+  /** From the connection to the login, TLS handshake included. */
+  login: number
+  /** Between two commands, but not during a transfer. */
+  idle: number
+  /** Without a byte for so long a data connection is dead. */
+  stall: number
+  /** For the data connection to come about, and then for its handshake. */
+  dataConnection: number
+  /** How long PASV waits for a port when there is none. */
+  passivePort: number
+  /** Between two looks at the keys of the sessions. */
+  keyWatch: number
+  /** Between two looks at the certificate's files. */
+  certificateWatch: number
+}
+
+/** ftp-srv's session, on our connections. It ends by QUIT, by its client's going, or by `end`. */
+export class FtpSession extends FtpSrvConnection implements ControlHandler {
+  readonly control: ControlConnection
+  readonly surroundings: SessionSurroundings
+  readonly interruption = new Interruption()
+  /** Where the next transfer goes; of PASV, EPSV, PORT or EPRT. */
+  data: DataConnection | null = null
+  /** After EPSV ALL there is no other way to a data connection. */
+  isExtendedPassiveOnly = false
+  /** Bytes of the transfer that runs; null when none does. */
+  transferred: number | null = null
+  /** Of data connections, as PROT sets it. */
+  isDataPrivate: boolean
+  /** The facts that MLSD and MLST tell; null: all. */
+  facts: string[] | null = null
+  account: { keyId: number; organizationId: number } | null = null
+  wrongLogins = 0
+  readonly #running = new Set<Promise<unknown>>()
+  readonly #loginTimer: NodeJS.Timeout
+  readonly #idleTimer: NodeJS.Timeout
+
+  constructor(control: ControlConnection, surroundings: SessionSurroundings) {
+    super(surroundings.ftpSrv, { socket: control, log: quiet(surroundings.log) })
+    const { timeouts } = surroundings
+    this.control = control
+    this.surroundings = surroundings
+    this.isDataPrivate = control.secureContext !== null
+    this.#loginTimer = setTimeout(() => {
+      if (this.account === null) this.end(`nobody logged in within ${timeouts.login / 1000} s`)
+    }, timeouts.login)
+    this.#idleTimer = setTimeout(() => {
+      if (this.interruption.isTransferring) this.#idleTimer.refresh()
+      else this.end(`no command came for ${timeouts.idle / 1000} s`)
+    }, timeouts.idle)
+    control.once('close', () => {
+      clearTimeout(this.#loginTimer)
+      clearTimeout(this.#idleTimer)
+      this.data?.close()
+    })
+  }
+
+  /** Says why, and ends the session with whatever it does. */
+  end(reason: string): void {
+    if (this.control.destroyed) return
+    this.control.write(`421 ${reason}\r\n`)
+    this.control.destroy()
+  }
+
+  /** Resolves when no command runs any more. */
+  async idle(): Promise<void> {
+    await Promise.all(this.#running)
+  }
+
+  /** Whether AUTH would be followed by a handshake if it came now. */
+  willBeSecured({ directive, arg }: Command): boolean {
+    return (
+      directive === 'AUTH' &&
+      this.surroundings.certificate !== null &&
+      this.control.secureContext === null &&
+      /^(TLS|TLS-C|SSL)$/i.test(arg ?? '')
+    )
+  }
+
+  onArrival(command: Command): boolean {
+    if (command.directive === 'ABOR') this.interruption.abort()
+    if (this.willBeSecured(command)) this.control.ignore()
+    if (command.directive === 'STAT' && command.arg === null && this.transferred !== null) {
+      void this.reply(211, `a transfer is running, ${this.transferred} bytes so far`)
+      return true
+    }
+    return false
+  }
+
+  async onCommand(command: Command): Promise<void> {
+    this.#idleTimer.refresh()
+    const isCommand = /^[A-Z]{3,4}$/.test(command.directive)
+    const answer = isCommand ? this.commands.handle(command) : this.reply(500, 'that is no command')
+    this.#running.add(answer)
+    try {
+      await answer
+    } finally {
+      this.#running.delete(answer)
+      if (command.directive === 'ABOR') this.interruption.abortIsAnswered()
+      this.#idleTimer.refresh()
+    }
+  }
+
+  async onNonsense(reason: string): Promise<void> {
+    await this.reply(501, reason)
+  }
+
+  onOverlongLine(): void {
+    this.control.write('500 the command line is too long\r\n')
+    this.control.destroy()
+  }
+
+  onHangUp(): void {
+    this.interruption.hangUp()
+  }
+}

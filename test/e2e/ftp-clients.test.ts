@@ -1,0 +1,224 @@
+import { spawn } from 'node:child_process'
+import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { Readable, Writable } from 'node:stream'
+import { Client } from 'basic-ftp'
+import t from 'tap'
+import { makeCertificate } from '../helpers/certificate.ts'
+import { FtpSession } from '../helpers/ftp-session.ts'
+import { bootstrapKey, startService, until } from '../helpers/service.ts'
+
+// The clients that partners have, against the process, in the clear and in TLS. What arrives is compared by its SHA-256.
+const service = await startService(t, ['control-plane'])
+const work = path.join(service.dataFolder, 'client files')
+await mkdir(work)
+const { cert, key } = await makeCertificate(work, 'clients')
+const settings = { FTP_TLS_CERT: cert, FTP_TLS_KEY: key, FTPS_PORT: '0' }
+const ftp = await service.start('ftp', settings)
+const ready = ftp.ready as unknown as { ftp: string; ftps: string }
+const { hostname, port } = new URL(ready.ftp)
+
+const big = path.join(work, 'big.csv')
+const bigContent = randomBytes(1_500_000)
+await writeFile(big, bigContent)
+
+const hashOf = (content: Uint8Array) => createHash('sha256').update(content).digest('hex')
+const bigHash = hashOf(bigContent)
+
+/** Runs a program; resolves to its exit code and what it said. `killed` ends it by SIGKILL. */
+async function run(
+  program: string,
+  args: string[],
+  options: { input?: string; killed?: Promise<unknown> } = {},
+) {
+  const child = spawn(program, args, { cwd: work, stdio: ['pipe', 'pipe', 'pipe'] })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding('utf8').on('data', (text: string) => (output += text))
+  child.stdin.on('error', () => undefined).end(options.input ?? '')
+  const closed = once(child, 'close')
+  void options.killed?.then(() => child.kill('SIGKILL'))
+  const [code] = (await closed) as [number | null]
+  return { code, output }
+}
+
+/** For `skip`: a sentence when the program is not here. */
+const missing = (program: string) =>
+  run('sh', ['-c', `command -v ${program}`]).then(({ code }) =>
+    code === 0 ? false : `there is no ${program} here`,
+  )
+
+/** The SHA-256 of a file as the server hands it out. */
+async function hashAtServer(name: string): Promise<string> {
+  const client = new Client()
+  await client.access({ host: hostname, port: Number(port), user: 'api', password: bootstrapKey })
+  const hash = createHash('sha256')
+  await client.downloadTo(
+    new Writable({
+      write(chunk: Buffer, _encoding, done) {
+        hash.update(chunk)
+        done()
+      },
+    }),
+    name,
+  )
+  client.close()
+  return hash.digest('hex')
+}
+
+/** Resolves when an unfinished upload has some bytes. */
+async function begun(name: string): Promise<void> {
+  const session = await FtpSession.open(ready.ftp)
+  await until(
+    `some bytes of ${name}`,
+    () => session.command(`SIZE ${name}`),
+    (reply) => /^213 [1-9]/.test(reply),
+  )
+  session.close()
+}
+
+const isThere = async (name: string) => {
+  const session = await FtpSession.open(ready.ftp)
+  const { text } = await session.download('NLST')
+  session.close()
+  return text.split('\r\n').includes(name)
+}
+
+const curlModes: Record<string, { url: string; args: string[] }> = {
+  plain: { url: ready.ftp, args: [] },
+  'explicit TLS': { url: ready.ftp, args: ['--ssl-reqd', '--insecure'] },
+  'implicit TLS': { url: ready.ftps, args: ['--insecure'] },
+}
+for (const [mode, { url, args }] of Object.entries(curlModes))
+  t.test(`curl, ${mode}`, { skip: await missing('curl') }, async (t) => {
+    const user = ['-sS', '--user', `api:${bootstrapKey}`, ...args]
+    const name = `curl ${mode}.csv`
+    const target = `${url}/${encodeURIComponent(name)}`
+    t.match(await run('curl', [...user, '-T', big, target]), { code: 0, output: '' })
+    t.equal(await hashAtServer(name), bigHash)
+    t.match(await run('curl', [...user, '-o', 'back.csv', target]), { code: 0 })
+    t.equal(hashOf(await readFile(path.join(work, 'back.csv'))), bigHash)
+    t.match(await run('curl', [...user, '--list-only', `${url}/`]), { code: 0, output: new RegExp(name) })
+    t.match(await run('curl', [...user, '--head', target]), { code: 0, output: /Content-Length: 1500000/ })
+    // In TLS this curl sends data in the clear in active mode; lftp shows that.
+    if (mode === 'plain') {
+      const active = [...user, '--ftp-port', '-', '-T', big, `${url}/active.csv`]
+      t.match(await run('curl', active), { code: 0 }, 'in active mode')
+      t.equal(await hashAtServer('active.csv'), bigHash)
+    }
+
+    const slow = [...user, '--limit-rate', '100k', '-T', big, `${url}/killed.csv`]
+    t.equal((await run('curl', slow, { killed: begun('killed.csv') })).code, null, 'killed in mid-upload')
+    t.equal(await isThere('killed.csv'), false)
+    t.match(
+      await run('curl', [...user, '-C', '-', '-T', big, `${url}/killed.csv`]),
+      { code: 0 },
+      'and resumed',
+    )
+    t.equal(await hashAtServer('killed.csv'), bigHash)
+    await run('curl', [...user, '-Q', 'DELE killed.csv', '--list-only', `${url}/`])
+    t.equal(await isThere('killed.csv'), false)
+  })
+
+const lftpModes: Record<string, { url: string; set: string }> = {
+  plain: { url: ready.ftp, set: 'set ftp:ssl-allow false;' },
+  'explicit TLS': { url: ready.ftp, set: 'set ftp:ssl-force true; set ftp:ssl-protect-data true;' },
+  'implicit TLS': { url: ready.ftps, set: '' },
+}
+for (const [mode, { url, set }] of Object.entries(lftpModes))
+  t.test(`lftp, ${mode}`, { skip: await missing('lftp') }, async (t) => {
+    const lftp = (commands: string, killed?: Promise<unknown>) =>
+      run(
+        'lftp',
+        [
+          '--norc',
+          '-c',
+          `set net:max-retries 1; set net:timeout 30; set ssl:verify-certificate no; ${set} ` +
+            `open -u api,${bootstrapKey} ${url}; ${commands}`,
+        ],
+        killed === undefined ? {} : { killed },
+      )
+    const prefix = mode.replace(' ', '-')
+    const [up, down] = [path.join(work, `up-${prefix}`), path.join(work, `down-${prefix}`)]
+    await mkdir(up)
+    const files = new Map(
+      ['one.csv', 'two words.csv', 'drei-äöü.csv', 'empty.csv'].map((name) => [
+        `${prefix} ${name}`,
+        name === 'empty.csv' ? Buffer.alloc(0) : randomBytes(40_000),
+      ]),
+    )
+    for (const [name, content] of files) await writeFile(path.join(up, name), content)
+    t.match(await lftp(`mirror -R --no-perms --parallel=3 "${up}" .`), { code: 0 })
+    t.match(await lftp(`mirror --include "^${prefix} " . "${down}"`), { code: 0 })
+    for (const [name, content] of files) {
+      t.equal(await hashAtServer(name), hashOf(content), name)
+      t.equal(hashOf(await readFile(path.join(down, name))), hashOf(content), `${name}, back`)
+    }
+    const slow = lftp(`set net:limit-rate 0:100000; put "${big}" -o ${prefix}.csv`, begun(`${prefix}.csv`))
+    t.equal((await slow).code, null, 'killed in mid-upload')
+    t.equal(await isThere(`${prefix}.csv`), false)
+    t.match(await lftp(`put -c "${big}" -o ${prefix}.csv`), { code: 0 }, 'and resumed')
+    t.equal(await hashAtServer(`${prefix}.csv`), bigHash)
+    t.match(await lftp(`set ftp:passive-mode off; put "${big}" -o active-${prefix}.csv`), { code: 0 })
+    t.equal(await hashAtServer(`active-${prefix}.csv`), bigHash, 'in active mode')
+    t.match(await lftp(`mv ${prefix}.csv moved-${prefix}.csv; cls -l; rm moved-${prefix}.csv`), {
+      code: 0,
+      output: new RegExp(`1500000 .* moved-${prefix}\\.csv`),
+    })
+  })
+
+t.test('ncftpput and ncftpget', { skip: await missing('ncftpput') }, async (t) => {
+  const account = ['-u', 'api', '-p', bootstrapKey, '-P', port]
+  t.match(await run('ncftpput', [...account, '-C', hostname, big, 'ncftp.csv']), { code: 0 })
+  t.equal(await hashAtServer('ncftp.csv'), bigHash)
+  t.match(await run('ncftpput', [...account, '-E', '-C', hostname, big, 'ncftp-active.csv']), { code: 0 })
+  t.equal(await hashAtServer('ncftp-active.csv'), bigHash)
+  t.match(await run('ncftpget', [...account, '-C', hostname, 'ncftp.csv', 'ncftp-back.csv']), { code: 0 })
+  t.equal(hashOf(await readFile(path.join(work, 'ncftp-back.csv'))), bigHash)
+})
+
+t.test('tnftp', { skip: await missing('tnftp') }, async (t) => {
+  const input = [
+    `open ${hostname} ${port}`,
+    `user api ${bootstrapKey}`,
+    'binary',
+    'put big.csv tnftp.csv',
+    'rename tnftp.csv tnftp-renamed.csv',
+    'size tnftp-renamed.csv',
+    'modtime tnftp-renamed.csv',
+    'ls',
+    'get tnftp-renamed.csv tnftp-back.csv',
+    'passive off',
+    'put big.csv tnftp-active.csv',
+    'delete tnftp-renamed.csv',
+    'quit',
+  ]
+  const { output } = await run('tnftp', ['-n', '-v'], { input: `${input.join('\n')}\n` })
+  t.match(output, /1500000/)
+  t.equal(hashOf(await readFile(path.join(work, 'tnftp-back.csv'))), bigHash)
+  t.equal(await hashAtServer('tnftp-active.csv'), bigHash)
+  t.equal(await isThere('tnftp-renamed.csv'), false)
+})
+
+for (const secure of [false, true, 'implicit'] as const)
+  t.test(`basic-ftp, secure: ${secure}`, async (t) => {
+    const client = new Client()
+    const ports = { host: hostname, port: Number(secure === 'implicit' ? new URL(ready.ftps).port : port) }
+    const secureOptions = { rejectUnauthorized: false }
+    await client.access({ ...ports, user: 'api', password: bootstrapKey, secure, secureOptions })
+    const name = `basic ${secure} ö.csv`
+    await client.uploadFrom(Readable.from([bigContent.subarray(0, 1_000_000)]), name)
+    await client.appendFrom(Readable.from([bigContent.subarray(1_000_000)]), name)
+    t.equal(await client.size(name), bigContent.length)
+    t.ok(Math.abs((await client.lastMod(name)).getTime() - Date.now()) < 600_000)
+    const listed = (await client.list()).find((file) => file.name === name)
+    t.match(listed, { size: bigContent.length, isFile: true })
+    t.equal(listed!.modifiedAt?.getTime(), (await client.lastMod(name)).getTime(), 'times are exact')
+    await client.rename(name, `renamed ${name}`)
+    t.equal(await hashAtServer(`renamed ${name}`), bigHash)
+    await client.remove(`renamed ${name}`)
+    t.notOk((await client.list()).some((file) => file.name.includes(name)))
+    client.close()
+  })

@@ -1,0 +1,44 @@
+import { MongoClient } from 'mongodb'
+import { Registry } from 'prom-client'
+import type { Test } from 'tap'
+import { createFtpMetrics } from '../../ftp/metrics.ts'
+import { startFtpServer, type FtpServerOptions } from '../../ftp/server.ts'
+import { AuthThrottle, keyHashSecret } from '../../shared/api-keys.ts'
+import { clientOptions } from '../../shared/database.ts'
+import { createLogger } from '../../shared/logger.ts'
+import { collectionsOf } from '../../shared/schemas/collections.ts'
+import type { Service } from './service.ts'
+
+/** FTP servers in this process, with options that no setting has; on the service's database and folder. */
+export async function ftpFronts(t: Test, service: Service) {
+  const client = await MongoClient.connect(service.settings['MONGODB_URI']!, clientOptions)
+  t.teardown(() => client.close())
+  const collections = collectionsOf(client.db(service.db.databaseName))
+  const base = {
+    host: '127.0.0.1',
+    port: 0,
+    passivePorts: '0',
+    publicAddress: null,
+    dataFolder: service.dataFolder,
+    collections,
+    keyHashSecret: await keyHashSecret(collections),
+    throttle: new AuthThrottle(collections, 100_000),
+    sessions: { inProcess: 100, perAddress: 100, perAccount: 100 },
+    tls: null,
+    log: createLogger({ process: 'ftp', level: 'fatal' }),
+  }
+  const start = async (t: Test, options: Partial<FtpServerOptions> = {}) => {
+    const registry = new Registry()
+    const all = { ...base, metrics: createFtpMetrics(registry), ...options }
+    const server = await startFtpServer(all)
+    t.teardown(() => server.stop())
+    const host = all.host.includes(':') ? `[${all.host}]` : all.host
+    return {
+      ...server,
+      registry,
+      url: `ftp://${host}:${server.port}`,
+      implicitUrl: `ftps://${host}:${server.implicitTlsPort}`,
+    }
+  }
+  return { collections, start }
+}
