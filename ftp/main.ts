@@ -3,6 +3,8 @@ import { AuthThrottle, keyHashSecret } from '../shared/api-keys.ts'
 import { messageOf, StartError } from '../shared/errors.ts'
 import { createRegistry, hostInUrl, runProcess, serveOperations } from '../shared/service.ts'
 import { databaseProblem, startDatabase } from '../shared/start-database.ts'
+import { openUploads } from '../shared/uploads/open-uploads.ts'
+import { uploadLimits } from '../shared/uploads/upload-quota.ts'
 import { createFtpMetrics } from './metrics.ts'
 import { startFtpServer } from './server.ts'
 
@@ -26,7 +28,8 @@ await runProcess('ftp', async (process) => {
       port: settings.FTP_PORT,
       passivePorts: settings.FTP_PASSIVE_PORTS,
       publicAddress: settings.FTP_PUBLIC_HOST === undefined ? null : await ipv4Of(settings.FTP_PUBLIC_HOST),
-      dataFolder: settings.DATA_DIR,
+      uploads: openUploads(settings, database),
+      uploadLimits: uploadLimits(settings),
       collections: database.collections,
       keyHashSecret: await keyHashSecret(database.collections),
       throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),

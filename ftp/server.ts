@@ -7,7 +7,8 @@ import { parsePortRange } from '../shared/config.ts'
 import { StartError } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
 import { describeListenError, type Part } from '../shared/service.ts'
-import { uploadFolder } from '../shared/uploads.ts'
+import type { UploadLimits } from '../shared/store/upload-usage.ts'
+import type { Uploads } from '../shared/uploads/upload-store.ts'
 import { installCommands } from './commands.ts'
 import { readControlLines } from './control-connection.ts'
 import type { ServerInternals, Session } from './ftp-srv-internals.ts'
@@ -19,7 +20,8 @@ export interface FtpServerOptions {
   port: number
   passivePorts: string
   publicAddress: string | null
-  dataFolder: string
+  uploads: Uploads
+  uploadLimits: UploadLimits
   collections: Collections
   keyHashSecret: Uint8Array
   throttle: AuthThrottle
@@ -96,7 +98,8 @@ async function logIn(
   metrics.login('ok')
   const { organizationId } = caller
   const directory = new UploadDirectory({
-    root: uploadFolder(options.dataFolder, organizationId),
+    uploads: options.uploads,
+    limits: options.uploadLimits,
     organizationId,
     collections,
     log: options.log,
