@@ -9,6 +9,7 @@ import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
 import { defaultCacheFolder, findMongod } from '../shared/mongod/find-mongod.ts'
 import { programSearchPath } from '../shared/config.ts'
 import { newRows } from './scenarios/new-rows.ts'
+import { staging } from './scenarios/staging.ts'
 import { subscriberLimit } from './scenarios/subscriber-limit.ts'
 import type { BenchContext, Measurement, Scenario } from './scenario.ts'
 import { ratios, summarize, type Summary } from './statistics.ts'
@@ -18,7 +19,7 @@ import { ratios, summarize, type Summary } from './statistics.ts'
  * counts is the median over the rounds, with the spread; ratios are taken round by round, because a shared machine is
  * slower today than yesterday.
  */
-const scenarios: Scenario[] = [newRows, subscriberLimit]
+const scenarios: Scenario[] = [newRows, staging, subscriberLimit]
 
 const { values: given, positionals } = parseArgs({
   allowPositionals: true,

@@ -3,12 +3,14 @@ import type { Settings } from '../shared/config.ts'
 import type { Database } from '../shared/database.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { Staging } from '../shared/staging/staging.ts'
+import type { Uploads } from '../shared/uploads/upload-store.ts'
 
 /** What the control plane's parts work with; put together in main.ts. */
 export interface ControlPlane {
   settings: Settings
   database: Database
   staging: Staging
+  uploads: Uploads
   throttle: AuthThrottle
   /** Key of the API keys' hashes. */
   keyHashSecret: Uint8Array

@@ -1,9 +1,9 @@
 import { createServer } from 'node:http'
-import path from 'node:path'
 import { AuthThrottle, keyHashSecret } from '../shared/api-keys.ts'
 import { closeServer, createRegistry, hostInUrl, listen, runProcess } from '../shared/service.ts'
-import { diskStaging } from '../shared/staging/disk-staging.ts'
+import { openStaging } from '../shared/staging/open-staging.ts'
 import { startDatabase } from '../shared/start-database.ts'
+import { openUploads } from '../shared/uploads/open-uploads.ts'
 import { createApp } from './app.ts'
 import { bootstrap } from './bootstrap.ts'
 
@@ -18,7 +18,8 @@ await runProcess('control-plane', async (process) => {
   const deps = {
     settings,
     database,
-    staging: diskStaging(path.join(settings.DATA_DIR, 'staging')),
+    staging: openStaging(settings, database.collections),
+    uploads: openUploads(settings, database),
     throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
     keyHashSecret: secret,
     publicUrl: () => settings.PUBLIC_URL ?? url,

@@ -6,8 +6,9 @@ import { peekNextId, type Database } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import { hasEnded } from '../shared/import-state.ts'
 import type { Logger } from '../shared/logger.ts'
-import { noCounts, type ChunkDocument } from '../shared/schemas/import.ts'
+import { noCounts, type ChunkDocument, type UploadDocument } from '../shared/schemas/import.ts'
 import type { Staging } from '../shared/staging/staging.ts'
+import type { Uploads } from '../shared/uploads/upload-store.ts'
 import {
   claimChunk,
   closeChunks,
@@ -27,6 +28,7 @@ import {
   markSettled,
   releaseStepUnder,
   startImport,
+  type DueImport,
   type WorkingImport,
 } from '../shared/store/imports.ts'
 import { ChunkScheduler } from './chunk-scheduler.ts'
@@ -52,7 +54,7 @@ export interface DispatcherOptions {
   engineId: string
   database: Database
   staging: Staging
-  dataFolder: string
+  uploads: Uploads
   /** Says which addresses downloads may reach. */
   guard: AddressGuard
   bounds: DownloadBounds
@@ -92,6 +94,8 @@ export class Dispatcher {
   readonly #scheduler = new ChunkScheduler()
   readonly #chunks = new Map<string, RunningChunk>()
   readonly #steps = new Map<number, RunningStep>()
+  /** Imports that are just being started, with the list that they are to have. */
+  readonly #starting = new Map<number, { listId: number | null; ended: Promise<void> }>()
   /**
    * Tokens under which this engine may hold a chunk or a step without knowing, or without working on it any longer:
    * the database went away before it said what became of a claim or a release. Given back as soon as it answers, and
@@ -129,7 +133,9 @@ export class Dispatcher {
     for (const chunk of this.#chunks.values()) Atomics.store(chunk.word, 0, control.stop)
     const ended = Promise.all([
       this.#loop,
-      ...[...this.#steps.values(), ...this.#chunks.values()].map((work) => work.ended),
+      ...[...this.#steps.values(), ...this.#chunks.values(), ...this.#starting.values()].map(
+        (work) => work.ended,
+      ),
     ])
     await Promise.race([ended, sleep(graceMs, undefined, { ref: false })])
   }
@@ -199,14 +205,55 @@ export class Dispatcher {
     const { collections } = this.#options.database
     const held = await listHeldLists(collections)
     const due = await listDueImports(collections, held)
-    const taken = new Set(held)
+    const taken = new Set([...held, ...[...this.#starting.values()].map((start) => start.listId)])
     for (const entry of due) {
       const waits = !entry.options.dry_run && taken.has(entry.mailing_list_id)
-      if (waits) continue
+      if (waits || this.#starting.has(entry._id)) continue
       if (!entry.options.dry_run) taken.add(entry.mailing_list_id)
-      if (await startImport(collections, entry._id, await peekNextId(collections, 'subscriber')))
-        this.#options.log.info({ import_id: entry._id }, 'import started')
+      if (entry.source.type === 'upload_directory') this.#startPinned(entry)
+      else await this.#startNow(entry)
     }
+  }
+
+  async #startNow(entry: DueImport, upload?: UploadDocument): Promise<boolean> {
+    const { collections } = this.#options.database
+    const firstNewId = await peekNextId(collections, 'subscriber')
+    const isOurs = await startImport(collections, entry._id, firstNewId, upload)
+    if (isOurs) this.#options.log.info({ import_id: entry._id }, 'import started')
+    return isOurs
+  }
+
+  /** Beside the loop: where a pin is a copy it takes a moment, which is the other imports' as well. */
+  #startPinned(entry: DueImport): void {
+    const ended = this.#pinAndStart(entry)
+      .catch((error: unknown) => {
+        this.#options.log.warn(
+          { import_id: entry._id },
+          `an import can't be started, trying again: ${messageOf(error)}`,
+        )
+      })
+      .finally(() => this.#starting.delete(entry._id))
+    this.#starting.set(entry._id, { listId: entry.options.dry_run ? null : entry.mailing_list_id, ended })
+  }
+
+  /** The file is kept before the import leaves `scheduled`, so nothing that is done to it from then on is seen. */
+  async #pinAndStart(entry: DueImport): Promise<void> {
+    const { uploads } = this.#options
+    const { _id: importId, organization_id: organizationId, source } = entry
+    let upload: UploadDocument | undefined
+    try {
+      const pin = await uploads.pin({ organizationId, name: source.filename, importId })
+      upload = { pin, waiting: null }
+    } catch (error) {
+      // Its step has a few tries, and says what it was when it fails; with the database away none of this is heard.
+      this.#options.log.warn(
+        { import_id: importId },
+        `the file ${JSON.stringify(source.filename)} can't be kept for an import that begins: ${messageOf(error)}`,
+      )
+    }
+    const isOurs = await this.#startNow(entry, upload)
+    if (isOurs) this.#wake()
+    else if (upload?.pin) await uploads.releasePin(upload.pin)
   }
 
   /** Imports that were paused, cancelled or failed aren't worked on any longer. */

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
-import path from 'node:path'
 import { AddressGuard } from '../shared/address-guard.ts'
 import type { Settings } from '../shared/config.ts'
 import type { Database } from '../shared/database.ts'
@@ -9,6 +8,7 @@ import { messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { Part } from '../shared/service.ts'
 import type { Staging } from '../shared/staging/staging.ts'
+import type { Uploads } from '../shared/uploads/upload-store.ts'
 import { listenForRings } from '../shared/store/doorbell.ts'
 import {
   engineLeaseMs,
@@ -32,6 +32,7 @@ export interface EngineOptions {
   settings: Settings
   database: Database & { uri: string }
   staging: Staging
+  uploads: Uploads
   metrics: EngineMetrics
   log: Logger
   /** By default what the settings allow, and the usual bounds. */
@@ -92,7 +93,7 @@ export class Engine implements Part {
       start: {
         mongodbUri: database.uri,
         mongodbDatabase: settings.MONGODB_DATABASE,
-        stagingFolder: path.join(settings.DATA_DIR, 'staging'),
+        stagingPlace: { STAGING: settings.STAGING, DATA_DIR: settings.DATA_DIR },
         engineId: id,
         firstStripe: firstStripe + 1,
         laneCounter: new SharedArrayBuffer(4),
@@ -107,7 +108,6 @@ export class Engine implements Part {
     const dispatcher = new Dispatcher({
       ...this.#options,
       engineId: id,
-      dataFolder: settings.DATA_DIR,
       stepSessions,
       guard: this.#options.guard ?? new AddressGuard(settings.URL_IMPORT_ALLOW),
       bounds: this.#options.bounds ?? downloadBounds,

@@ -21,6 +21,7 @@ import {
   type ImportPlan,
 } from '../shared/schemas/import.ts'
 import { isStagingFull, stagedPartition, stagedSource, type Staging } from '../shared/staging/staging.ts'
+import type { Uploads } from '../shared/uploads/upload-store.ts'
 import { countChunkStates, deleteChunks, replaceChunks, sumChunkCounts } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
 import {
@@ -30,14 +31,15 @@ import {
   postponeStep,
   releaseStep,
   scheduleRetry,
+  waitForUpload,
   writeInStep,
 } from '../shared/store/imports.ts'
 import { countAbsent, deactivateAbsent } from './deactivation.ts'
 import type { EngineMetrics } from './metrics.ts'
 import { makePlan, reactionsPerRecord } from './plan.ts'
 import type { DownloadBounds } from './sources/download-bounds.ts'
-import type { SourceContext } from './sources/source.ts'
 import { sourceOf } from './sources/source-of.ts'
+import { StillWritten, type SourceContext } from './sources/source.ts'
 import type { Range } from './splitting/range-writer.ts'
 import { splitFile, type SplitResult } from './splitting/split.ts'
 
@@ -55,7 +57,7 @@ export interface StepContext {
   session: ClientSession
   database: Database
   staging: Staging
-  dataFolder: string
+  uploads: Uploads
   /** Says which addresses downloads may reach. */
   guard: AddressGuard
   bounds: DownloadBounds
@@ -74,6 +76,9 @@ interface Step {
 const progressEveryMs = 1_000
 /** Of a step for a reason that nobody foresaw. */
 const mostStepFailures = 5
+/** Between two looks at a file that is still being written, and how long it is looked at. */
+const lookAgainMs = 3_000
+const longestWaitMinutes = 15
 
 /** Takes the import as far as this engine can in one go. The step is released at its end, whatever happened. */
 export async function runStep(document: ImportDocument, token: string, context: StepContext): Promise<void> {
@@ -98,22 +103,34 @@ async function prepare(document: ImportDocument, step: Step, context: StepContex
   const state = document.state
   if (document.plan === null && !(await writeInStep(collections, { ...step, state }, { $set: { plan } })))
     return
-  if (document.state === 'downloading') {
-    const progress = await timed(context, 'obtain', () => download(document, step, context))
-    if (progress === null) return
-    const next = { state: 'splitting' as const, 'download.next_attempt_at': null, ...progress }
-    if (!(await writeInStep(collections, { ...step, state: 'downloading' }, { $set: next }))) return
-  } else if (document.source.type !== 'url' && !(await isStaged(document, context))) {
-    await timed(context, 'obtain', () => obtain(document, context))
-  }
-  await timed(context, 'split', () => split(document, plan, step, context))
+  const source = await staged(document, step, context)
+  if (source !== null) await timed(context, 'split', () => split({ document, plan, source }, step, context))
 }
 
-/** A split that starts over works on the file as it was when the import began. */
-async function isStaged(document: ImportDocument, { staging }: StepContext): Promise<boolean> {
-  const file = await staging.open(stagedSource(document._id))
-  await file?.close()
-  return file !== null
+/**
+ * The name of the staged source, brought now if no earlier step has; null when the step isn't ours any more. The
+ * import says which one counts, so a split that starts over works on the same bytes.
+ */
+async function staged(document: ImportDocument, step: Step, context: StepContext): Promise<string | null> {
+  const { state, source } = document
+  if (document.staged !== undefined) return document.staged
+  if (source.type === 'json') {
+    await obtain(document, stagedSource(document._id), context)
+    return stagedSource(document._id)
+  }
+  const target = stagedSource(document._id, step.token)
+  const progress = await timed(context, 'obtain', async () => {
+    if (state === 'downloading') return download(document, target, step, context)
+    await obtain(document, target, context)
+    return {}
+  })
+  if (progress === null) return null
+  const isOurs = await writeInStep(
+    context.database.collections,
+    { ...step, state },
+    { $set: { state: 'splitting', staged: target, 'download.next_attempt_at': null, ...progress } },
+  )
+  return isOurs ? target : null
 }
 
 async function timed<T>(
@@ -129,11 +146,12 @@ async function timed<T>(
 
 async function obtain(
   document: ImportDocument,
+  target: string,
   context: StepContext,
   download: Pick<SourceContext, 'leftMs' | 'onProgress'> = { leftMs: 0, onProgress: () => undefined },
 ): Promise<void> {
-  const { staging, dataFolder, guard, bounds, signal } = context
-  await sourceOf(document)(document, { staging, dataFolder, guard, bounds, signal, ...download })
+  const { staging, uploads, guard, bounds, signal } = context
+  await sourceOf(document)(document, { staging, target, uploads, guard, bounds, signal, ...download })
 }
 
 interface Progress {
@@ -144,6 +162,7 @@ interface Progress {
 /** One try of a download, its progress in the import once a second. Null when the import is no longer this engine's. */
 async function download(
   document: ImportDocument,
+  target: string,
   step: Step,
   context: StepContext,
 ): Promise<Progress | null> {
@@ -166,7 +185,7 @@ async function download(
     writeInStep(collections, { ...step, state: 'downloading' }, { $set: progress }).catch(() => undefined)
   }, progressEveryMs)
   try {
-    await obtain(document, context, { leftMs, onProgress })
+    await obtain(document, target, context, { leftMs, onProgress })
     context.metrics.downloadAttempt('ok')
     return progress
   } catch (error) {
@@ -184,14 +203,14 @@ async function downloadTimeLeft({ download }: ImportDocument, { database }: Step
 }
 
 async function split(
-  document: ImportDocument,
-  plan: ImportPlan,
+  work: { document: ImportDocument; plan: ImportPlan; source: string },
   step: Step,
   context: StepContext,
 ): Promise<void> {
+  const { document, plan } = work
   const { staging, signal } = context
   const partition = stagedPartition(document._id, randomUUID())
-  const source = await staging.open(stagedSource(document._id))
+  const source = await staging.open(work.source)
   if (source === null)
     throw new ImportError('source_missing', 'the staged file is gone: was DATA_DIR/staging emptied?')
   try {
@@ -213,6 +232,22 @@ async function split(
   } finally {
     await source.close()
   }
+  await leaveOnly(partition, document._id, context)
+}
+
+/** The source, and what was left of tries that were killed, is of no use once there are chunks. */
+async function leaveOnly(partition: string, importId: number, context: StepContext): Promise<void> {
+  const { staging, uploads, log, signal } = context
+  if (signal.aborted) return
+  const current = await context.database.collections.imports.findOne(
+    { _id: importId },
+    { projection: { partition: 1 } },
+  )
+  if (current?.partition !== partition) return
+  await staging.removeImport(importId, { keep: partition }).catch((error: unknown) => {
+    log.debug({ import_id: importId }, `a staged source stays until the import's end: ${messageOf(error)}`)
+  })
+  await uploads.unpin(importId).catch(() => undefined)
 }
 
 async function reopen(staging: Staging, partition: string) {
@@ -350,6 +385,8 @@ async function endInFailure(
 ): Promise<void> {
   if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
     await endFailedTry(error, document, step, context)
+  } else if (error instanceof StillWritten) {
+    await lookAgain(error, document, step, context)
   } else if (error instanceof ImportError) {
     await fail(step, error.message, context)
   } else if (isStagingFull(error)) {
@@ -386,6 +423,25 @@ async function endFailedTry(
   }
 }
 
+/** The wait is stored, and the import's view says what it waits for. */
+async function lookAgain(
+  { identity }: StillWritten,
+  document: ImportDocument,
+  step: Step,
+  context: StepContext,
+): Promise<void> {
+  const { collections } = context.database
+  const filename = JSON.stringify(document.source.filename)
+  // A copy that met a write.
+  await context.staging.removeImport(document._id, { keep: document.upload?.pin?.reference ?? '' })
+  if (await waitForUpload(collections, step, { identity, lookAgainMs, longestWaitMinutes, filename })) return
+  await fail(
+    step,
+    `${filename} was still being written ${longestWaitMinutes} minutes after the import began: create the import when the file is whole`,
+    context,
+  )
+}
+
 /** Whatever it was, it may pass: a few tries, with longer and longer waits, which are stored. */
 async function endBrokenStep(
   error: unknown,
@@ -414,9 +470,10 @@ async function fail(step: Step, message: string, context: StepContext): Promise<
 /** Clears up after an ended import for which no chunk is held any more. */
 export async function removeWorkingData(
   importId: number,
-  context: Pick<StepContext, 'database' | 'staging' | 'log'>,
+  context: Pick<StepContext, 'database' | 'staging' | 'uploads' | 'log'>,
 ): Promise<void> {
-  await context.staging.removeImport(importId).catch((error: unknown) => {
+  const { staging, uploads } = context
+  await Promise.all([staging.removeImport(importId), uploads.unpin(importId)]).catch((error: unknown) => {
     context.log.warn(
       { import_id: importId },
       `staged files can't be removed, the sweep tries again later: ${messageOf(error)}`,

@@ -1,10 +1,11 @@
-import path from 'node:path'
 import { createRegistry, runProcess, serveOperations } from '../shared/service.ts'
-import { diskStaging } from '../shared/staging/disk-staging.ts'
+import { openStaging } from '../shared/staging/open-staging.ts'
+import { openUploads } from '../shared/uploads/open-uploads.ts'
 import { databaseProblem, startDatabase } from '../shared/start-database.ts'
 import { Engine } from './engine.ts'
 import { startChore } from './maintenance/maintenance.ts'
 import { purgeLogs } from './maintenance/purge-logs.ts'
+import { purgeUploads } from './maintenance/purge-uploads.ts'
 import { removeDeletedFieldValues } from './maintenance/remove-deleted-field-values.ts'
 import { sweepStaging } from './maintenance/sweep-staging.ts'
 import { takeOverFromDeadEngines } from './maintenance/take-over.ts'
@@ -25,15 +26,17 @@ await runProcess('engine', async (process) => {
       unreadyBecause: databaseProblem(database),
     }),
   )
-  const staging = diskStaging(path.join(settings.DATA_DIR, 'staging'))
+  const staging = openStaging(settings, database.collections)
+  const uploads = openUploads(settings, database)
   for (const chore of [
     takeOverFromDeadEngines(database, log),
-    sweepStaging(database, staging, log),
+    sweepStaging(database, { staging, uploads }, log),
+    purgeUploads(uploads, log),
     purgeLogs(database, log),
     removeDeletedFieldValues(database, log),
   ])
     process.add(startChore(chore, log))
-  const engine = process.add(new Engine({ settings, database, staging, metrics, log }))
+  const engine = process.add(new Engine({ settings, database, staging, uploads, metrics, log }))
   await engine.start()
   process.ready({
     process: 'engine',

@@ -1,5 +1,4 @@
 import { findCaller, type Caller } from '../shared/api-keys.ts'
-import { uploadFolder } from '../shared/uploads.ts'
 import type { FtpSession } from './session.ts'
 import { UploadDirectory } from './upload-directory.ts'
 
@@ -13,7 +12,7 @@ export const mayUpload = (caller: Caller): boolean =>
 /** Answers PASS. */
 export async function logIn(session: FtpSession, username: string, password: string): Promise<void> {
   const { control, surroundings } = session
-  const { throttle, metrics, collections, limits, log } = surroundings
+  const { throttle, metrics, collections, limits, uploads, uploadLimits, log } = surroundings
   if ((await throttle.blockedSeconds(control.remoteAddress)) > 0)
     return refuse('throttled', 'too many wrong logins came from this address, try again in a minute')
   const caller =
@@ -24,8 +23,7 @@ export async function logIn(session: FtpSession, username: string, password: str
   }
   if (!mayUpload(caller)) return refuse('forbidden', 'this API key lacks the permission subscriber/import')
   const { organizationId, keyId } = caller
-  const root = uploadFolder(surroundings.dataFolder, organizationId)
-  const directory = new UploadDirectory({ root, organizationId, collections, log })
+  const directory = new UploadDirectory({ uploads, limits: uploadLimits, organizationId, collections, log })
   await directory.prepare()
   // From here on without a pause: a session that is gone would be counted for ever.
   if (control.destroyed) return

@@ -5,6 +5,8 @@ import { messageOf, StartError } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
 import { createRegistry, hostInUrl, runProcess, serveOperations } from '../shared/service.ts'
 import { databaseProblem, startDatabase } from '../shared/start-database.ts'
+import { openUploads } from '../shared/uploads/open-uploads.ts'
+import { uploadLimits } from '../shared/uploads/upload-quota.ts'
 import { sessionsThatFit, type SessionLimits } from './connections/connection-limits.ts'
 import { createFtpMetrics } from './metrics.ts'
 import { startFtpServer, type FtpServerOptions } from './server.ts'
@@ -31,7 +33,8 @@ await runProcess('ftp', async (process) => {
       publicAddress: settings.FTP_PUBLIC_HOST === undefined ? null : await ipv4Of(settings.FTP_PUBLIC_HOST),
       tls: tlsOf(settings),
       sessions: sessionLimits(settings, log),
-      dataFolder: settings.DATA_DIR,
+      uploads: openUploads(settings, database),
+      uploadLimits: uploadLimits(settings),
       collections: database.collections,
       keyHashSecret: await keyHashSecret(database.collections),
       throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),

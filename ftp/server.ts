@@ -14,7 +14,14 @@ import { FtpSession, type FtpTimeouts, type SessionSurroundings } from './sessio
 
 export interface FtpServerOptions extends Pick<
   SessionSurroundings,
-  'publicAddress' | 'dataFolder' | 'collections' | 'keyHashSecret' | 'throttle' | 'metrics' | 'log'
+  | 'publicAddress'
+  | 'uploads'
+  | 'uploadLimits'
+  | 'collections'
+  | 'keyHashSecret'
+  | 'throttle'
+  | 'metrics'
+  | 'log'
 > {
   host: string
   port: number

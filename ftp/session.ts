@@ -2,6 +2,8 @@ import type { FtpSrv } from 'ftp-srv'
 import type { AuthThrottle } from '../shared/api-keys.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { Collections } from '../shared/schemas/collections.ts'
+import type { UploadLimits } from '../shared/store/upload-usage.ts'
+import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { Certificate } from './connections/certificate.ts'
 import type { Command } from './connections/command-lines.ts'
 import type { ConnectionLimits } from './connections/connection-limits.ts'
@@ -16,7 +18,8 @@ import type { FtpMetrics } from './metrics.ts'
 export interface SessionSurroundings {
   /** The IPv4 address that PASV names; null: the one that the client connected to. */
   publicAddress: string | null
-  dataFolder: string
+  uploads: Uploads
+  uploadLimits: UploadLimits
   collections: Collections
   keyHashSecret: Uint8Array
   throttle: AuthThrottle
@@ -58,6 +61,8 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
   data: DataConnection | null = null
   /** After EPSV ALL there is no other way to a data connection. */
   isExtendedPassiveOnly = false
+  /** Bytes of the next upload, where ALLO told them. */
+  announced: number | undefined
   /** Bytes of the transfer that runs; null when none does. */
   transferred: number | null = null
   /** Of data connections, as PROT sets it. */

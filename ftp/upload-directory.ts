@@ -1,12 +1,13 @@
-import { constants, type Stats } from 'node:fs'
-import { lstat, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises'
-import path from 'node:path'
+import { Stats } from 'node:fs'
 import type { Readable } from 'node:stream'
 import type { Logger } from '../shared/logger.ts'
 import type { Collections } from '../shared/schemas/collections.ts'
 import { fileNameProblem } from '../shared/uploads.ts'
+import { UploadQuota } from '../shared/uploads/upload-quota.ts'
+import type { UploadLimits } from '../shared/store/upload-usage.ts'
+import type { UploadEntry, Uploads, UploadStore } from '../shared/uploads/upload-store.ts'
 import { FtpError, noSuchFile } from './ftp-error.ts'
-import { findUnfinished, statFile, Upload, type UploadOptions } from './upload.ts'
+import { Upload, type UploadOptions } from './upload.ts'
 import { UploadLock } from './upload-lock.ts'
 
 /**
@@ -16,24 +17,30 @@ import { UploadLock } from './upload-lock.ts'
  */
 
 export interface UploadDirectoryOptions {
-  root: string
+  uploads: Uploads
+  limits: UploadLimits
   organizationId: number
   collections: Collections
   log: Logger
 }
 
 export class UploadDirectory {
-  readonly root: string
+  /** Of no use to anybody, but ftp-srv's own file system has one. */
+  readonly root = '/'
   readonly cwd = '/'
   readonly #options: UploadDirectoryOptions
+  readonly #store: UploadStore
+  readonly #quota: UploadQuota
 
   constructor(options: UploadDirectoryOptions) {
-    this.root = options.root
+    const { uploads, limits, organizationId, collections } = options
     this.#options = options
+    this.#store = uploads.directory(organizationId)
+    this.#quota = new UploadQuota({ collections, organizationId, limits, store: this.#store })
   }
 
   async prepare(): Promise<void> {
-    await mkdir(this.root, { recursive: true, mode: 0o750 })
+    await this.#store.prepare()
   }
 
   currentDirectory(): string {
@@ -47,39 +54,43 @@ export class UploadDirectory {
 
   /** For SIZE, MDTM and the like. `resumable`: of the unfinished upload, where there is one. */
   async get(text: string, options: { resumable?: boolean } = {}): Promise<Stats & { name: string }> {
-    if (this.#isRoot(text)) return Object.assign(await lstat(this.root), { name: '.' })
+    if (this.#isRoot(text)) return statsOf({ name: '.', size: 0, modifiedAt: new Date() }, folderMode)
     const name = this.#nameOf(text)
-    const stats = (options.resumable === true ? await this.#ofUpload(name) : null) ?? (await this.#stat(name))
-    if (stats === null) throw noSuchFile(name)
-    return Object.assign(stats, { name })
+    const entry =
+      (options.resumable === true ? await this.#ofUpload(name) : null) ?? (await this.#store.find(name))
+    if (entry === null) throw noSuchFile(name)
+    return statsOf(entry)
   }
 
   async list(text = '.'): Promise<(Stats & { name: string })[]> {
     if (!this.#isRoot(text)) return [await this.get(text)]
-    const names = (await readdir(this.root)).filter((name) => fileNameProblem(name) === null).sort()
-    const entries = await Promise.all(names.map(async (name) => ({ name, stats: await this.#stat(name) })))
-    return entries.flatMap(({ name, stats }) => (stats === null ? [] : [Object.assign(stats, { name })]))
+    return (await this.#store.list()).map((entry) => statsOf(entry))
   }
 
   async read(text: string, start: number): Promise<Readable> {
     const name = this.#nameOf(text)
-    const handle = await this.#openFile(name)
-    if (start > (await handle.stat()).size) {
-      await handle.close()
-      throw new FtpError(554, 'the file ends before that')
-    }
-    return handle.createReadStream({ start })
+    const entry = await this.#store.find(name)
+    if (entry !== null && start > entry.size) throw new FtpError(554, 'the file ends before that')
+    const content = entry === null ? null : await this.#store.read(name, start)
+    if (content === null) throw noSuchFile(name)
+    return content
   }
 
   /** Removes the finished file, or an unfinished upload that stands alone. */
   async delete(text: string): Promise<void> {
     const name = this.#nameOf(text)
-    if ((await this.#stat(name)) !== null) return rm(this.#pathOf(name), { force: true })
-    if ((await findUnfinished(this.root, name)) === null) throw noSuchFile(name)
+    const [finished, unfinished] = await Promise.all([
+      this.#store.find(name),
+      this.#store.findUnfinished(name),
+    ])
+    if (finished !== null && (await this.#store.remove(name)))
+      return this.#quota.freed(finished.size, unfinished === null ? 1 : 0)
+    if (unfinished === null) throw noSuchFile(name)
     const lock = await this.#lockOf(name)
     try {
-      const unfinished = await findUnfinished(this.root, name)
-      if (unfinished !== null) await rm(this.#pathOf(unfinished), { force: true })
+      const left = await this.#store.findUnfinished(name)
+      await this.#store.removeUnfinished(name)
+      if (left !== null) await this.#quota.freed(left.size, 1)
     } finally {
       await lock.release()
     }
@@ -92,8 +103,9 @@ export class UploadDirectory {
   async rename(from: string, to: string): Promise<void> {
     const source = this.#nameOf(from)
     const target = this.#nameOf(to)
-    if ((await this.#stat(source)) === null) throw noSuchFile(source)
-    await rename(this.#pathOf(source), this.#pathOf(target))
+    const replaced = source === target ? null : await this.#store.find(target)
+    if (!(await this.#store.rename(source, target))) throw noSuchFile(source)
+    if (replaced !== null) await this.#quota.freed(replaced.size, 1)
   }
 
   /** Begins an upload; what speaks against it is said before anything changes. */
@@ -101,7 +113,7 @@ export class UploadDirectory {
     const name = this.#nameOf(text)
     const lock = await this.#lockOf(name)
     try {
-      return await Upload.begin(this.root, name, { ...options, lock })
+      return await Upload.begin(this.#store, name, { ...options, lock, quota: this.#quota })
     } catch (error) {
       await lock.release()
       throw error
@@ -112,11 +124,10 @@ export class UploadDirectory {
    * Of the unfinished upload. A client asks for its size in order to go on there, often right after it broke off: what
    * it sent last may still be on its way to the disk, and must be counted.
    */
-  async #ofUpload(name: string): Promise<Stats | null> {
-    if ((await findUnfinished(this.root, name)) === null) return null
+  async #ofUpload(name: string): Promise<UploadEntry | null> {
+    if ((await this.#store.findUnfinished(name)) === null) return null
     await UploadLock.awaitEnd(this.#options.collections, this.#lockId(name))
-    const unfinished = await findUnfinished(this.root, name)
-    return unfinished === null ? null : this.#stat(unfinished)
+    return this.#store.findUnfinished(name)
   }
 
   async #lockOf(name: string): Promise<UploadLock> {
@@ -124,16 +135,6 @@ export class UploadDirectory {
     const lock = await UploadLock.take(collections, this.#lockId(name), log)
     if (lock === null) throw new FtpError(450, 'another session is uploading this file')
     return lock
-  }
-
-  async #openFile(name: string): Promise<FileHandle> {
-    const handle = await open(this.#pathOf(name), constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0)).catch(
-      () => null,
-    )
-    if (handle === null) throw noSuchFile(name)
-    if ((await handle.stat()).isFile()) return handle
-    await handle.close()
-    throw noSuchFile(name)
   }
 
   #isRoot(text: string): boolean {
@@ -150,12 +151,14 @@ export class UploadDirectory {
   #lockId(name: string): string {
     return `${this.#options.organizationId}/${name}`
   }
+}
 
-  #stat(name: string): Promise<Stats | null> {
-    return statFile(this.#pathOf(name))
-  }
+const fileMode = 0o100640
+const folderMode = 0o040750
 
-  #pathOf(name: string): string {
-    return path.join(this.root, name)
-  }
+/** What listings are made of, whatever the files lie on. */
+function statsOf({ name, size, modifiedAt }: UploadEntry, mode = fileMode): Stats & { name: string } {
+  const times = { mtime: modifiedAt, mtimeMs: modifiedAt.getTime() }
+  const stats = Object.create(Stats.prototype) as Stats
+  return Object.assign(stats, { name, size, mode, nlink: 1, uid: 0, gid: 0, ...times })
 }

@@ -67,6 +67,11 @@ export class UploadLock {
     return !this.lost.aborted
   }
 
+  /** Renews it no longer and doesn't give it back either. */
+  leave(): void {
+    this.#released.abort()
+  }
+
   async release(): Promise<void> {
     this.#released.abort()
     try {

@@ -1,146 +1,130 @@
-import { constants } from 'node:fs'
-import { copyFile, lstat, open, readdir, rename, rm, truncate, type FileHandle } from 'node:fs/promises'
-import path from 'node:path'
 import { isStagingFull } from '../shared/staging/staging.ts'
-import { isUnfinished, unfinishedName } from '../shared/uploads.ts'
+import type { HeldQuota, UploadQuota } from '../shared/uploads/upload-quota.ts'
+import type { TakeUp, UploadInProgress, UploadStore } from '../shared/uploads/upload-store.ts'
 import { FtpError } from './ftp-error.ts'
 import type { UploadLock } from './upload-lock.ts'
 
 /**
  * One upload: refused or begun -> opened -> received -> published, or left unfinished. Before `open` nothing changes
- * on the disk. After it the data lie in a file that bears the token of the upload's lock. Who goes on with it renames
- * it, so an upload that lost its lock in any moment has no file that it could publish.
+ * in the directory. After it the data lie in a hidden file that bears the token of the upload's lock. Who goes on with
+ * it takes it away first, so an upload that lost its lock in any moment has nothing that it could publish.
  */
 
 export interface UploadOptions {
   append: boolean
   /** Where to go on, from REST; undefined begins anew. */
   start: number | undefined
+  /** Bytes that are about to come, from ALLO. */
+  announced?: number | undefined
 }
 
-const noFollow = constants.O_NOFOLLOW ?? 0
+interface UploadParts {
+  store: UploadStore
+  name: string
+  lock: UploadLock
+  quota: HeldQuota
+  takeUp: TakeUp
+}
 
 export class Upload {
-  readonly #folder: string
-  readonly #name: string
-  readonly #lock: UploadLock
-  readonly #options: UploadOptions
-  readonly #ownPath: string
-  #handle: FileHandle | null = null
-  /** There is nothing in our file that the finished one doesn't have. */
-  #isCopy = false
+  readonly #parts: UploadParts
+  #file: UploadInProgress | null = null
+  #state: 'untouched' | 'unfinished' | 'over quota' | 'published' = 'untouched'
 
   /** Takes over the lock, unless it throws. */
   static async begin(
-    folder: string,
+    store: UploadStore,
     name: string,
-    options: UploadOptions & { lock: UploadLock },
+    options: UploadOptions & { lock: UploadLock; quota: UploadQuota },
   ): Promise<Upload> {
-    const { append, start = 0, lock } = options
-    if (!append && start > 0) {
-      const present = (await findUnfinished(folder, name)) ?? name
-      const size = (await statFile(path.join(folder, present)))?.size ?? 0
-      if (start > size) throw new FtpError(554, `the upload has only ${size} bytes so far`)
-    }
-    return new Upload(folder, name, lock, options)
+    const { append, start = 0, announced, lock, quota } = options
+    const [finished, unfinished] = await Promise.all([store.find(name), store.findUnfinished(name)])
+    const present = (unfinished ?? finished)?.size ?? 0
+    if (!append && start > present) throw new FtpError(554, `the upload has only ${present} bytes so far`)
+    const keep = append ? null : start
+    const held = await quota.hold({
+      name,
+      token: lock.token,
+      start: keep ?? present,
+      finished: finished?.size ?? null,
+      unfinished: unfinished?.size ?? null,
+      expected: announced === undefined ? null : (keep ?? present) + announced,
+    })
+    if (held === null) throw overQuota()
+    const takeUp = { name, token: lock.token, wasLeft: lock.wasLeft, keep }
+    return new Upload({ store, name, lock, quota: held, takeUp })
   }
 
-  private constructor(folder: string, name: string, lock: UploadLock, options: UploadOptions) {
-    this.#folder = folder
-    this.#name = name
-    this.#lock = lock
-    this.#options = options
-    this.#ownPath = path.join(folder, unfinishedName(lock.token, name))
+  private constructor(parts: UploadParts) {
+    this.#parts = parts
   }
 
   /** Aborted when another session took the upload over. */
   get lost(): AbortSignal {
-    return this.#lock.lost
+    return this.#parts.lock.lost
   }
 
   async open(): Promise<void> {
-    const { append, start = 0 } = this.#options
-    const goesOn = append || start > 0
-    const before = await findUnfinished(this.#folder, this.#name)
-    if (before !== null) await rename(path.join(this.#folder, before), this.#ownPath)
-    await tellingFullDisk(async () => {
-      if (goesOn) await this.#takeUp(before !== null)
-      else await rm(this.#ownPath, { force: true })
-      if (!append && goesOn) await truncate(this.#ownPath, start)
-      const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | noFollow
-      this.#handle = await open(this.#ownPath, flags, 0o640)
-    })
+    this.#state = 'unfinished'
+    this.#file = await tellingFullDisk(() => this.#parts.store.takeUp(this.#parts.takeUp))
   }
 
   /** Writes what comes. An error of the source passes through. */
   async receive(data: AsyncIterable<Uint8Array>): Promise<void> {
+    const file = this.#file!
     for await (const piece of data) {
-      await tellingFullDisk(() => this.#handle!.writeFile(piece))
-      this.#isCopy = false
+      if (!(await this.#parts.quota.allow(file.size + piece.length))) {
+        this.#state = 'over quota'
+        throw overQuota()
+      }
+      await tellingFullDisk(() => file.write(piece))
     }
   }
 
   async sync(): Promise<void> {
-    await tellingFullDisk(() => this.#handle!.sync())
+    await tellingFullDisk(() => this.#file!.sync())
   }
 
   /** Gives the file its final name; throws when the upload isn't ours any more. */
   async publish(): Promise<void> {
-    if (!(await this.#lock.confirm())) throw takenOver()
-    await rename(this.#ownPath, path.join(this.#folder, this.#name)).catch((error: unknown) => {
-      throw (error as NodeJS.ErrnoException).code === 'ENOENT' ? takenOver() : error
-    })
-    this.#isCopy = false
+    if (!(await this.#parts.lock.confirm()) || !(await this.#file!.publish()))
+      throw new FtpError(426, 'another session has taken the upload over')
+    this.#state = 'published'
   }
 
-  /** Whatever became of it: what isn't published stays for REST and APPE. */
+  /**
+   * Whatever became of it: what isn't published stays for REST and APPE, unless it passed the quota: then it would
+   * keep the room from everybody for days.
+   */
   async end(): Promise<void> {
+    const { quota, lock } = this.#parts
+    let isDone = true
     try {
-      await this.#handle?.close()
-      if (this.#isCopy || this.lost.aborted) await rm(this.#ownPath, { force: true })
+      isDone = (await this.#file?.close()) ?? true
+      const outcome = await this.#outcome()
+      // The figures are counted anew before they refuse anybody.
+      await quota.end(outcome).catch(() => undefined)
     } finally {
-      await this.#lock.release()
+      // What may still arrive must not meet whoever goes on: he waits, and works on a copy then.
+      if (isDone) await lock.release()
+      else lock.leave()
     }
   }
 
-  /** Makes our file of what there is: the unfinished upload, or the finished file. */
-  async #takeUp(isThere: boolean): Promise<void> {
-    const finished = path.join(this.#folder, this.#name)
-    if (!isThere) {
-      if ((await statFile(finished)) === null) return
-      await this.#copy(finished)
-      this.#isCopy = true
-    } else if (this.#lock.wasLeft) {
-      // Who left it may wake up and write to the file that it has open.
-      await this.#copy(this.#ownPath)
+  async #outcome(): Promise<Parameters<HeldQuota['end']>[0]> {
+    const file = this.#file
+    if (this.#state === 'untouched') return 'untouched'
+    if (this.#state === 'published') return { published: file!.size }
+    if (file !== null && (file.isCopy || this.#state === 'over quota' || this.lost.aborted)) {
+      await file.discard()
+      return 'removed'
     }
-  }
-
-  /** A copy that broke off must not be taken for the unfinished upload: it gets its name when it is whole. */
-  async #copy(from: string): Promise<void> {
-    const copy = path.join(this.#folder, `.copy-${this.#lock.token}`)
-    try {
-      await copyFile(from, copy, constants.COPYFILE_FICLONE)
-      await rename(copy, this.#ownPath)
-    } catch (error) {
-      await rm(copy, { force: true })
-      throw error
-    }
+    return { unfinished: file?.size ?? 0 }
   }
 }
 
-const takenOver = () => new FtpError(426, 'another session has taken the upload over')
-
-/** The entry that holds what there is of an upload of that name. */
-export async function findUnfinished(folder: string, name: string): Promise<string | null> {
-  return (await readdir(folder)).find((entry) => isUnfinished(entry, name)) ?? null
-}
-
-/** Null for everything that isn't a regular file; links are none. */
-export async function statFile(file: string) {
-  const stats = await lstat(file).catch(() => null)
-  return stats?.isFile() === true ? stats : null
-}
+const overQuota = () =>
+  new FtpError(552, 'the upload directory is full: remove files, or ask the operator for more room')
 
 async function tellingFullDisk<T>(work: () => Promise<T>): Promise<T> {
   try {

@@ -71,9 +71,16 @@ const settingsSchema = z.object({
     .describe('uploads, staging and the embedded database; several engines share it (NFS or the like)'),
   STAGING: z
     .enum(['disk', 'gridfs'], { error: 'must be disk or gridfs' })
-    .refine((value) => value === 'disk', { error: 'must be disk: staging in GridFS is not there yet' })
     .default('disk')
-    .describe('where files wait for the engine: `disk`, under `DATA_DIR`'),
+    .describe(
+      'where uploads and staged files lie: `disk` (under `DATA_DIR`) or `gridfs` (in the database), for processes on different machines without a shared folder',
+    ),
+  UPLOAD_MAX_FILES: integer({ min: 0, max: 10_000_000, default: 10_000 }).describe(
+    "files in an organization's upload directory, unfinished ones included; 0 is without a limit",
+  ),
+  UPLOAD_MAX_MB: integer({ min: 0, max: 1_000_000_000, default: 10_240 }).describe(
+    "size of an organization's upload directory, in MB, unfinished uploads included; 0 is without a limit",
+  ),
   HTTP_HOST: z.string().default('127.0.0.1').describe('address that the control plane listens on'),
   HTTP_PORT: port(8080).describe(
     'port of the control plane; 0 is a free port, here and in every other port setting',

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { constants, open, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 
 /**
- * The upload directories: one per organization, `<data folder>/uploads/<organization id>`, flat. An upload in progress
- * lies beside under a hidden name and takes its final name when it is whole.
+ * Names in the upload directories: one directory per organization, flat; on disk
+ * `<data folder>/uploads/<organization id>`. An upload in progress lies beside under a hidden name and takes its final
+ * name when it is whole.
  */
 
 export function uploadFolder(dataFolder: string, organizationId: number): string {
@@ -22,31 +22,6 @@ export function fileNameProblem(name: string): string | null {
   return null
 }
 
-/** Opens an upload for reading; null when there is no such regular file (a link is none). */
-export async function openUpload(
-  dataFolder: string,
-  organizationId: number,
-  name: string,
-): Promise<FileHandle | null> {
-  if (fileNameProblem(name) !== null) return null
-  let handle: FileHandle
-  try {
-    handle = await open(
-      path.join(uploadFolder(dataFolder, organizationId), name),
-      constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0),
-    )
-  } catch (error) {
-    if (
-      ['ENOENT', 'ENOTDIR', 'ELOOP', 'EMLINK', 'ENXIO'].includes((error as NodeJS.ErrnoException).code ?? '')
-    )
-      return null
-    throw error
-  }
-  if ((await handle.stat()).isFile()) return handle
-  await handle.close()
-  return null
-}
-
 const unfinishedPrefix = '.unfinished-'
 
 export const newUploadToken = (): string => randomBytes(8).toString('hex')
@@ -58,12 +33,8 @@ export const newUploadToken = (): string => randomBytes(8).toString('hex')
  */
 export const unfinishedName = (token: string, name: string): string => `${unfinishedPrefix}${token}-${name}`
 
-/** Whether an entry of the directory is what there is of an upload of that name. */
-export function isUnfinished(entry: string, name: string): boolean {
-  const end = `-${name}`
-  return (
-    entry.startsWith(unfinishedPrefix) &&
-    entry.endsWith(end) &&
-    /^[0-9a-f]{16}$/.test(entry.slice(unfinishedPrefix.length, -end.length))
-  )
+/** The upload that an entry of the directory is what there is of; null when it is something else. */
+export function parseUnfinished(entry: string): { token: string; name: string } | null {
+  const match = /^\.unfinished-([0-9a-f]{16})-(.+)$/s.exec(entry)
+  return match === null ? null : { token: match[1]!, name: match[2]! }
 }

@@ -1,18 +1,25 @@
-import { copyFile, mkdir, rm } from 'node:fs/promises'
+import { mkdir, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiClient, importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
 import { columns, customFields, type SubscriberFile } from '../datasets/subscriber-file.ts'
 import { startRollcall } from '../rollcall.ts'
 import type { BenchContext, Contender, Measurement } from '../scenario.ts'
+import { placeUpload } from './place-upload.ts'
 import { watchProcess } from '../watch-process.ts'
 
 /** Imports the file into an empty list through the upload directory, with an installation of its own each time. */
 export function rollcallImport(
   context: BenchContext,
-  work: { name: string; dataset: SubscriberFile; file: string; subscriberLimit?: number },
+  work: {
+    name: string
+    dataset: SubscriberFile
+    file: string
+    subscriberLimit?: number
+    STAGING?: 'disk' | 'gridfs'
+  },
 ): Contender {
-  const { name, dataset, file, subscriberLimit = null } = work
+  const { name, dataset, file, subscriberLimit = null, STAGING = 'disk' } = work
   let round = 0
   return {
     name,
@@ -20,22 +27,22 @@ export function rollcallImport(
       round += 1
       const folder = path.join(context.folder, `${name.replaceAll(' ', '-')}-${round}`)
       const database = `bench_${path.basename(folder)}`
-      await mkdir(path.join(folder, 'data', 'uploads', '1'), { recursive: true })
-      await copyFile(file, path.join(folder, 'data', 'uploads', '1', 'rows.csv'))
+      await mkdir(folder, { recursive: true })
       const service = await startRollcall({
         folder,
-        settings: { MONGODB_URI: context.mongodbUri, MONGODB_DATABASE: database },
+        settings: { MONGODB_URI: context.mongodbUri, MONGODB_DATABASE: database, STAGING },
       })
+      const connection = await context.openDatabase(database)
       try {
+        await placeUpload(file, { STAGING, DATA_DIR: path.join(folder, 'data') }, connection)
         const client = new ApiClient(service.ready.http, service.key)
         if (subscriberLimit !== null)
           await client.put('/organizations/1', { organization: { subscriber_limit: subscriberLimit } })
         return await importOnce(context, dataset, client, service.ready.metrics['engine']!)
       } finally {
         await service.stop()
-        const { db, close } = await context.openDatabase(database)
-        await db.dropDatabase()
-        await close()
+        await connection.db.dropDatabase()
+        await connection.close()
         await rm(folder, { recursive: true, force: true })
       }
     },

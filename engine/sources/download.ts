@@ -1,6 +1,5 @@
 import { AddressRefused } from '../../shared/address-guard.ts'
 import { ImportError, messageOf } from '../../shared/errors.ts'
-import { stagedSource } from '../../shared/staging/staging.ts'
 import type { DownloadBounds } from './download-bounds.ts'
 import { openByFtp } from './ftp-url.ts'
 import { gunzip, gunzipIfPacked, isGzipName } from './gzip.ts'
@@ -40,7 +39,7 @@ export const urlSource: Source = async (document, context) => {
     }
   })()
   try {
-    await context.staging.write(stagedSource(document._id), explained)
+    await context.staging.write(context.target, explained)
   } catch (error) {
     // Whatever else the staging throws is its own.
     throw failure ?? error

@@ -2,18 +2,21 @@ import type { AddressGuard } from '../../shared/address-guard.ts'
 import type { ImportDocument } from '../../shared/schemas/import.ts'
 import type { Staging } from '../../shared/staging/staging.ts'
 import type { DownloadBounds } from './download-bounds.ts'
+import type { Uploads } from '../../shared/uploads/upload-store.ts'
 
 /**
- * Where an import's bytes come from. A source brings them into staging, whole, under `stagedSource(id)`; from there on
- * the engine knows no difference. Bringing them again replaces them.
+ * Where an import's bytes come from. A source brings them into staging, whole, under the name `target`, which is this
+ * try's own; from there on the engine knows no difference.
  *
- * Throws ImportError: `retryable` where a later try may go well. Errors of the staging are thrown as they are.
+ * Throws ImportError: `retryable` where a later try may go well; StillWritten where it is to be looked at again. Errors of
+ * the staging are thrown as they are.
  */
 export type Source = (document: ImportDocument, context: SourceContext) => Promise<void>
 
 export interface SourceContext {
   staging: Staging
-  dataFolder: string
+  target: string
+  uploads: Uploads
   /** Says which addresses may be reached. */
   guard: AddressGuard
   bounds: DownloadBounds
@@ -22,4 +25,15 @@ export interface SourceContext {
   signal: AbortSignal
   /** Bytes that came so far and how many will, if that is known; both before any decoding. */
   onProgress: (received: number, expected: number | null) => void
+}
+
+/** Something else than our FTP server still writes the upload; the identity is how it looks now. */
+export class StillWritten extends Error {
+  override readonly name = 'StillWritten'
+  readonly identity: string
+
+  constructor(filename: string, identity: string) {
+    super(`${JSON.stringify(filename)} is still being written`)
+    this.identity = identity
+  }
 }

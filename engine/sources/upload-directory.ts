@@ -1,27 +1,68 @@
 import { ImportError } from '../../shared/errors.ts'
-import { stagedSource } from '../../shared/staging/staging.ts'
-import { openUpload } from '../../shared/uploads.ts'
+import type { ImportDocument } from '../../shared/schemas/import.ts'
+import type { PinnedUpload } from '../../shared/uploads/upload-store.ts'
 import { gunzipUpload, isGzipName } from './gzip.ts'
-import type { Source } from './source.ts'
+import { StillWritten, type Source } from './source.ts'
 
-/** Copies a file out of the organization's upload directory: what is done to it later changes nothing. */
-export const uploadDirectorySource: Source = async (document, { staging, dataFolder, signal }) => {
+/**
+ * Copies the file that was pinned when the import began: what is done to its name later changes nothing. One that is
+ * written in place can't be kept from that; it is taken when it looks the same at two looks, and before and after the
+ * copy.
+ */
+export const uploadDirectorySource: Source = async (document, context) => {
   const { filename } = document.source
-  const handle = await openUpload(dataFolder, document.organization_id, filename)
-  if (handle === null)
-    throw new ImportError(
-      'source_missing',
-      `there is no file ${JSON.stringify(filename)} in the upload directory: upload it and create the import again`,
-    )
+  const { staging, target, uploads, signal } = context
+  const pin =
+    document.upload === undefined
+      ? await uploads.pin({
+          organizationId: document.organization_id,
+          name: filename,
+          importId: document._id,
+        })
+      : document.upload.pin
+  const pinned = pin === null ? null : await uploads.openPin(pin)
+  if (pin === null || pinned === null) throw missing(filename, pin !== null)
   try {
-    const stream = handle.createReadStream({ autoClose: false, highWaterMark: 1024 * 1024, signal })
+    const identity = await pinned.identity()
+    if (pin.is_settled) refuseIfChanged(identity, pin.identity, filename)
+    else if (!(await looksWhole(document, pinned, identity))) throw new StillWritten(filename, identity)
+
+    const content = pinned.content(signal)
     await staging.write(
-      stagedSource(document._id),
+      target,
       isGzipName(filename)
-        ? gunzipUpload(stream as AsyncIterable<Buffer>, JSON.stringify(filename))
-        : (stream as AsyncIterable<Buffer>),
+        ? gunzipUpload(content as AsyncIterable<Buffer>, JSON.stringify(filename))
+        : content,
     )
+
+    const after = await pinned.identity()
+    if (pin.is_settled) refuseIfChanged(after, pin.identity, filename)
+    else if (after !== identity) throw new StillWritten(filename, after)
   } finally {
-    await handle.close()
+    await pinned.close()
   }
 }
+
+async function looksWhole(
+  { upload }: ImportDocument,
+  pinned: PinnedUpload,
+  identity: string,
+): Promise<boolean> {
+  return upload?.waiting?.identity === identity || pinned.isQuiet()
+}
+
+function refuseIfChanged(identity: string, before: string, filename: string): void {
+  if (identity === before) return
+  throw new ImportError(
+    'source_unreadable',
+    `${JSON.stringify(filename)} was written into after the import began, and nobody can tell which of its rows were meant: put files into the upload directory under another name and rename them when they are whole, or upload them by FTP; then create the import again`,
+  )
+}
+
+const missing = (filename: string, isPinned: boolean) =>
+  new ImportError(
+    'source_missing',
+    isPinned
+      ? `the file ${JSON.stringify(filename)} that was kept for the import is gone: was DATA_DIR/staging emptied?`
+      : `there is no file ${JSON.stringify(filename)} in the upload directory: upload it and create the import again`,
+  )

@@ -1,6 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { openDatabase } from '../../shared/database.ts'
-import { diskStaging } from '../../shared/staging/disk-staging.ts'
+import { openStaging } from '../../shared/staging/open-staging.ts'
 import { noteSessions } from '../../shared/store/engines.ts'
 import { subscriberLimitOf } from '../../shared/store/places.ts'
 import { BsonWriter } from '../writing/bson-writer.ts'
@@ -25,7 +25,7 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
     name: start.mongodbDatabase,
     maxPoolSize: lanesPerWorker + 2,
   })
-  const staging = diskStaging(start.stagingFolder)
+  const staging = openStaging(start.stagingPlace, collections)
 
   const laneNumbers = new Int32Array(start.laneCounter)
   const lanes: Lane[] = Array.from({ length: lanesPerWorker }, () => ({

@@ -1,3 +1,5 @@
+import type { StagingPlace } from '../../shared/staging/open-staging.ts'
+
 /**
  * What the engine's main thread and its workers say to each other. Plain values only: an Error that crosses a thread
  * loses its code. Rows never do; the worker reads them from the staged partition.
@@ -7,7 +9,7 @@
 export interface WorkerStart {
   mongodbUri: string
   mongodbDatabase: string
-  stagingFolder: string
+  stagingPlace: StagingPlace
   engineId: string
   /** First of the counter stripes that this engine writes; each lane of each worker takes one. */
   firstStripe: number

@@ -23,7 +23,7 @@ export interface OwnCommand {
 /** A command name and what it may also be called. */
 export type OwnCommands = Record<string, OwnCommand>
 
-const ofFtpSrv = ['ALLO', 'HELP', 'MODE', 'NOOP', 'QUIT', 'STRU', 'SYST']
+const ofFtpSrv = ['HELP', 'MODE', 'NOOP', 'QUIT', 'STRU', 'SYST']
 
 export function installCommands(): void {
   for (const name of Object.keys(commandTable))

@@ -8,6 +8,16 @@ import type { OwnCommands } from './command-table.ts'
 
 /** What uses the data connection, and ABOR. */
 export const transferCommands: OwnCommands = {
+  ALLO: {
+    parameters: '<bytes>',
+    description: 'Announce the length of the next upload',
+    async handler(session, arg) {
+      const bytes = /^(\d{1,15})( R \d{1,15})?$/i.exec(arg ?? '')?.[1]
+      if (bytes === undefined) throw new FtpError(501, 'ALLO is followed by a number of bytes')
+      session.announced = Number(bytes)
+      await session.reply(200, 'noted for the next upload')
+    },
+  },
   STOR: {
     parameters: '<name>',
     description: 'Upload a file; after REST, go on with it',
@@ -63,7 +73,9 @@ async function store(
   { append }: { append: boolean },
 ): Promise<void> {
   const start = takeStart(session)
-  await receiveUpload(session, () => session.fs!.beginUpload(arg ?? '', { append, start }))
+  const { announced } = session
+  session.announced = undefined
+  await receiveUpload(session, () => session.fs!.beginUpload(arg ?? '', { append, start, announced }))
   await session.reply(226, 'the file is complete')
 }
 

@@ -37,6 +37,12 @@ import {
   type ImportDocument,
   type OutcomeDocument,
 } from './import.ts'
+import {
+  gridFileDocument,
+  gridPieceDocument,
+  type GridFileDocument,
+  type GridPieceDocument,
+} from './grid-file.ts'
 import { mailingListDocument, type MailingListDocument } from './mailing-list.ts'
 import { organizationDocument, type OrganizationDocument } from './organization.ts'
 import {
@@ -45,6 +51,14 @@ import {
   type SubscriberCountDocument,
   type SubscriberDocument,
 } from './subscriber.ts'
+import {
+  settledUploadDocument,
+  uploadNameDocument,
+  uploadUsageDocument,
+  type SettledUploadDocument,
+  type UploadNameDocument,
+  type UploadUsageDocument,
+} from './upload.ts'
 import { uploadLockDocument, type UploadLockDocument } from './upload-lock.ts'
 import { userDocument, type UserDocument } from './user.ts'
 
@@ -187,7 +201,50 @@ export const collectionDefinitions: CollectionDefinition[] = [
   { name: 'import_failures', schema: failureDocument, indexes: [] },
   { name: 'engines', schema: engineDocument, indexes: [{ keys: { number: 1 }, options: { unique: true } }] },
   { name: 'upload_locks', schema: uploadLockDocument, indexes: [] },
+  { name: 'upload_usage', schema: uploadUsageDocument, indexes: [] },
+  {
+    name: 'upload_names',
+    schema: uploadNameDocument,
+    indexes: [
+      { keys: { organization_id: 1, name: 1 } },
+      { keys: { 'finished.content': 1 } },
+      { keys: { 'unfinished.content': 1 } },
+    ],
+  },
+  {
+    name: 'settled_uploads',
+    schema: settledUploadDocument,
+    // Older files need no mark: their age says it.
+    indexes: [{ keys: { published_at: 1 }, options: { expireAfterSeconds: 3_600 } }],
+  },
+  {
+    name: 'staging.files',
+    schema: gridFileDocument,
+    indexes: [{ keys: { filename: 1 } }, { keys: { import_id: 1 } }],
+  },
+  pieces('staging'),
+  {
+    name: 'uploads.files',
+    schema: gridFileDocument,
+    indexes: [
+      {
+        keys: { pinned_by: 1 },
+        options: { partialFilterExpression: { 'pinned_by.0': { $exists: true } } },
+      },
+      { keys: { detached: 1 }, options: { partialFilterExpression: { detached: true } } },
+    ],
+  },
+  pieces('uploads'),
 ]
+
+/** The bytes of a bucket's files. */
+function pieces(bucket: string): CollectionDefinition {
+  return {
+    name: `${bucket}.chunks`,
+    schema: gridPieceDocument,
+    indexes: [{ keys: { files_id: 1, n: 1 }, options: { unique: true } }],
+  }
+}
 
 /** Capped: old rings fall out by themselves, and readers can wait at its end. */
 export const doorbellName = 'doorbell'
@@ -217,7 +274,18 @@ export function collectionsOf(db: Db) {
     failures: db.collection<FailureDocument>('import_failures'),
     engines: db.collection<EngineDocument>('engines'),
     uploadLocks: db.collection<UploadLockDocument>('upload_locks'),
+    uploadUsage: db.collection<UploadUsageDocument>('upload_usage'),
+    uploadNames: db.collection<UploadNameDocument>('upload_names'),
+    settledUploads: db.collection<SettledUploadDocument>('settled_uploads'),
+    staging: gridBucket(db, 'staging'),
+    uploads: gridBucket(db, 'uploads'),
     doorbell: db.collection<{ reason: string }>(doorbellName) as Collection<{ reason: string }>,
   }
 }
+
+const gridBucket = (db: Db, name: string) => ({
+  files: db.collection<GridFileDocument>(`${name}.files`),
+  pieces: db.collection<GridPieceDocument>(`${name}.chunks`),
+})
+
 export type Collections = ReturnType<typeof collectionsOf>

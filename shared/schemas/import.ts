@@ -141,6 +141,14 @@ export const importPlan = z.object({
 })
 export type ImportPlan = z.infer<typeof importPlan>
 
+export const uploadDocument = z.object({
+  /** What keeps the file as it was (shared/uploads/upload-store.ts); null when there was none of that name. */
+  pin: z.object({ reference: z.string(), identity: z.string(), is_settled: z.boolean() }).nullable(),
+  /** Something else than our FTP server was writing it: since when it is waited for, and how it looked last. */
+  waiting: z.object({ since: instant(), identity: z.string() }).nullable(),
+})
+export type UploadDocument = z.infer<typeof uploadDocument>
+
 export const importDocument = z.object({
   _id: id(),
   organization_id: id(),
@@ -179,6 +187,10 @@ export const importDocument = z.object({
     bytes_received: integer().min(0),
     bytes_expected: integer().min(0).nullable(),
   }),
+  /** Of an upload: the file as it was when the import began. */
+  upload: uploadDocument.optional(),
+  /** Name of the staged source, where it isn't that of inline content. */
+  staged: z.string().optional(),
   plan: importPlan.nullable(),
   /** Cells of the header as typed, for the failed log; null where the file has none. */
   header: z.array(z.string()).nullable(),

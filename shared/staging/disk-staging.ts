@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import type { StagedFile, StagedWriter, Staging } from './staging.ts'
@@ -9,7 +10,8 @@ export function diskStaging(folder: string): Staging {
     async write(name, content) {
       const target = locate(name)
       await mkdir(path.dirname(target), { recursive: true })
-      const unfinished = `${target}.part`
+      // Its own: somebody who was taken for dead may still write to his.
+      const unfinished = `${target}.${randomBytes(6).toString('hex')}.part`
       try {
         const size = await writeWhole(unfinished, content)
         await rename(unfinished, target)
@@ -33,14 +35,20 @@ export function diskStaging(folder: string): Staging {
         throw error
       }
     },
-    async removeImport(importId) {
-      await rm(locate(String(importId)), { recursive: true, force: true })
+    async removeImport(importId, { keep } = {}) {
+      const folder = locate(String(importId))
+      if (keep === undefined) return rm(folder, { recursive: true, force: true })
+      for (const name of await readdir(folder).catch(() => []))
+        if (`${importId}/${name}` !== keep)
+          await rm(path.join(folder, name), { recursive: true, force: true })
     },
     async listImports({ olderThanMs }) {
       const ids = (await readdir(folder).catch(() => [])).map(Number).filter(Number.isSafeInteger)
       const ages = await Promise.all(ids.map((id) => ageMs(locate(String(id)))))
       return ids.filter((_, i) => ages[i]! > olderThanMs)
     },
+    // Every file is in its import's folder.
+    sweep: () => Promise.resolve(),
   }
 }
 

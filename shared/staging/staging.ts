@@ -11,10 +11,12 @@ export interface Staging {
   create(name: string): Promise<StagedWriter>
   /** Null when there is no such file. */
   open(name: string): Promise<StagedFile | null>
-  /** Removes all files of the import. Those that are gone already are no error. */
-  removeImport(importId: number): Promise<void>
+  /** Removes the files of the import, but for the one to keep. Those that are gone already are no error. */
+  removeImport(importId: number, options?: { keep?: string }): Promise<void>
   /** Imports of which files are here, the youngest of them older than that. */
   listImports(options: { olderThanMs: number }): Promise<number[]>
+  /** Removes what no import can be told by. */
+  sweep(): Promise<void>
 }
 
 export interface StagedFile {
@@ -30,12 +32,21 @@ export interface StagedWriter {
   close(): Promise<void>
 }
 
-export const stagedSource = (importId: number): string => `${importId}/source`
+/**
+ * The source of an import. With a token it is that of one try: two engines, of which one was suspended, never write to
+ * one name, and the import document says which one counts (`staged`).
+ */
+export const stagedSource = (importId: number, token?: string): string =>
+  token === undefined ? `${importId}/source` : `${importId}/source-${token}`
 
 /** A split that starts over writes another file: nobody appends to one that somebody else may still write. */
 export const stagedPartition = (importId: number, token: string): string => `${importId}/partition-${token}`
 
+/** The import that a name belongs to. */
+export const importOfStaged = (name: string): number => Number(name.slice(0, name.indexOf('/')))
+
+/** Also a database's: `OutOfDiskSpace`, and quotas of hosted ones. */
 export function isStagingFull(error: unknown): boolean {
-  const code = (error as NodeJS.ErrnoException | null)?.code
-  return code === 'ENOSPC' || code === 'EDQUOT'
+  const { code, codeName } = (error ?? {}) as { code?: unknown; codeName?: unknown }
+  return code === 'ENOSPC' || code === 'EDQUOT' || codeName === 'OutOfDiskSpace' || code === 14031
 }

@@ -2,7 +2,7 @@ import type { ClientSession, Filter, UpdateFilter } from 'mongodb'
 import { isDuplicateKey } from '../database.ts'
 import { endedStates, pausableStates, unfinishedStates, type ImportState } from '../import-state.ts'
 import { heldListsIndex, unpurgedIndex, unsettledIndex, type Collections } from '../schemas/collections.ts'
-import { logDays, type ImportCounts, type ImportDocument } from '../schemas/import.ts'
+import { logDays, type ImportCounts, type ImportDocument, type UploadDocument } from '../schemas/import.ts'
 
 /**
  * Import documents. Each move is one guarded write: the states it may come from are in its filter, and where an
@@ -56,11 +56,13 @@ function move(
 
 // ---- what an engine looks at ----
 
+export type DueImport = Pick<
+  ImportDocument,
+  '_id' | 'organization_id' | 'mailing_list_id' | 'options' | 'source'
+>
+
 /** Imports that are due and not started, in the order in which they are to be; not those whose list is held. */
-export function listDueImports(
-  collections: Collections,
-  heldLists: number[],
-): Promise<Pick<ImportDocument, '_id' | 'mailing_list_id' | 'options'>[]> {
+export function listDueImports(collections: Collections, heldLists: number[]): Promise<DueImport[]> {
   return collections.imports
     .find(
       {
@@ -69,7 +71,7 @@ export function listDueImports(
         $or: [{ mailing_list_id: { $nin: heldLists } }, { 'options.dry_run': true }],
         $expr: { $lte: ['$begins_at', '$$NOW'] },
       },
-      { projection: { mailing_list_id: 1, 'options.dry_run': 1 } },
+      { projection: { organization_id: 1, mailing_list_id: 1, 'options.dry_run': 1, source: 1 } },
     )
     .sort(unsettledIndex)
     .hint(unsettledIndex)
@@ -134,13 +136,15 @@ export async function markLogsPurged(collections: Collections, id: number): Prom
   await collections.imports.updateOne({ _id: id }, [{ $set: { logs_purged_at: '$$NOW' } }])
 }
 
-/** Starts a due import; subscriber ids from the given one on are handed out later. False when it is no longer due, or another import has the list. */
+/** Starts a due import, of an upload with its pin; subscriber ids from the given one on are handed out later. False when it is no longer due, or another import has the list. */
 export async function startImport(
   collections: Collections,
   id: number,
   firstNewSubscriberId: number,
+  upload?: UploadDocument,
 ): Promise<boolean> {
   const started = {
+    ...(upload === undefined ? {} : { upload: { $literal: upload } }),
     first_new_subscriber_id: firstNewSubscriberId,
     state: { $cond: [{ $eq: ['$source.type', 'url'] }, 'downloading', 'splitting'] },
     started_at: '$$NOW',
@@ -288,6 +292,42 @@ export async function postponeStep(
   await collections.imports.updateOne({ _id: step.id, 'step.token': step.token }, [
     { $set: { step_failures: failures, 'download.next_attempt_at': { $add: ['$$NOW', waitMs] } } },
   ])
+}
+
+/**
+ * The holder's step found the upload still being written and is taken again after a while. False when it has been
+ * waited for as long as it is, or the step isn't held any more.
+ */
+export async function waitForUpload(
+  collections: Collections,
+  step: { id: number; token: string },
+  wait: { identity: string; lookAgainMs: number; longestWaitMinutes: number; filename: string },
+): Promise<boolean> {
+  const since = { $ifNull: ['$upload.waiting.since', '$$NOW'] }
+  const warning = `${wait.filename} was still being written when the import began: it is taken when it has stopped changing`
+  const { matchedCount } = await collections.imports.updateOne(
+    {
+      _id: step.id,
+      'step.token': step.token,
+      $expr: { $gte: [{ $add: [since, wait.longestWaitMinutes * 60_000] }, '$$NOW'] },
+    },
+    [
+      {
+        $set: {
+          'upload.waiting': { since, identity: { $literal: wait.identity } },
+          'download.next_attempt_at': { $add: ['$$NOW', wait.lookAgainMs] },
+          warnings: {
+            $cond: [
+              { $in: [{ $literal: warning }, '$warnings'] },
+              '$warnings',
+              { $concatArrays: ['$warnings', [{ $literal: warning }]] },
+            ],
+          },
+        },
+      },
+    ],
+  )
+  return matchedCount === 1
 }
 
 // ---- ends ----

@@ -13,6 +13,7 @@ import { madeImport, type MadeImport } from './made-import.ts'
 import { madeList, timeZones, type MadeList } from './made-list.ts'
 import { ImportEnds, observe, tableOf } from './observed-end.ts'
 import { Random } from './random.ts'
+import { settleUpload } from '../helpers/settled-upload.ts'
 
 /**
  * The differential campaign: the same lists, files and options through the service and through the model in
@@ -169,6 +170,7 @@ async function createImport(made: MadeImport, list: CampaignList, service: Servi
     const filename = `file-${(uploads += 1)}.csv`
     const folder = path.join(service.dataFolder, 'uploads', String(list.organizationId))
     await writeFile(path.join(folder, filename), made.bytes)
+    await settleUpload(path.join(folder, filename))
     source = { type: 'upload_directory', filename }
   }
   const answer = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {

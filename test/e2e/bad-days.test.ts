@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
 import { createList, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
+import { settleUpload } from '../helpers/settled-upload.ts'
 
 /**
  * The database's bad days: a primary that steps down or dies, a database that is away and comes back, transactions
@@ -24,6 +25,7 @@ async function beginImport(service: Service): Promise<Json> {
   const folder = path.join(service.dataFolder, 'uploads', '1')
   await mkdir(folder, { recursive: true })
   await writeFile(path.join(folder, 'file.csv'), Buffer.concat([...file.bytes()]))
+  await settleUpload(path.join(folder, 'file.csv'))
   return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: columns,

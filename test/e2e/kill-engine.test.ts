@@ -3,6 +3,7 @@ import path from 'node:path'
 import t from 'tap'
 import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
+import { settleUpload } from '../helpers/settled-upload.ts'
 
 const rows = 60_000
 const file = new SubscriberFile({ rows, seed: 11 })
@@ -19,6 +20,7 @@ t.test(
       path.join(folder, 'file.csv'),
       [...file.bytes()].reduce((all, piece) => Buffer.concat([all, piece])),
     )
+    await settleUpload(path.join(folder, 'file.csv'))
     const create = async (): Promise<Json> => {
       const list = await createList(service, [...customFields])
       return post(`/mailing_lists/${list.id}/subscriber_imports`, {

@@ -9,6 +9,7 @@ import { columns, customFields, SubscriberFile } from '../../bench/datasets/subs
 import { watchProcess } from '../../bench/watch-process.ts'
 import { recordsIn, type ImportCounts } from '../../shared/schemas/import.ts'
 import { createList, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
+import { settleUpload } from '../helpers/settled-upload.ts'
 
 /**
  * Files that are large, or of a shape that is hard to partition: memory stays flat, chunks stay small, counts are
@@ -109,6 +110,7 @@ async function importFile(
   const folder = path.join(service.dataFolder, 'uploads', '1')
   await mkdir(folder, { recursive: true })
   await pipeline(Readable.from(file.bytes), createWriteStream(path.join(folder, 'file.csv')))
+  await settleUpload(path.join(folder, 'file.csv'))
   const engine = await watchProcess(service.processes.engine!.ready.metrics['engine']!)
   const startedAt = performance.now()
   const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {

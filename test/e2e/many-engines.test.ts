@@ -11,6 +11,7 @@ import {
   type Json,
   type Service,
 } from '../helpers/service.ts'
+import { settleUpload } from '../helpers/settled-upload.ts'
 
 /** Engines side by side: they share the work of one import, come and go, and let small imports of others through. */
 
@@ -22,6 +23,7 @@ async function beginLarge(service: Service): Promise<Json> {
   const folder = path.join(service.dataFolder, 'uploads', '1')
   await mkdir(folder, { recursive: true })
   await writeFile(path.join(folder, 'large.csv'), Buffer.concat([...file.bytes()]))
+  await settleUpload(path.join(folder, 'large.csv'))
   return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: columns,

@@ -4,6 +4,7 @@ import { columns, customFields, SubscriberFile } from '../../bench/datasets/subs
 import { idsOfImport, logKinds } from '../../shared/schemas/import.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/schemas/subscriber.ts'
 import { createList, importEnd, until, type Json, type Service } from './service.ts'
+import { settleUpload } from './settled-upload.ts'
 
 /**
  * One import, done again and again into lists that are the same, to be compared: whatever happened to the engines on
@@ -22,6 +23,7 @@ export async function writeFiles(service: Service, rows: number): Promise<void> 
   const file = new SubscriberFile({ rows, seed: 5 })
   await writeFile(path.join(folder, 'before.csv'), [...linesBefore(file)].join(''))
   await writeFile(path.join(folder, 'file.csv'), [...file.text(), ...repeatedLines()].join(''))
+  for (const name of ['before.csv', 'file.csv']) await settleUpload(path.join(folder, name))
 }
 
 function* linesBefore(file: SubscriberFile): Generator<string> {

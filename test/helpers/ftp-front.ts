@@ -5,6 +5,7 @@ import { createFtpMetrics } from '../../ftp/metrics.ts'
 import { startFtpServer, type FtpServerOptions } from '../../ftp/server.ts'
 import { AuthThrottle, keyHashSecret } from '../../shared/api-keys.ts'
 import { clientOptions } from '../../shared/database.ts'
+import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import { createLogger } from '../../shared/logger.ts'
 import { collectionsOf } from '../../shared/schemas/collections.ts'
 import type { Service } from './service.ts'
@@ -19,7 +20,8 @@ export async function ftpFronts(t: Test, service: Service) {
     port: 0,
     passivePorts: '0',
     publicAddress: null,
-    dataFolder: service.dataFolder,
+    uploads: openUploads({ STAGING: 'disk', DATA_DIR: service.dataFolder }, { client, collections }),
+    uploadLimits: { files: Infinity, bytes: Infinity },
     collections,
     keyHashSecret: await keyHashSecret(collections),
     throttle: new AuthThrottle(collections, 100_000),

@@ -1,7 +1,7 @@
-import path from 'node:path'
 import { AddressGuard } from '../../shared/address-guard.ts'
 import { createRegistry, runProcess } from '../../shared/service.ts'
-import { diskStaging } from '../../shared/staging/disk-staging.ts'
+import { openStaging } from '../../shared/staging/open-staging.ts'
+import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import { startDatabase } from '../../shared/start-database.ts'
 import { Engine } from '../../engine/engine.ts'
 import { startChore } from '../../engine/maintenance/maintenance.ts'
@@ -25,13 +25,14 @@ await runProcess('engine', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
   const metrics = createEngineMetrics(createRegistry(), database.collections)
-  const staging = diskStaging(path.join(settings.DATA_DIR, 'staging'))
+  const staging = openStaging(settings, database.collections)
   process.add(startChore(takeOverFromDeadEngines(database, log), log))
   const engine = process.add(
     new Engine({
       settings,
       database,
       staging,
+      uploads: openUploads(settings, database),
       metrics,
       log,
       guard: new AddressGuard(settings.URL_IMPORT_ALLOW, lookup),

@@ -44,6 +44,7 @@ export interface RunningProcess {
 export interface Service {
   dataFolder: string
   settings: Record<string, string>
+  client: MongoClient
   db: Db
   collections: Collections
   /** The last one started of each kind. */
@@ -81,7 +82,7 @@ export async function startService(
   const dataFolder = await mkdtemp(path.join(tmpdir(), 'rollcall test ')) // a space, as paths have
   const database = `test_${randomBytes(6).toString('hex')}`
   const uri = settings['MONGODB_URI'] ?? testMongodbUri()
-  const client = await MongoClient.connect(uri)
+  const client = await MongoClient.connect(uri, { promoteBuffers: true })
   const db = client.db(database)
   const processes: Service['processes'] = {}
   const all: RunningProcess[] = []
@@ -122,6 +123,7 @@ export async function startService(
   return {
     dataFolder,
     settings: everySetting,
+    client,
     db,
     collections: collectionsOf(db),
     processes,

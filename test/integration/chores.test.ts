@@ -8,6 +8,7 @@ import { sweepStaging } from '../../engine/maintenance/sweep-staging.ts'
 import { openDatabase } from '../../shared/database.ts'
 import { createLogger } from '../../shared/logger.ts'
 import { diskStaging } from '../../shared/staging/disk-staging.ts'
+import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import { createList, importText, startService, testMongodbUri, until, type Json } from '../helpers/service.ts'
 
 const log = createLogger({ process: 'test', level: 'silent' })
@@ -66,7 +67,14 @@ t.test('staged files that no import needs are removed once they are old', async 
   await make(waiting.id, twoHours)
   await make(900_001, twoHours)
   await make(900_002, 0)
-  await sweepStaging(database, diskStaging(folder), log).run()
+  await sweepStaging(
+    database,
+    {
+      staging: diskStaging(folder),
+      uploads: openUploads({ STAGING: 'disk', DATA_DIR: service.dataFolder }, database),
+    },
+    log,
+  ).run()
   t.ok(existsSync(path.join(folder, String(waiting.id), 'source')), 'an import waits for it')
   t.notOk(existsSync(path.join(folder, '900001')))
   t.ok(existsSync(path.join(folder, '900002')), 'its import may not be in the database yet')

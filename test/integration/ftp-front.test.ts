@@ -452,7 +452,7 @@ t.test('commands have their codes', async (t) => {
     'MODE B': 504,
     'STRU F': 200,
     'STRU R': 504,
-    'ALLO 10': 202,
+    'ALLO 10': 200,
     'REST -1': 501,
     'REST 9e9': 501,
     'REST 99999999999999999999': 501,

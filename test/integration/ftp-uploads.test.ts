@@ -1,22 +1,25 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { bootstrapKey, startService, until } from '../helpers/service.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
 
 // Two FTP processes on one folder and one database, as on two machines; the first organization comes from the API.
-const service = await startService(t, ['control-plane', 'ftp'])
+// With files in the database: ftp-uploads-gridfs.test.ts.
+const STAGING = process.env['ROLLCALL_TEST_STAGING'] ?? 'disk'
+const service = await startService(t, ['control-plane', 'ftp'], { STAGING })
 const { uploadLocks } = service.collections
 const one = service.processes.ftp!
 const two = await service.start('ftp')
-const folder = path.join(service.dataFolder, 'uploads', '1')
+const stored = storedUploads(service)
 
 const open = (running = one) => FtpSession.open(running.ready.ftp!)
-const contentOf = (name: string) => readFile(path.join(folder, name), 'utf8')
-const namesLike = async (name: string) => (await readdir(folder)).filter((entry) => entry.includes(name))
+const contentOf = (name: string) => stored.content(name)
+const namesLike = async (name: string) => (await stored.entries()).filter((entry) => entry.includes(name))
 
 /** Waits until the upload in progress, or the one that broke off, has that many bytes. */
 function bytesOnDisk(name: string, bytes: number): Promise<unknown> {
@@ -24,7 +27,7 @@ function bytesOnDisk(name: string, bytes: number): Promise<unknown> {
     `${bytes} bytes of ${name}`,
     async () => {
       const hidden = (await namesLike(name)).find((entry) => entry.startsWith('.'))
-      return hidden === undefined ? 0 : (await stat(path.join(folder, hidden))).size
+      return hidden === undefined ? 0 : stored.size(hidden)
     },
     (size) => size === bytes,
   )
@@ -209,7 +212,7 @@ t.test('ABOR while data flow, before they do, and when nothing is transferred', 
 })
 
 t.test('ABOR ends a download', async (t) => {
-  await writeFile(path.join(folder, 'large.csv'), Buffer.alloc(50_000_000))
+  await stored.put('large.csv', Buffer.alloc(50_000_000))
   const session = await open()
   const data = await session.data()
   t.match(await session.command('RETR large.csv'), /^150 /)
@@ -318,7 +321,7 @@ const someOf = (name: string) =>
     `some bytes of ${name}`,
     async () => {
       const hidden = (await namesLike(name)).find((entry) => entry.startsWith('.'))
-      return hidden === undefined ? 0 : (await stat(path.join(folder, hidden))).size
+      return hidden === undefined ? 0 : stored.size(hidden)
     },
     (size) => size > 0,
   )

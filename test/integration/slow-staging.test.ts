@@ -40,7 +40,9 @@ async function downloadSlowly(url: string, restAfter = 2_000_000): Promise<numbe
   } as ImportDocument
   await urlSource(document, {
     staging: { ...disk, write: (name, content) => disk.write(name, slowly(content)) },
-    dataFolder: folder,
+    target: '1/source',
+    // A URL needs none.
+    uploads: undefined as never,
     guard: new AddressGuard(['127.0.0.1']),
     bounds: downloadBounds,
     leftMs: 60_000,

@@ -9,7 +9,6 @@ import type { ImportDocument, ImportOptions } from '../../../shared/schemas/impo
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
 import { cancelImport, insertImport, pauseImport, unpauseImport } from '../../../shared/store/imports.ts'
-import { openUpload } from '../../../shared/uploads.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { Paging } from '../../api/endpoint.ts'
 import { pagingOf } from '../../api/paging.ts'
@@ -235,10 +234,8 @@ async function checkUpload(
   filename: string,
   problems: string[],
 ): Promise<void> {
-  const handle = await openUpload(deps.settings.DATA_DIR, organizationId, filename)
-  if (handle === null)
+  if ((await deps.uploads.directory(organizationId).find(filename)) === null)
     problems.push(`file_source.filename ${JSON.stringify(filename)} is not in the upload directory`)
-  else await handle.close()
 }
 
 async function viewOfNew(deps: ControlPlane, document: ImportDocument): Promise<CreatedView> {

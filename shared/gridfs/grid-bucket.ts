@@ -1,0 +1,165 @@
+import { ObjectId, type Collection } from 'mongodb'
+import type { GridFileDocument, GridPieceDocument } from '../schemas/grid-file.ts'
+
+/**
+ * Files in the database that grow at their end and are read from any position (shared/schemas/grid-file.ts). One
+ * writer at a time; two that meet all the same are told apart by the unique offsets.
+ */
+export interface GridBucket {
+  files: Collection<GridFileDocument>
+  pieces: Collection<GridPieceDocument>
+}
+
+/** Longest piece, in bytes; docs/decisions.md has the measurement. */
+export const pieceBytes = 256 * 1024
+/** Bytes that one command brings or removes at most: it must end long before its socket's time is up. */
+const commandBytes = 4 * 1024 * 1024
+const removedAtOnce = 256 * 1024 * 1024
+
+/** The file's entry goes first: pieces without an entry are nobody's. */
+export async function createGridFile(
+  { files }: GridBucket,
+  entry: Omit<GridFileDocument, '_id' | 'uploadDate' | 'length'>,
+): Promise<ObjectId> {
+  const _id = new ObjectId()
+  await files.insertOne({ _id, uploadDate: new Date(), length: null, ...entry })
+  return _id
+}
+
+/** Where the file ends so far. */
+export async function gridFileSize({ pieces }: GridBucket, file: ObjectId): Promise<number> {
+  const last = await pieces
+    .find({ files_id: file }, { projection: { end: 1 } })
+    .sort({ n: -1 })
+    .limit(1)
+    .next()
+  return last?.end ?? 0
+}
+
+/** Appends the buffers from the offset on, in order; resolves to the new end. */
+export async function appendToGridFile(
+  { pieces }: GridBucket,
+  file: ObjectId,
+  offset: number,
+  buffers: Uint8Array[],
+): Promise<number> {
+  let end = offset
+  let batch: GridPieceDocument[] = []
+  let batchBytes = 0
+  const send = async () => {
+    if (batch.length > 0) await pieces.insertMany(batch, { ordered: true })
+    batch = []
+    batchBytes = 0
+  }
+  for (const buffer of buffers) {
+    for (let at = 0; at < buffer.length; at += pieceBytes) {
+      const data = buffer.subarray(at, at + pieceBytes)
+      batch.push({ _id: new ObjectId(), files_id: file, n: end, end: end + data.length, data })
+      end += data.length
+      batchBytes += data.length
+      if (batchBytes >= commandBytes) await send()
+    }
+  }
+  await send()
+  return end
+}
+
+/** Reads into the target from the position on; resolves to the bytes read, less than asked only at the end. */
+export async function readGridFile(
+  { pieces }: GridBucket,
+  file: ObjectId,
+  target: Uint8Array,
+  position: number,
+): Promise<number> {
+  const end = position + target.length
+  let read = 0
+  const cursor = pieces
+    .find(
+      // The index leads to at most one piece too many, which `end` rules out before it is sent.
+      { files_id: file, n: { $gt: position - pieceBytes, $lt: end }, end: { $gt: position } },
+      { projection: { _id: 0, n: 1, end: 1, data: 1 } },
+    )
+    .sort({ n: 1 })
+  for await (const piece of cursor) {
+    const from = Math.max(piece.n, position)
+    if (from !== position + read) throw new Error(`file ${file.toHexString()} has a gap before byte ${from}`)
+    const bytes = bytesOf(piece).subarray(from - piece.n, end - piece.n)
+    target.set(bytes, read)
+    read += bytes.length
+  }
+  return read
+}
+
+/** The bytes from the position on, in pieces. */
+export async function* streamGridFile(
+  bucket: GridBucket,
+  file: ObjectId,
+  options: { start?: number; end: number; signal?: AbortSignal },
+): AsyncGenerator<Buffer> {
+  const { end, signal } = options
+  for (let position = options.start ?? 0; position < end;) {
+    signal?.throwIfAborted()
+    const target = Buffer.allocUnsafeSlow(Math.min(1024 * 1024, end - position))
+    const read = await readGridFile(bucket, file, target, position)
+    if (read < target.length) throw new Error(`file ${file.toHexString()} was removed while it was read`)
+    yield target
+    position += read
+  }
+}
+
+/** Removes what lies behind the offset. */
+export async function truncateGridFile(bucket: GridBucket, file: ObjectId, length: number): Promise<void> {
+  const { pieces } = bucket
+  const cut = await pieces.findOne({
+    files_id: file,
+    n: { $lt: length, $gt: length - pieceBytes },
+    end: { $gt: length },
+  })
+  // From the end on: a truncation that breaks off leaves a shorter file, never one with a hole.
+  await removePieces(bucket, file, length)
+  if (cut === null) return
+  const data = bytesOf(cut).subarray(0, length - cut.n)
+  await pieces.updateOne({ _id: cut._id }, { $set: { end: length, data: Buffer.from(data) } })
+}
+
+/** Copies a file's bytes into another, empty one, in the server. */
+export async function copyGridFile(bucket: GridBucket, from: ObjectId, to: ObjectId): Promise<void> {
+  const { pieces } = bucket
+  const size = await gridFileSize(bucket, from)
+  for (let at = 0; at < size; at += copiedAtOnce) {
+    await pieces
+      .aggregate([
+        { $match: { files_id: from, n: { $gte: at, $lt: at + copiedAtOnce } } },
+        { $project: { _id: 0, files_id: { $literal: to }, n: 1, end: 1, data: 1 } },
+        { $merge: { into: pieces.collectionName, whenMatched: 'fail' } },
+      ])
+      .toArray()
+  }
+}
+const copiedAtOnce = 64 * 1024 * 1024
+
+/** Removes a file. Its entry goes last, so that one that broke off can be found and removed. */
+export async function removeGridFile(bucket: GridBucket, file: ObjectId): Promise<void> {
+  await removePieces(bucket, file, 0)
+  await bucket.files.deleteOne({ _id: file })
+}
+
+async function removePieces(bucket: GridBucket, file: ObjectId, from: number): Promise<void> {
+  const size = await gridFileSize(bucket, file)
+  const steps = Math.floor(Math.max(0, size - 1 - from) / removedAtOnce)
+  for (let step = steps; step >= 0; step -= 1)
+    await bucket.pieces.deleteMany({ files_id: file, n: { $gte: from + step * removedAtOnce } })
+}
+
+/** Removes pieces whose file has no entry: what somebody wrote to a file that was removed meanwhile. */
+export async function removeStrayPieces(bucket: GridBucket): Promise<number> {
+  // In this order: whoever makes a file makes its entry first.
+  const withPieces = await bucket.pieces.distinct('files_id')
+  const known = new Set((await bucket.files.distinct('_id')).map((file) => file.toHexString()))
+  const strays = withPieces.filter((file) => !known.has(file.toHexString()))
+  for (const file of strays) await removePieces(bucket, file, 0)
+  return strays.length
+}
+
+const bytesOf = ({ data }: Pick<GridPieceDocument, 'data'>): Buffer =>
+  Buffer.from(data.buffer, data.byteOffset, data.length)

@@ -1,0 +1,135 @@
+import { isDuplicateKey } from '../database.ts'
+import type { Collections } from '../schemas/collections.ts'
+import type { UploadUsageDocument } from '../schemas/upload.ts'
+
+/**
+ * What upload directories hold, against their limits. Uploads reserve as they write; each reservation is one guarded
+ * write of the organization's figures, so that any number of sessions on any machines stay within the limits together.
+ */
+
+/** `Infinity` is without a limit. */
+export interface UploadLimits {
+  files: number
+  bytes: number
+}
+
+export const isUnlimited = ({ files, bytes }: UploadLimits): boolean =>
+  files === Infinity && bytes === Infinity
+
+type Held = UploadUsageDocument['uploads'][number]
+
+const total = (field: 'bytes' | 'files') => ({ $add: [`$${field}`, { $sum: `$uploads.${field}` }] })
+
+/** Only the limits that there are: Infinity is no BSON integer. */
+function fits(more: { bytes: number; files: number }, limits: UploadLimits): Record<string, unknown>[] {
+  return (['bytes', 'files'] as const)
+    .filter((field) => limits[field] !== Infinity && more[field] > 0)
+    .map((field) => ({ $lte: [{ $add: [total(field), more[field]] }, limits[field]] }))
+}
+
+export function readUsage(
+  { uploadUsage }: Collections,
+  organizationId: number,
+): Promise<UploadUsageDocument | null> {
+  return uploadUsage.findOne({ _id: organizationId })
+}
+
+/**
+ * Enters an upload with what it needs at once. `moved` are bytes that were counted for its name before and are the
+ * upload's own from here on. False when that passes a limit.
+ */
+export async function holdUpload(
+  { uploadUsage }: Collections,
+  organizationId: number,
+  held: Held,
+  moved: number,
+  limits: UploadLimits,
+): Promise<boolean> {
+  const { matchedCount } = await uploadUsage.updateOne(
+    {
+      _id: organizationId,
+      $expr: { $and: fits({ bytes: held.bytes - moved, files: held.files }, limits) },
+    },
+    { $inc: { bytes: -moved, revision: 1 }, $push: { uploads: held } },
+  )
+  return matchedCount === 1
+}
+
+/** More bytes for an upload. False when that passes the limit, or when it isn't entered any more. */
+export async function growUpload(
+  { uploadUsage }: Collections,
+  organizationId: number,
+  { token, bytes }: { token: string; bytes: number },
+  limits: UploadLimits,
+): Promise<boolean> {
+  const { matchedCount } = await uploadUsage.updateOne(
+    {
+      _id: organizationId,
+      'uploads.token': token,
+      $expr: { $and: fits({ bytes, files: 0 }, limits) },
+    },
+    { $inc: { 'uploads.$.bytes': bytes, revision: 1 } },
+  )
+  return matchedCount === 1
+}
+
+/** An upload has ended; what is there of it, or gone by it, is counted from here on. */
+export async function endUpload(
+  { uploadUsage }: Collections,
+  organizationId: number,
+  token: string,
+  change: { bytes: number; files: number },
+): Promise<void> {
+  await uploadUsage.updateOne(
+    { _id: organizationId, 'uploads.token': token },
+    { $inc: { ...change, revision: 1 }, $pull: { uploads: { token } } },
+  )
+}
+
+/** Files were removed or replaced. */
+export async function changeUsage(
+  { uploadUsage }: Collections,
+  organizationId: number,
+  change: { bytes: number; files: number },
+): Promise<void> {
+  await uploadUsage.updateOne({ _id: organizationId }, { $inc: { ...change, revision: 1 } })
+}
+
+/** Uploads that are entered and whose lock somebody holds; those of killed processes are not among them. */
+export async function listLiveUploads(
+  { uploadLocks }: Collections,
+  usage: UploadUsageDocument | null,
+): Promise<Held[]> {
+  if (usage === null || usage.uploads.length === 0) return []
+  const ids = usage.uploads.map(({ name }) => `${usage._id}/${name}`)
+  // Not `distinct`, which doesn't know $$NOW.
+  const locks = await uploadLocks
+    .find({ _id: { $in: ids }, $expr: { $gte: ['$lease_until', '$$NOW'] } }, { projection: { token: 1 } })
+    .toArray()
+  const alive = new Set(locks.map(({ token }) => token))
+  return usage.uploads.filter(({ token }) => alive.has(token))
+}
+
+/** Puts counted figures in the place of those that were read before counting; false when they changed meanwhile. */
+export async function correctUsage(
+  { uploadUsage }: Collections,
+  organizationId: number,
+  read: UploadUsageDocument | null,
+  counted: { bytes: number; files: number; uploads: Held[] },
+): Promise<boolean> {
+  const figures = { ...counted, counted_at: new Date() }
+  if (read !== null) {
+    const { matchedCount } = await uploadUsage.updateOne(
+      { _id: organizationId, revision: read.revision },
+      { $set: figures, $inc: { revision: 1 } },
+    )
+    return matchedCount === 1
+  }
+  try {
+    await uploadUsage.insertOne({ _id: organizationId, revision: 0, ...figures })
+    return true
+  } catch (error) {
+    if (isDuplicateKey(error)) return false
+    throw error
+  }
+}

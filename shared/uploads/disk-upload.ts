@@ -1,0 +1,65 @@
+import { rename, rm, type FileHandle } from 'node:fs/promises'
+import { identityOf } from './file-identity.ts'
+import type { UploadInProgress } from './upload-store.ts'
+
+export interface DiskUploadOptions {
+  /** Open for appending. */
+  handle: FileHandle
+  /** Its path, which bears the token of the upload's lock. */
+  own: string
+  final: string
+  size: number
+  isCopy: boolean
+  /** Notes that the file of this identity is whole. */
+  settled: (identity: string) => Promise<void>
+}
+
+/** The hidden file of an upload on disk. Who takes it up renames it first: then there is none that this could publish. */
+export class DiskUpload implements UploadInProgress {
+  size: number
+  isCopy: boolean
+  readonly #options: DiskUploadOptions
+  #isOpen = true
+
+  constructor(options: DiskUploadOptions) {
+    this.#options = options
+    this.size = options.size
+    this.isCopy = options.isCopy
+  }
+
+  async write(piece: Uint8Array): Promise<void> {
+    await this.#options.handle.writeFile(piece)
+    this.size += piece.length
+    this.isCopy = false
+  }
+
+  sync(): Promise<void> {
+    return this.#options.handle.sync()
+  }
+
+  async publish(): Promise<boolean> {
+    const { handle, own, final, settled } = this.#options
+    // Before the move: an import that finds the file need not watch it.
+    await settled(identityOf(await handle.stat({ bigint: true })))
+    try {
+      await rename(own, final)
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
+      throw error
+    }
+    this.isCopy = false
+    return true
+  }
+
+  async close(): Promise<boolean> {
+    if (this.#isOpen) {
+      this.#isOpen = false
+      await this.#options.handle.close()
+    }
+    return true
+  }
+
+  async discard(): Promise<void> {
+    await rm(this.#options.own, { force: true })
+  }
+}

@@ -1,0 +1,171 @@
+import { constants } from 'node:fs'
+import { copyFile, lstat, mkdir, open, readdir, rename, rm, truncate } from 'node:fs/promises'
+import path from 'node:path'
+import type { Readable } from 'node:stream'
+import { fileNameProblem, parseUnfinished, unfinishedName, uploadFolder } from '../uploads.ts'
+import { diskPins, openRegular, type DiskPinsOptions } from './disk-pins.ts'
+import { DiskUpload } from './disk-upload.ts'
+import { timeIn } from './file-identity.ts'
+import type { TakeUp, UploadEntry, Uploads, UploadStore } from './upload-store.ts'
+
+/**
+ * Upload directories as folders, which processes of several machines may share, and which others than our FTP server
+ * may fill. A file that isn't a regular one (a link, a folder) is as good as absent.
+ */
+
+const noFollow = constants.O_NOFOLLOW ?? 0
+/** For how long what is hidden and no upload may lie. */
+const straysMs = 24 * 3_600_000
+
+export function diskUploads(options: DiskPinsOptions): Uploads {
+  const root = path.join(options.dataFolder, 'uploads')
+  return {
+    ...diskPins(options),
+    directory: (organizationId) => diskDirectory(options, organizationId),
+    // They lie in the staging and go with the import's folder.
+    unpin: () => Promise.resolve(),
+    listPinned: () => Promise.resolve([]),
+    async purge({ olderThanMs }) {
+      const ids = (await names(root)).map(Number).filter(Number.isSafeInteger)
+      let removed = 0
+      for (const id of ids) removed += await purgeFolder(uploadFolder(options.dataFolder, id), olderThanMs)
+      return removed
+    },
+  }
+}
+
+function diskDirectory({ dataFolder, collections }: DiskPinsOptions, organizationId: number): UploadStore {
+  const folder = uploadFolder(dataFolder, organizationId)
+  const pathOf = (name: string) => path.join(folder, name)
+  const find = async (name: string) => entryOf(pathOf(name), name)
+  const unfinishedEntry = async (name: string) =>
+    (await names(folder)).find((entry) => parseUnfinished(entry)?.name === name) ?? null
+  return {
+    async prepare() {
+      await mkdir(folder, { recursive: true, mode: 0o750 })
+    },
+    async list() {
+      const visible = (await names(folder)).filter((name) => fileNameProblem(name) === null).sort()
+      return (await inGroups(visible, find)).filter((entry) => entry !== null)
+    },
+    find,
+    async findUnfinished(name) {
+      const entry = await unfinishedEntry(name)
+      return entry === null ? null : entryOf(pathOf(entry), name)
+    },
+    async read(name, start): Promise<Readable | null> {
+      const handle = await openRegular(pathOf(name))
+      return handle === null ? null : handle.createReadStream({ start })
+    },
+    async remove(name) {
+      if ((await find(name)) === null) return false
+      await rm(pathOf(name), { force: true })
+      return true
+    },
+    async removeUnfinished(name) {
+      const entry = await unfinishedEntry(name)
+      if (entry !== null) await rm(pathOf(entry), { force: true })
+    },
+    async rename(from, to) {
+      if ((await find(from)) === null) return false
+      await rename(pathOf(from), pathOf(to))
+      return true
+    },
+    async takeUp({ name, token, wasLeft, keep }: TakeUp) {
+      const own = pathOf(unfinishedName(token, name))
+      const before = await unfinishedEntry(name)
+      let isCopy = false
+      if (before !== null) await rename(pathOf(before), own)
+      if (keep === 0) {
+        await rm(own, { force: true })
+      } else if (before !== null) {
+        // Who left it may wake up and write to the file that it has open.
+        if (wasLeft) await copyWhole(own, own, pathOf(`.copy-${token}`))
+      } else if ((await find(name)) !== null) {
+        await copyWhole(pathOf(name), own, pathOf(`.copy-${token}`))
+        isCopy = true
+      }
+      if (keep !== null && keep > 0) await truncate(own, keep)
+      const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | noFollow
+      const handle = await open(own, flags, 0o640)
+      return new DiskUpload({
+        handle,
+        own,
+        final: pathOf(name),
+        size: (await handle.stat()).size,
+        isCopy,
+        settled: async (identity) => {
+          const _id = `${organizationId}/${identity}`
+          await collections.settledUploads.updateOne(
+            { _id },
+            { $set: { published_at: new Date() } },
+            { upsert: true },
+          )
+        },
+      })
+    },
+    async count() {
+      const finished = new Map<string, number>()
+      const unfinished = new Map<string, number>()
+      await inGroups(await names(folder), async (entry) => {
+        const { size } = (await entryOf(pathOf(entry), entry)) ?? {}
+        if (size === undefined) return
+        const upload = parseUnfinished(entry)
+        if (upload !== null) unfinished.set(upload.name, size)
+        else if (fileNameProblem(entry) === null) finished.set(entry, size)
+      })
+      return { finished, unfinished }
+    },
+  }
+}
+
+async function names(folder: string): Promise<string[]> {
+  try {
+    return await readdir(folder)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
+  }
+}
+
+async function entryOf(file: string, name: string): Promise<UploadEntry | null> {
+  const stats = await lstat(file).catch(() => null)
+  return stats?.isFile() === true ? { name, size: stats.size, modifiedAt: stats.mtime } : null
+}
+
+/** Not all at once: each has a thread of the process's few. */
+async function inGroups<T, R>(items: T[], work: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = []
+  for (let i = 0; i < items.length; i += 64)
+    results.push(...(await Promise.all(items.slice(i, i + 64).map(work))))
+  return results
+}
+
+/** A copy that broke off must not be taken for the unfinished upload: it gets its name when it is whole. */
+async function copyWhole(from: string, to: string, copy: string): Promise<void> {
+  try {
+    await copyFile(from, copy, constants.COPYFILE_FICLONE)
+    await rename(copy, to)
+  } catch (error) {
+    await rm(copy, { force: true })
+    throw error
+  }
+}
+
+/** Removes hidden files that were written last longer ago than they may lie; how many uploads were among them. */
+async function purgeFolder(folder: string, unfinishedMs: number): Promise<number> {
+  const hidden = (await names(folder)).filter((entry) =>
+    /^\.(unfinished|copy|clock)-[0-9a-f]{16}/.test(entry),
+  )
+  if (hidden.length === 0) return 0
+  const now = await timeIn(folder)
+  let removed = 0
+  for (const entry of hidden) {
+    const isUpload = parseUnfinished(entry) !== null
+    const stats = await lstat(path.join(folder, entry)).catch(() => null)
+    if (stats === null || now - stats.mtimeMs < (isUpload ? unfinishedMs : straysMs)) continue
+    await rm(path.join(folder, entry), { force: true })
+    removed += isUpload ? 1 : 0
+  }
+  return removed
+}

@@ -1,0 +1,25 @@
+import type { BigIntStats } from 'node:fs'
+import { open, rm } from 'node:fs/promises'
+import path from 'node:path'
+import { newUploadToken } from '../uploads.ts'
+
+/** What a file is at this moment: its place, size and time. Another one after a write to it. */
+export const identityOf = ({ ino, size, mtimeNs }: BigIntStats): string => `${ino}:${size}:${mtimeNs}`
+
+/** The time by the clock that stamps the files of a folder, in ms: another machine's, where it is mounted. */
+export async function timeIn(folder: string): Promise<number> {
+  const probe = path.join(folder, `.clock-${newUploadToken()}`)
+  try {
+    const handle = await open(probe, 'wx')
+    try {
+      return (await handle.stat()).mtimeMs
+    } finally {
+      await handle.close()
+      await rm(probe, { force: true })
+    }
+  } catch (error) {
+    // A folder that may only be read.
+    if (['EACCES', 'EROFS', 'EPERM'].includes((error as NodeJS.ErrnoException).code ?? '')) return Date.now()
+    throw error
+  }
+}

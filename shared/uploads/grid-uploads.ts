@@ -1,0 +1,264 @@
+import { ObjectId, type MongoClient } from 'mongodb'
+import { Readable } from 'node:stream'
+import { inTransaction } from '../database.ts'
+import {
+  copyGridFile,
+  createGridFile,
+  gridFileSize,
+  removeGridFile,
+  removeStrayPieces,
+  streamGridFile,
+  truncateGridFile,
+} from '../gridfs/grid-bucket.ts'
+import type { Collections } from '../schemas/collections.ts'
+import type { UploadNameDocument } from '../schemas/upload.ts'
+import { fileNameProblem } from '../uploads.ts'
+import { GridUpload } from './grid-upload.ts'
+import type { TakeUp, UploadEntry, Uploads, UploadStore } from './upload-store.ts'
+
+/**
+ * Upload directories in the database: a document a name (`upload_names`), which leads to the contents of the finished
+ * file and of the unfinished one (bucket `uploads`). Contents of finished files never change. One that no name leads
+ * to any more is detached, and removed when no import has it pinned.
+ */
+
+export function gridUploads(client: MongoClient, collections: Collections): Uploads {
+  const { uploads: bucket, uploadNames, uploadLocks } = collections
+  return {
+    directory: (organizationId) => gridDirectory(client, collections, organizationId),
+    async pin({ organizationId, name, importId }) {
+      for (;;) {
+        const { finished = null } = (await uploadNames.findOne({ _id: nameId(organizationId, name) })) ?? {}
+        if (finished === null) return null
+        const { matchedCount } = await bucket.files.updateOne(
+          { _id: new ObjectId(finished.content), detached: false },
+          { $addToSet: { pinned_by: importId } },
+        )
+        // Otherwise it was replaced in this moment.
+        if (matchedCount === 1)
+          return { reference: finished.content, identity: finished.content, is_settled: true }
+      }
+    },
+    // Another engine may have begun the import with the same one; it goes when the import ends.
+    releasePin: () => Promise.resolve(),
+    async openPin({ reference }) {
+      const content = new ObjectId(reference)
+      const entry = await bucket.files.findOne({ _id: content })
+      if (entry === null || entry.length === null) return null
+      const { length } = entry
+      return {
+        identity: () => Promise.resolve(reference),
+        isQuiet: () => Promise.resolve(true),
+        content: (signal) => streamGridFile(bucket, content, { end: length, signal }),
+        close: () => Promise.resolve(),
+      }
+    },
+    async unpin(importId) {
+      const pinned = await bucket.files.find({ pinned_by: importId }).toArray()
+      for (const { _id } of pinned) {
+        await bucket.files.updateOne({ _id }, { $pull: { pinned_by: importId } })
+        await removeUnused(collections, _id)
+      }
+    },
+    listPinned: () =>
+      bucket.files.distinct('pinned_by', { 'pinned_by.0': { $exists: true } }) as Promise<number[]>,
+    async purge({ olderThanMs }) {
+      const before = { $subtract: ['$$NOW', olderThanMs] }
+      const old = await uploadNames
+        .find({ unfinished: { $ne: null }, $expr: { $lt: ['$unfinished.touched_at', before] } })
+        .toArray()
+      let removed = 0
+      for (const { _id, unfinished } of old) {
+        if ((await uploadLocks.countDocuments({ _id, $expr: { $gte: ['$lease_until', '$$NOW'] } })) > 0)
+          continue
+        if (await dropUnfinished(collections, _id, unfinished!.token)) removed += 1
+      }
+      await removeForgotten(collections)
+      await removeStrayPieces(bucket)
+      return removed
+    },
+  }
+}
+
+const nameId = (organizationId: number, name: string): string => `${organizationId}/${name}`
+
+/** A content for which its name has no place any more. */
+export async function detach({ uploads }: Collections, content: string): Promise<void> {
+  await uploads.files.updateOne({ _id: new ObjectId(content) }, { $set: { detached: true } })
+}
+
+/** Removes a content that is detached and not pinned; what is detached can't be pinned any more. */
+async function removeUnused({ uploads }: Collections, content: ObjectId): Promise<void> {
+  const unused = await uploads.files.findOne({ _id: content, detached: true, pinned_by: [] })
+  if (unused !== null) await removeGridFile(uploads, content)
+}
+
+export async function detachAndRemove(collections: Collections, content: string): Promise<void> {
+  await detach(collections, content)
+  await removeUnused(collections, new ObjectId(content))
+}
+
+/** Takes the unfinished upload away from its name; false when it isn't that one any more. */
+export async function dropUnfinished(collections: Collections, _id: string, token: string): Promise<boolean> {
+  const before = await collections.uploadNames.findOneAndUpdate(
+    { _id, 'unfinished.token': token },
+    { $set: { unfinished: null } },
+  )
+  if (before === null) return false
+  await collections.uploadNames.deleteOne({ _id, finished: null, unfinished: null })
+  await detachAndRemove(collections, before.unfinished!.content)
+  return true
+}
+
+/** Contents to which nothing leads, because whoever moved their name was killed right after. */
+async function removeForgotten(collections: Collections): Promise<void> {
+  const { uploads, uploadNames } = collections
+  const old = new Date(Date.now() - forgottenMs)
+  const contents = uploads.files.find({ uploadDate: { $lt: old } }, { projection: { detached: 1 } })
+  for await (const { _id } of contents) {
+    const content = _id.toHexString()
+    const isNamed =
+      (await uploadNames.countDocuments(
+        { $or: [{ 'finished.content': content }, { 'unfinished.content': content }] },
+        { limit: 1 },
+      )) > 0
+    if (!isNamed) await detachAndRemove(collections, content)
+  }
+}
+const forgottenMs = 3_600_000
+
+function gridDirectory(client: MongoClient, collections: Collections, organizationId: number): UploadStore {
+  const { uploads: bucket, uploadNames } = collections
+  const idOf = (name: string) => nameId(organizationId, name)
+  const documentOf = (name: string) => uploadNames.findOne({ _id: idOf(name) })
+  const sizeOf = (content: string) => gridFileSize(bucket, new ObjectId(content))
+  return {
+    prepare: () => Promise.resolve(),
+    async list() {
+      const documents = await uploadNames
+        .find({ organization_id: organizationId, finished: { $ne: null } })
+        .sort({ name: 1 })
+        .toArray()
+      return documents.map((document) => entryOf(document)!)
+    },
+    async find(name) {
+      return entryOf(await documentOf(name))
+    },
+    async findUnfinished(name) {
+      const { unfinished = null } = (await documentOf(name)) ?? {}
+      if (unfinished === null) return null
+      return { name, size: await sizeOf(unfinished.content), modifiedAt: unfinished.touched_at }
+    },
+    async read(name, start) {
+      const { finished = null } = (await documentOf(name)) ?? {}
+      if (finished === null) return null
+      const content = new ObjectId(finished.content)
+      return Readable.from(streamGridFile(bucket, content, { start, end: finished.size }), {
+        objectMode: false,
+      })
+    },
+    async remove(name) {
+      const before = await uploadNames.findOneAndUpdate(
+        { _id: idOf(name), finished: { $ne: null } },
+        { $set: { finished: null } },
+      )
+      if (before === null) return false
+      await uploadNames.deleteOne({ _id: before._id, finished: null, unfinished: null })
+      await detachAndRemove(collections, before.finished!.content)
+      return true
+    },
+    async removeUnfinished(name) {
+      const { unfinished = null } = (await documentOf(name)) ?? {}
+      if (unfinished !== null) await dropUnfinished(collections, idOf(name), unfinished.token)
+    },
+    async rename(from, to) {
+      if (from === to) return entryOf(await documentOf(from)) !== null
+      const replaced = await inTransaction(client, async (session) => {
+        const source = await uploadNames.findOneAndUpdate(
+          { _id: idOf(from), finished: { $ne: null } },
+          { $set: { finished: null } },
+          { session },
+        )
+        if (source === null) return undefined
+        await uploadNames.deleteOne({ _id: source._id, finished: null, unfinished: null }, { session })
+        const target = await uploadNames.findOneAndUpdate(
+          { _id: idOf(to) },
+          {
+            $set: { finished: source.finished },
+            $setOnInsert: { organization_id: organizationId, name: to, unfinished: null },
+          },
+          { session, upsert: true },
+        )
+        return target?.finished?.content ?? null
+      })
+      if (typeof replaced === 'string') await detachAndRemove(collections, replaced)
+      return replaced !== undefined
+    },
+    async takeUp(options) {
+      return takeUp(collections, organizationId, idOf(options.name), options)
+    },
+    async count() {
+      const finished = new Map<string, number>()
+      const unfinished = new Map<string, number>()
+      for await (const document of uploadNames.find({ organization_id: organizationId })) {
+        if (document.finished !== null) finished.set(document.name, document.finished.size)
+        if (document.unfinished !== null)
+          unfinished.set(document.name, await sizeOf(document.unfinished.content))
+      }
+      return { finished, unfinished }
+    },
+  }
+}
+
+/** What the content of an upload in progress is, and whether the finished file has all of it. */
+async function takeUp(
+  collections: Collections,
+  organizationId: number,
+  _id: string,
+  { name, token, wasLeft, keep }: TakeUp,
+): Promise<GridUpload> {
+  const { uploads: bucket, uploadNames } = collections
+  if (fileNameProblem(name) !== null) throw new Error(`no name for an upload: ${name}`)
+  // From here on, whoever had it can't publish it any more.
+  const before = await uploadNames.findOneAndUpdate(
+    { _id, unfinished: { $ne: null } },
+    { $set: { 'unfinished.token': token } },
+  )
+  const { unfinished = null } = before ?? {}
+  const base = keep === 0 ? null : (unfinished ?? (await uploadNames.findOne({ _id }))?.finished ?? null)
+  // Who left it may wake up and write to it, and a finished file is never written into.
+  const goesOn = base !== null && base === unfinished && !wasLeft
+  const content = goesOn
+    ? new ObjectId(base.content)
+    : await createGridFile(bucket, { filename: _id, pinned_by: [], detached: false })
+  if (base !== null && !goesOn) await copyGridFile(bucket, new ObjectId(base.content), content)
+  if (keep !== null && keep > 0) await truncateGridFile(bucket, content, keep)
+  // Where another one stands by now, the first finds its key taken and the second nothing.
+  const filter = unfinished === null ? { _id, unfinished: null } : { _id, 'unfinished.token': token }
+  const { matchedCount, upsertedCount } = await uploadNames.updateOne(
+    filter,
+    {
+      $set: { unfinished: { content: content.toHexString(), token, touched_at: new Date() } },
+      $setOnInsert: { organization_id: organizationId, name, finished: null },
+    },
+    { upsert: unfinished === null },
+  )
+  if (matchedCount + upsertedCount === 0)
+    throw new Error(`the upload of ${_id} was taken over while it was opened`)
+  if (unfinished !== null && !goesOn) await detachAndRemove(collections, unfinished.content)
+  const size = await gridFileSize(bucket, content)
+  return new GridUpload({
+    collections,
+    nameId: _id,
+    token,
+    content,
+    size,
+    isCopy: base !== null && base !== unfinished,
+  })
+}
+
+function entryOf(document: UploadNameDocument | null): UploadEntry | null {
+  if (document === null || document.finished === null) return null
+  const { size, modified_at: modifiedAt } = document.finished
+  return { name: document.name, size, modifiedAt }
+}

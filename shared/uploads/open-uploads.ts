@@ -1,0 +1,14 @@
+import type { Database } from '../database.ts'
+import { stagingFolder, type StagingPlace } from '../staging/open-staging.ts'
+import { diskUploads } from './disk-uploads.ts'
+import { gridUploads } from './grid-uploads.ts'
+import type { Uploads } from './upload-store.ts'
+
+export function openUploads(
+  place: StagingPlace,
+  { client, collections }: Pick<Database, 'client' | 'collections'>,
+): Uploads {
+  return place.STAGING === 'gridfs'
+    ? gridUploads(client, collections)
+    : diskUploads({ dataFolder: place.DATA_DIR, stagingFolder: stagingFolder(place), collections })
+}

@@ -1,0 +1,349 @@
+import { appendFile, mkdir, open, readdir, rename, rm, truncate, utimes, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import t from 'tap'
+import { openDatabase } from '../../shared/database.ts'
+import { stagedSource } from '../../shared/staging/staging.ts'
+import { openStaging } from '../../shared/staging/open-staging.ts'
+import { newUploadToken, unfinishedName } from '../../shared/uploads.ts'
+import { openUploads } from '../../shared/uploads/open-uploads.ts'
+import { Engines } from '../helpers/engines.ts'
+import { FtpSession } from '../helpers/ftp-session.ts'
+import {
+  countsOf,
+  createList,
+  importEnd,
+  startService,
+  testMongodbUri,
+  until,
+  type Json,
+  type Service,
+} from '../helpers/service.ts'
+import { storedUploads } from '../helpers/stored-uploads.ts'
+
+const rows = (count: number, from = 0): string =>
+  `email\n${Array.from({ length: count }, (_, i) => `row${from + i}@example.com\n`).join('')}`
+
+async function create(service: Service, filename: string): Promise<Json> {
+  const list = await createList(service)
+  return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_source: { type: 'upload_directory', filename },
+    },
+  })
+}
+
+const longAgo = new Date(Date.now() - 3_600_000)
+
+/** As if it had been put there by something else than our FTP server, some time ago. */
+async function putOld(file: string, content: string): Promise<void> {
+  await mkdir(path.dirname(file), { recursive: true })
+  await writeFile(file, content)
+  await utimes(file, longAgo, longAgo)
+}
+
+for (const STAGING of ['disk', 'gridfs'])
+  t.test(`what is done to an upload after its import began changes nothing: ${STAGING}`, async (t) => {
+    const service = await startService(t, ['control-plane', 'ftp'], { STAGING })
+    const engines = new Engines(t, service)
+    const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
+    // Killed when it has begun the import and before it has the file.
+    const crash = 'findAndModify imports "step":{"engine_id" before 1'
+    const changes: Record<string, (name: string) => Promise<unknown>> = {
+      replaced: (name) => ftp.upload(`STOR ${name}`, rows(3, 100)),
+      appended: (name) => ftp.upload(`APPE ${name}`, 'late@example.com\n'),
+      deleted: (name) => ftp.command(`DELE ${name}`),
+      async renamed(name) {
+        await ftp.command(`RNFR ${name}`)
+        await ftp.command('RNTO elsewhere.csv')
+        await ftp.upload(`STOR ${name}`, rows(1, 200))
+      },
+    }
+    for (const [what, change] of Object.entries(changes)) {
+      const name = `${what}.csv`
+      t.match(await ftp.upload(`STOR ${name}`, rows(10)), /^226 /)
+      const { id } = await create(service, name)
+      const doomed = await engines.start(crash)
+      await doomed.ended
+      await engines.endLeaseOf(doomed)
+      t.equal((await service.get(`/subscriber_imports/${id}`)).state, 'splitting', `${what}: it began`)
+      t.match((await change(name)) ?? '250', /^2/)
+      const heir = await engines.start()
+      const view = await importEnd(service, id)
+      t.match(view, { state: 'finished' })
+      t.same(countsOf(view), { added: 10 }, what)
+      await engines.kill([heir])
+    }
+    ftp.close()
+    const heir = await engines.start()
+    await until(
+      'the end of all pins and staged files',
+      async () => [
+        await service.collections.imports.countDocuments({ settled: false }),
+        await service.collections.staging.files.countDocuments(),
+        await service.collections.uploads.files.countDocuments({ detached: true }),
+        (await readdir(path.join(service.dataFolder, 'staging')).catch(() => [])).length,
+      ],
+      (left) => left.every((count) => count === 0),
+    )
+    await engines.kill([heir])
+  })
+
+t.test('nor does what others do to a file that they had finished', async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const engines = new Engines(t, service)
+  const folder = path.join(service.dataFolder, 'uploads', '1')
+  const crash = 'findAndModify imports "step":{"engine_id" before 1'
+  const changes: Record<string, (file: string) => Promise<unknown>> = {
+    truncated: (file) => truncate(file, 0),
+    overwritten: (file) => writeFile(file, rows(2, 300)),
+    removed: (file) => rm(file),
+  }
+  for (const [what, change] of Object.entries(changes)) {
+    const file = path.join(folder, `${what}.csv`)
+    await putOld(file, rows(10))
+    const { id } = await create(service, `${what}.csv`)
+    await (
+      await engines.start(crash)
+    ).ended
+    await change(file)
+    const heir = await engines.start()
+    const view = await importEnd(service, id)
+    t.same(countsOf(view), { added: 10 }, what)
+    await engines.kill([heir])
+  }
+
+  const large = path.join(folder, 'large.csv')
+  await putOld(large, `email\n${'x'.repeat(17 * 1024 * 1024)}\n`)
+  const { id } = await create(service, 'large.csv')
+  await (
+    await engines.start(crash)
+  ).ended
+  await truncate(large, 100)
+  await engines.start()
+  t.match(
+    await importEnd(service, id),
+    { state: 'failed', error_message: /"large\.csv" was written into after the import began/ },
+    'one that is too large to be copied when the import begins is refused, not imported in part',
+  )
+})
+
+t.test('a file that something else still writes is waited for', async (t) => {
+  const service = await startService(t, ['control-plane', 'engine'])
+  const folder = path.join(service.dataFolder, 'uploads', '1')
+  await mkdir(folder, { recursive: true })
+
+  const file = path.join(folder, 'growing.csv')
+  const writer = await open(file, 'w')
+  await writer.write(rows(5))
+  const { id } = await create(service, 'growing.csv')
+  const waiting = await until(
+    'the first look',
+    () => service.get(`/subscriber_imports/${id}`),
+    (view) => view.warnings.length > 0,
+  )
+  t.match(waiting, { state: 'splitting', warnings: [/"growing\.csv" was still being written/] })
+  const first = await service.collections.imports.findOne({ _id: id })
+  await writer.write('later@example.com\n')
+  await until(
+    'a look that saw the change',
+    () => service.collections.imports.findOne({ _id: id }),
+    (document) => document!.upload!.waiting!.identity !== first!.upload!.waiting!.identity,
+  )
+  await writer.close()
+  // A name that another file gets meanwhile doesn't matter.
+  await writeFile(`${file}.new`, rows(1, 50))
+  await rename(`${file}.new`, file)
+  const view = await importEnd(service, id)
+  t.match(view, { state: 'finished', warnings: [/"growing\.csv" was still being written/] })
+  t.same(countsOf(view), { added: 6 })
+
+  await writeFile(path.join(folder, 'endless.csv'), rows(5))
+  const endless = await create(service, 'endless.csv')
+  const append = setInterval(
+    () => void appendFile(path.join(folder, 'endless.csv'), 'more@example.com\n').catch(() => undefined),
+    200,
+  )
+  await until(
+    'the wait',
+    () => service.collections.imports.findOne({ _id: endless.id }),
+    (document) => (document?.upload?.waiting ?? null) !== null,
+  )
+  const quarterAgo = new Date(Date.now() - 16 * 60_000)
+  await service.collections.imports.updateOne(
+    { _id: endless.id },
+    { $set: { 'upload.waiting.since': quarterAgo } },
+  )
+  const failed = await importEnd(service, endless.id)
+  clearInterval(append)
+  t.match(failed, { state: 'failed', error_message: /was still being written 15 minutes after/ })
+})
+
+t.test('files that were uploaded by FTP, or long ago, are taken at once', async (t) => {
+  const service = await startService(t, ['control-plane', 'engine', 'ftp'])
+  const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
+  await ftp.upload('STOR fresh.csv.part', rows(10))
+  await ftp.command('RNFR fresh.csv.part')
+  t.match(await ftp.command('RNTO fresh.csv'), /^250 /)
+  await putOld(path.join(service.dataFolder, 'uploads', '1', 'old.csv'), rows(10))
+  for (const name of ['fresh.csv', 'old.csv']) {
+    const view = await importEnd(service, (await create(service, name)).id)
+    t.match(view, { state: 'finished', warnings: [] }, name)
+    t.same(countsOf(view), { added: 10 })
+  }
+  ftp.close()
+})
+
+for (const STAGING of ['disk', 'gridfs'])
+  t.test(`an upload directory stays within its limits: ${STAGING}`, async (t) => {
+    const settings = { STAGING, UPLOAD_MAX_MB: '10', UPLOAD_MAX_FILES: '4' }
+    const service = await startService(t, ['control-plane', 'ftp'], settings)
+    const two = await service.start('ftp')
+    const one = service.processes.ftp!
+    const stored = storedUploads(service)
+    const usage = () => service.collections.uploadUsage.findOne({ _id: 1 })
+    const open = (running = one) => FtpSession.open(running.ready.ftp!)
+    const [a, b] = [await open(one), await open(two)]
+    const megabyte = 'x'.repeat(1_000_000)
+
+    t.match(await a.upload('STOR small.csv', megabyte), /^226 /)
+    t.match(await a.upload('STOR small.csv', megabyte), /^226 /, 'what is replaced counts once')
+    t.match(await usage(), { bytes: 1_000_000, files: 1, uploads: [] })
+    t.match(await a.upload('STOR much.csv', megabyte.repeat(11)), /^552 /)
+    t.same(await stored.entries(), ['small.csv'], 'what passed the limit is removed')
+    t.match(await usage(), { bytes: 1_000_000, files: 1, uploads: [] })
+
+    // Four sessions of two processes, 3 MB each, where 9 MB are free.
+    const sessions = await Promise.all([one, two, one, two].map(open))
+    const answers = await Promise.all(
+      sessions.map((session, i) =>
+        session
+          .upload(`STOR parallel${i}.csv`, megabyte.repeat(3))
+          // Refused before the data, when the others have reserved it all.
+          .catch((error: unknown) => (error as Error).message),
+      ),
+    )
+    const taken = answers.filter((answer) => answer.startsWith('226')).length
+    t.equal(answers.filter((answer) => answer.startsWith('552')).length, 4 - taken)
+    const sizes = await Promise.all((await stored.entries()).map((entry) => stored.size(entry)))
+    t.ok(taken >= 1 && taken <= 3, `${taken} of 4 were taken`)
+    t.equal(
+      sizes.reduce((sum, size) => sum + size, 0),
+      1_000_000 + taken * 3_000_000,
+    )
+    t.match(await usage(), { bytes: 1_000_000 + taken * 3_000_000, files: 1 + taken, uploads: [] })
+    for (const [i, answer] of answers.entries())
+      if (answer.startsWith('226')) await a.command(`DELE parallel${i}.csv`)
+    t.match(await usage(), { bytes: 1_000_000, files: 1, uploads: [] })
+
+    for (const name of ['2', '3']) t.match(await a.upload(`STOR ${name}.csv`, 'x'), /^226 /)
+    const data = await b.beginUpload('STOR 4.csv')
+    await a.data()
+    t.match(await a.command('STOR 5.csv'), /^552 /, 'an upload in progress is a file')
+    t.match(await a.upload('STOR 3.csv', 'again'), /^226 /, 'a name that is there is none more')
+    data.write('part')
+    await until(
+      'the part',
+      async () => (await stored.entries()).filter((entry) => entry.endsWith('-4.csv')).length,
+      (count) => count === 1,
+    )
+    t.match(await b.command('ABOR'), /^426 /)
+    t.match(await b.reply(), /^226 /)
+    data.destroy()
+    await a.data()
+    t.match(await a.command('STOR 5.csv'), /^552 /, 'and so is one that broke off')
+    t.match(await a.command('DELE 4.csv'), /^250 /)
+    t.match(await a.upload('STOR 5.csv', 'x'), /^226 /)
+
+    // What a killed process had reserved, and what was removed behind its back, is found before anybody is refused.
+    await service.collections.uploadUsage.updateOne(
+      { _id: 1 },
+      {
+        $inc: { bytes: 20_000_000 },
+        $push: { uploads: { token: 'dead', name: 'dead.csv', bytes: 5, files: 1 } },
+      },
+    )
+    t.match(await b.upload('STOR 5.csv', megabyte.repeat(5)), /^226 /)
+    t.match(await usage(), { files: 4, uploads: [] })
+    for (const session of [a, b, ...sessions]) session.close()
+  })
+
+for (const STAGING of ['disk', 'gridfs'] as const)
+  t.test(`uploads that broke off go after a week: ${STAGING}`, async (t) => {
+    const service = await startService(t, ['control-plane'], { STAGING })
+    const { collections, dataFolder } = service
+    const database = await openDatabase({
+      uri: testMongodbUri(),
+      name: service.settings['MONGODB_DATABASE']!,
+    })
+    t.teardown(() => database.close())
+    const uploads = openUploads({ STAGING, DATA_DIR: dataFolder }, database)
+    const directory = uploads.directory(1)
+    await directory.prepare()
+    const begin = async (name: string) => {
+      const token = newUploadToken()
+      const upload = await directory.takeUp({ name, token, wasLeft: false, keep: 0 })
+      await upload.write(Buffer.from('half'))
+      await upload.close()
+      return token
+    }
+    const old = await begin('old.csv')
+    await begin('young.csv')
+    const eightDaysAgo = new Date(Date.now() - 8 * 24 * 3_600_000)
+    if (STAGING === 'disk')
+      await utimes(
+        path.join(dataFolder, 'uploads', '1', unfinishedName(old, 'old.csv')),
+        eightDaysAgo,
+        eightDaysAgo,
+      )
+    else
+      await collections.uploadNames.updateOne(
+        { _id: '1/old.csv' },
+        { $set: { 'unfinished.touched_at': eightDaysAgo } },
+      )
+    t.equal(await uploads.purge({ olderThanMs: 7 * 24 * 3_600_000 }), 1)
+    t.equal(await directory.findUnfinished('old.csv'), null)
+    t.match(await directory.findUnfinished('young.csv'), { size: 4 })
+    if (STAGING === 'gridfs') t.equal(await collections.uploads.files.countDocuments(), 1)
+  })
+
+/** Two tries of one step, of which the first was taken for dead, on the same staging. */
+t.test('what a step that was taken for dead writes late is not what the other one reads', async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const database = await openDatabase({ uri: testMongodbUri(), name: service.settings['MONGODB_DATABASE']! })
+  t.teardown(() => database.close())
+  for (const STAGING of ['disk', 'gridfs'] as const) {
+    const staging = openStaging({ STAGING, DATA_DIR: service.dataFolder }, database.collections)
+    let goOn: () => void = () => undefined
+    const paused = new Promise<void>((resolve) => (goOn = resolve))
+    const late = staging.write(
+      stagedSource(7, 'late'),
+      (async function* () {
+        yield Buffer.from('late ')
+        await paused
+        yield Buffer.from('bytes')
+      })(),
+    )
+    await staging.write(
+      stagedSource(7, 'next'),
+      (async function* () {
+        yield Buffer.from('the next one’s bytes')
+      })(),
+    )
+    t.equal(await staging.open(stagedSource(7, 'late')), null, 'nothing is seen before it is whole')
+    goOn()
+    await late
+    const file = (await staging.open(stagedSource(7, 'next')))!
+    const target = Buffer.alloc(100)
+    t.equal(target.toString('utf8', 0, await file.read(target, 0)), 'the next one’s bytes')
+    t.equal(target.toString('utf8', 0, await file.read(target, 4)), 'next one’s bytes')
+    await file.close()
+    await staging.removeImport(7, { keep: stagedSource(7, 'next') })
+    t.equal(await staging.open(stagedSource(7, 'late')), null)
+    const kept = await staging.open(stagedSource(7, 'next'))
+    t.equal(kept?.size, file.size)
+    await kept?.close()
+    await staging.removeImport(7)
+    t.same(await staging.listImports({ olderThanMs: -60_000 }), [])
+  }
+})
