@@ -26,7 +26,7 @@ const create = (service: Service, listId: number, source: object, options: objec
     subscriber_import: { column_mapping: ['email'], ...noHeader, ...options, file_source: source },
   })
 
-t.test('two engines', { timeout: 180_000 }, async (t) => {
+t.test('two engines', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine', 'engine'])
   const { collections, get, post, call } = service
 
@@ -88,7 +88,7 @@ t.test('two engines', { timeout: 180_000 }, async (t) => {
   })
 })
 
-t.test('one engine', { timeout: 180_000 }, async (t) => {
+t.test('one engine', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
   const { collections, get, post } = service
 

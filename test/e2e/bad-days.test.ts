@@ -146,7 +146,7 @@ t.test('a replica set of three', { timeout: 300_000 }, async (t) => {
   })
 })
 
-t.test('a full disk', { timeout: 60_000 }, async (t) => {
+t.test('a full disk', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane'])
   const staging = path.join(service.dataFolder, 'staging')
   const run = promisify(execFile)

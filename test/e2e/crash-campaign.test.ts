@@ -128,7 +128,7 @@ if (rounds === 0) {
   )
   t.test(
     'suspended past its lease and woken, an engine changes nothing any more',
-    { timeout: 120_000 },
+    { timeout: 300_000 },
     async (t) => {
       const field = await openField(t, { rows: 3_400, imports: 2 })
       for (const name of ['before the commit of a batch', 'before the commit of a deactivation'] as const) {

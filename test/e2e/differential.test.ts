@@ -18,7 +18,7 @@ t.setTimeout(180_000 + cases * 1000)
 
 t.test(
   'imports end as the model of the specification says',
-  { timeout: 120_000 + cases * 1000 },
+  { timeout: 300_000 + cases * 1000 },
   async (t) => {
     const service = await startService(t, ['control-plane', 'engine'], { LOG_LEVEL: 'error' })
     const startedAt = Date.now()

@@ -42,7 +42,7 @@ async function started(t: Test) {
   return { service, engine: await startHastyEngine(t, service, waits) }
 }
 
-t.test('an engine killed between two tries, and in the middle of one', { timeout: 120_000 }, async (t) => {
+t.test('an engine killed between two tries, and in the middle of one', { timeout: 300_000 }, async (t) => {
   const { service, engine } = await started(t)
   const web = await startRawWebServer(t, {
     '/dead': answer(503, {}),
@@ -90,7 +90,7 @@ t.test('an engine killed between two tries, and in the middle of one', { timeout
   )
 })
 
-t.test('pause, unpause and cancel in the middle of a download', { timeout: 120_000 }, async (t) => {
+t.test('pause, unpause and cancel in the middle of a download', { timeout: 300_000 }, async (t) => {
   const { service } = await started(t)
   const closed: Promise<unknown>[] = []
   let isWell = false
@@ -134,7 +134,7 @@ t.test('pause, unpause and cancel in the middle of a download', { timeout: 120_0
   t.equal(after.paused_at, null)
 })
 
-t.test('no try begins that the time for all of them leaves no room for', { timeout: 60_000 }, async (t) => {
+t.test('no try begins that the time for all of them leaves no room for', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane'])
   await startHastyEngine(t, service, { bounds: { totalMs: 6_000, retryAfterMs: [10_000] } })
   const web = await startRawWebServer(t, { '/dead': answer(503, {}) })

@@ -10,7 +10,7 @@ const file = new SubscriberFile({ rows, seed: 11 })
 
 t.test(
   'an engine killed with SIGKILL in mid-import loses no row and doubles none',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async (t) => {
     const service = await startService(t, ['control-plane', 'engine'])
     const { collections, get, post, call } = service

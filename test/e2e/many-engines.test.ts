@@ -39,7 +39,7 @@ const someRowsIn = (service: Service, id: number, least: number): Promise<Json> 
     (view) => view.stats.records_imported >= least,
   )
 
-t.test('many engines', { timeout: 180_000 }, async (t) => {
+t.test('many engines', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
   const { collections } = service
   const first = service.processes.engine!

@@ -44,7 +44,7 @@ async function processesOf(dataFolder: string): Promise<string[]> {
 
 t.test(
   'npm start brings up the whole service on an embedded database, and SIGTERM to npm ends all of it',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async (t) => {
     const DATA_DIR = path.join(folder, 'data 1')
     const first = await npmStart({ DATA_DIR })
@@ -86,7 +86,7 @@ t.test(
 
 t.test(
   'each process alone prints what is its own, and they share one embedded database',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async (t) => {
     const DATA_DIR = path.join(folder, 'data 2')
     const started = await Promise.all([
@@ -117,7 +117,7 @@ t.test(
   },
 )
 
-t.test('when npm’s child is killed, its processes notice and end', { timeout: 60_000 }, async (t) => {
+t.test('when npm’s child is killed, its processes notice and end', { timeout: 300_000 }, async (t) => {
   const DATA_DIR = path.join(folder, 'data 3')
   const running = await node('control-plane/cli/start.ts', { DATA_DIR })
   await running.stop('SIGKILL')
@@ -127,7 +127,7 @@ t.test('when npm’s child is killed, its processes notice and end', { timeout: 
 
 t.test(
   'a process that can’t start says why in one sentence, ends with 1, and leaves nothing running',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async (t) => {
     const MONGODB_URI = testMongodbUri()
     const MONGODB_DATABASE = `test_failures_${process.pid}`
@@ -195,7 +195,7 @@ t.test(
   },
 )
 
-t.test('a standalone server is refused, with what to do about it', { timeout: 60_000 }, async (t) => {
+t.test('a standalone server is refused, with what to do about it', { timeout: 300_000 }, async (t) => {
   const mongod = await findMongod({
     binarySetting: process.env['MONGOD_BINARY'],
     searchPath: programSearchPath(),
@@ -235,7 +235,7 @@ t.test('a standalone server is refused, with what to do about it', { timeout: 60
   await ended
 })
 
-t.test('a second signal ends a process at once', { timeout: 60_000 }, async (t) => {
+t.test('a second signal ends a process at once', { timeout: 300_000 }, async (t) => {
   const running = await node('engine/main.ts', {
     MONGODB_URI: testMongodbUri(),
     MONGODB_DATABASE: `test_signal_${process.pid}`,

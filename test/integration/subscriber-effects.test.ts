@@ -311,7 +311,7 @@ t.test(
 
 t.test(
   'requests and an import write the same subscribers at once, and every figure adds up',
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async (t) => {
     const rows = 4_000
     const list = await createList(service, [

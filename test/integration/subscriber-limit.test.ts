@@ -58,7 +58,7 @@ const create = (service: Service, listId: number, content: string, options: obje
     },
   })
 
-t.test('the subscriber limit', { timeout: 120_000 }, async (t) => {
+t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine'], { ENGINE_WORKERS: '2' })
   const { collections } = service
 
