@@ -1,9 +1,9 @@
-import type { MongoClient } from 'mongodb'
 import { openDatabase, type Database } from '../shared/database.ts'
 import { createLogger } from '../shared/logger.ts'
 import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
 import { defaultCacheFolder, findMongod } from '../shared/mongod/find-mongod.ts'
 import { programSearchPath } from '../shared/config.ts'
+import { serverCpuSeconds, serverVersion } from './mongodb-server.ts'
 import type { BenchContext, Comparison, Measurement, Outcome, StudyOptions } from './scenario.ts'
 import { ratios, summarize, type Summary } from './statistics.ts'
 
@@ -84,10 +84,6 @@ async function runRounds(
   }
 }
 
-export async function serverVersion(client: MongoClient): Promise<string> {
-  return ((await client.db('admin').command({ buildInfo: 1 })) as { version: string }).version
-}
-
 function contextOn(
   admin: Database,
   mongodbUri: string,
@@ -101,12 +97,7 @@ function contextOn(
     mongodbUri,
     say,
     openDatabase: (name) => openDatabase({ uri: mongodbUri, name }),
-    async serverCpuSeconds() {
-      const status = (await admin.db.command({ serverStatus: 1 })) as {
-        extra_info: { user_time_us: number; system_time_us: number }
-      }
-      return (status.extra_info.user_time_us + status.extra_info.system_time_us) / 1e6
-    },
+    serverCpuSeconds: () => serverCpuSeconds(admin.client),
   }
 }
 

@@ -1,6 +1,8 @@
 import { ApiClient } from '../../control-plane/cli/api-client.ts'
 import { openDatabase, type Database } from '../../shared/database.ts'
 import { startRollcall } from '../rollcall.ts'
+import { serverCpuSeconds } from '../mongodb-server.ts'
+import { processCpuSeconds } from '../watch-process.ts'
 
 /** A service that is measured: its processes with their default settings, its embedded database, and how to reach both. */
 export interface MeasuredService {
@@ -12,6 +14,8 @@ export interface MeasuredService {
   uploads: string
   /** A reply's text, of which a client of the API shows the data alone. */
   read: (path: string) => Promise<{ data: unknown[]; next_page_token: string | null }>
+  /** CPU seconds that the control plane and the database have used so far. */
+  cpuSeconds: () => Promise<{ controlPlane: number; mongodb: number }>
   stop: () => Promise<void>
 }
 
@@ -32,6 +36,10 @@ export async function startMeasuredService(folder: string): Promise<MeasuredServ
       const response = await fetch(`${url}/svc/api/v2${path}`, { headers: { authorization } })
       return (await response.json()) as { data: unknown[]; next_page_token: string | null }
     },
+    cpuSeconds: async () => ({
+      controlPlane: await processCpuSeconds(rollcall.ready.metrics['control_plane']!),
+      mongodb: await serverCpuSeconds(database.client),
+    }),
     stop: async () => {
       await client.close()
       await database.close()

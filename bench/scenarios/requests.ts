@@ -1,11 +1,17 @@
 import { mkdir, rm } from 'node:fs/promises'
 import { loadavg } from 'node:os'
 import path from 'node:path'
-import { serverVersion } from '../compare.ts'
+import { serverVersion } from '../mongodb-server.ts'
 import { subscriberStatuses } from '../../shared/schemas/subscriber.ts'
-import { Cannon, type Volley } from '../load/cannon.ts'
+import { Cannon } from '../load/cannon.ts'
 import { operationsOn, type Operation } from '../load/operations.ts'
-import { rowsOfTable, summarizeVolleys, type Goal, type OperationResult } from '../load/report.ts'
+import {
+  rowsOfTable,
+  summarizeVolleys,
+  type Goal,
+  type MeasuredVolley,
+  type OperationResult,
+} from '../load/report.ts'
 import { RunningImport, writeImportFiles } from '../load/running-import.ts'
 import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { loadSubscribers, type LoadedSubscribers } from '../load/subscribers.ts'
@@ -95,16 +101,17 @@ async function measureAll(service: MeasuredService, folder: string, options: Stu
 
 /** Round after round over all operations, so that a slow minute of the machine is nobody's own. */
 async function measureRounds(
-  { url, authorization }: MeasuredService,
+  { url, authorization, cpuSeconds }: MeasuredService,
   cannon: Cannon,
   operations: Operation[],
   { rounds, seconds, connections, say }: StudyOptions,
 ): Promise<Map<string, OperationResult>> {
-  const volleys = new Map<string, Volley[]>(operations.map(({ name }) => [name, []]))
+  const volleys = new Map<string, MeasuredVolley[]>(operations.map(({ name }) => [name, []]))
   for (let round = 0; round <= rounds; round += 1) {
     for (const operation of operations) {
       const { name } = operation
       const isWarmUp = round === 0
+      const before = await cpuSeconds()
       const volley = await cannon.fire({
         url,
         authorization,
@@ -114,7 +121,12 @@ async function measureRounds(
       })
       if (volley.milliseconds.length === 0)
         say(`${name}: no reply came within ${volley.seconds} s; ${volley.errors} errors`)
-      if (!isWarmUp) volleys.get(name)!.push(volley)
+      const after = await cpuSeconds()
+      const cpu = {
+        controlPlane: after.controlPlane - before.controlPlane,
+        mongodb: after.mongodb - before.mongodb,
+      }
+      if (!isWarmUp) volleys.get(name)!.push({ ...volley, cpuSeconds: cpu })
     }
   }
   return new Map([...volleys].map(([name, list]) => [name, summarizeVolleys(list)]))
