@@ -22,6 +22,7 @@ const { values: given, positionals } = parseArgs({
     subscribers: { type: 'string', default: '200000' },
     connections: { type: 'string', default: '16' },
     seconds: { type: 'string', default: '5' },
+    only: { type: 'string' },
     data: { type: 'string' },
     json: { type: 'string' },
     quiet: { type: 'boolean', default: false },
@@ -33,7 +34,7 @@ const say = (text: string) => {
 const benchmark = benchmarks.find((candidate) => candidate.name === positionals[0])
 if (benchmark === undefined) {
   console.log(`npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE]
-                      requests also: [--subscribers N] [--connections N] [--seconds N] [--data FOLDER]\n`)
+                      requests also: [--subscribers N] [--connections N] [--seconds N] [--only WORD] [--data FOLDER]\n`)
   for (const { name, summary } of benchmarks) console.log(`  ${name.padEnd(18)} ${summary}`)
   if (positionals[0] !== undefined) console.error(`\nthere is no benchmark ${positionals[0]}`)
   process.exit(positionals[0] === undefined ? 0 : 2)
@@ -46,6 +47,7 @@ const options: Omit<StudyOptions, 'folder'> = {
   subscribers: wholeNumber('--subscribers', given.subscribers),
   connections: wholeNumber('--connections', given.connections),
   seconds: wholeNumber('--seconds', given.seconds),
+  only: given.only ?? null,
   data: given.data === undefined ? null : path.resolve(given.data),
   say,
 }

@@ -25,6 +25,8 @@ export interface StudyOptions {
   connections: number
   /** Of each operation in each round. */
   seconds: number
+  /** Only operations with this in their name; null for all. */
+  only: string | null
   /** A folder that is kept, and used again with what it holds; null for the scratch folder. */
   data: string | null
   /** Scratch folder, removed at the end. */

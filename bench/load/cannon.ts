@@ -43,12 +43,20 @@ export class Cannon {
   }
 
   async fire(order: CannonOrder): Promise<Volley> {
-    const ended = once(this.#child, 'exit').then(([code]) => {
+    const done = new AbortController()
+    const { signal } = done
+    const ended = once(this.#child, 'exit', { signal }).then(([code]) => {
       throw new Error(`the process that sends the requests ended with ${String(code)}`)
     })
-    const answered = once(this.#child, 'message').then(([volley]) => volley as Volley)
+    const answered = once(this.#child, 'message', { signal }).then(([volley]) => volley as Volley)
     this.#child.send(order)
-    return Promise.race([answered, ended])
+    try {
+      return await Promise.race([answered, ended])
+    } finally {
+      ended.catch(() => undefined)
+      answered.catch(() => undefined)
+      done.abort()
+    }
   }
 
   stop(): void {
