@@ -223,8 +223,11 @@ async function react(
   )
 }
 
-/** Stripes that requests share; a random one, so that two at the same moment seldom meet. */
+/** Stripes that requests share, one after the other, so that those of one process that are under way seldom meet. */
 const stripes = 16
+let lastStripe = Math.floor(Math.random() * stripes)
+
+const nextStripe = (): number => (lastStripe = (lastStripe + 1) % stripes)
 
 const stripeKey = (listId: number, stripe: number): string => `${listId}:a${stripe}`
 
@@ -246,7 +249,7 @@ async function count(
 ): Promise<void> {
   if (subscriberStatuses.every((status) => changes[status] === 0)) return
   await collections.subscriberCounts.updateOne(
-    { _id: stripeKey(listId, Math.floor(Math.random() * stripes)) },
+    { _id: stripeKey(listId, nextStripe()) },
     { $inc: changes, $setOnInsert: { organization_id: organizationId, mailing_list_id: listId } },
     { session, upsert: true },
   )
