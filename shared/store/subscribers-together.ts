@@ -117,12 +117,8 @@ async function changeGroup(items: readonly Change[]): Promise<Promise<Subscriber
         if (existing === undefined) return () => Promise.resolve('missing')
         // The second change of the same one goes by what the first one leaves.
         if (written.has(existing._id)) return () => alone(item)
-        let change: SubscriberChange
-        try {
-          change = item.change(existing)
-        } catch (error) {
-          return () => Promise.reject(error)
-        }
+        const change = changeOrNull(item, existing)
+        if (change === null) return () => alone(item)
         const { _id: key, status: to } = changed(existing, change)
         if (key !== existing._id) return () => alone(item)
         written.set(key, updateOf(change))
@@ -140,6 +136,15 @@ async function changeGroup(items: readonly Change[]): Promise<Promise<Subscriber
     },
     () => items.map(alone),
   )
+}
+
+/** Null where it is refused: what is wrong with it is said when it goes alone. */
+function changeOrNull({ change }: Change, existing: SubscriberDocument): SubscriberChange | null {
+  try {
+    return change(existing)
+  } catch {
+    return null
+  }
 }
 
 function move(moves: Record<SubscriberStatus, number>, from: SubscriberStatus, to: SubscriberStatus): void {
