@@ -31,11 +31,13 @@ export class RunningImport {
     this.#running = this.#goOn()
   }
 
-  /** Cancels the one that runs; the rows that all of them did, and in which time. */
+  /** Cancels the one that runs, and waits for its last batch; the rows that all of them did, and in which time. */
   async stop(): Promise<{ rows: number; seconds: number }> {
     this.#stopped = true
     await this.#service.client.post(`/subscriber_imports/${this.#current}/cancel`).catch(() => undefined)
     await this.#running
+    const { imports } = this.#service.database.collections
+    while ((await imports.countDocuments({ settled: false })) > 0) await sleep(250)
     return { rows: this.#rows, seconds: this.#seconds }
   }
 
