@@ -10,9 +10,11 @@ const update = (listId: number, id: number | string, subscriber: unknown) =>
   call('PUT', `/mailing_lists/${listId}/subscribers/${id}`, { subscriber })
 const done = (answers: { body: Json }[]) => answers.filter(({ body }) => body.success === true)
 
-async function countsOf(listId: number): Promise<Json> {
-  const { mailing_lists } = await get('/subscriber_counts')
-  return mailing_lists.find(({ mailing_list }: Json) => mailing_list.id === listId).counts
+/** What the stripes of the counters sum up to. */
+async function countsOf(listId: number): Promise<{ active: number; unsubscribed: number }> {
+  const stripes = await service.collections.subscriberCounts.find({ mailing_list_id: listId }).toArray()
+  const sum = (status: 'active' | 'unsubscribed') => stripes.reduce((all, stripe) => all + stripe[status], 0)
+  return { active: sum('active'), unsubscribed: sum('unsubscribed') }
 }
 
 t.test('creations at the same moment are each added once, or refused by themselves', async (t) => {
