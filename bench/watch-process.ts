@@ -23,6 +23,10 @@ export async function watchProcess(metricsUrl: string): Promise<ProcessWatch> {
   }
 }
 
+export async function processCpuSeconds(metricsUrl: string): Promise<number> {
+  return metric(await (await fetch(metricsUrl)).text(), 'process_cpu_seconds_total')
+}
+
 function metric(text: string, name: string): number {
   return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? Number.NaN)
 }

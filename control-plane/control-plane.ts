@@ -4,6 +4,7 @@ import type { Database } from '../shared/database.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
+import type { KnownCallers } from './api/known-callers.ts'
 
 /** What the control plane's parts work with; put together in main.ts. */
 export interface ControlPlane {
@@ -12,6 +13,7 @@ export interface ControlPlane {
   staging: Staging
   uploads: Uploads
   throttle: AuthThrottle
+  callers: KnownCallers
   /** Key of the API keys' hashes. */
   keyHashSecret: Uint8Array
   /** What links begin with; known when the server listens. */

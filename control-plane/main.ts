@@ -4,6 +4,7 @@ import { closeServer, createRegistry, hostInUrl, listen, runProcess } from '../s
 import { openStaging } from '../shared/staging/open-staging.ts'
 import { startDatabase } from '../shared/start-database.ts'
 import { openUploads } from '../shared/uploads/open-uploads.ts'
+import { KnownCallers } from './api/known-callers.ts'
 import { createApp } from './app.ts'
 import { bootstrap } from './bootstrap.ts'
 
@@ -21,6 +22,7 @@ await runProcess('control-plane', async (process) => {
     staging: openStaging(settings, database.collections),
     uploads: openUploads(settings, database),
     throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
+    callers: new KnownCallers(database.collections, secret),
     keyHashSecret: secret,
     publicUrl: () => settings.PUBLIC_URL ?? url,
     log,

@@ -1,4 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto'
+import { clock } from './clock.ts'
 import type { Collections } from './schemas/collections.ts'
 import type { ApiKeyDocument, Role } from './schemas/api-key.ts'
 import { permissionValues, type Permissions, type UserDocument } from './schemas/user.ts'
@@ -100,6 +101,10 @@ function permissionsOf(role: Role, own: Permissions): Permissions {
   return role === 'standard' ? own : allPermissions
 }
 
+/** What other processes counted against an address is seen so much later. */
+const believedMs = 1_000
+const mostBelieved = 10_000
+
 /**
  * Counts a wrong credential from an address, and tells whether there were too many of them: then everything from there
  * is refused until its minute is over. All processes count together.
@@ -107,6 +112,8 @@ function permissionsOf(role: Role, own: Permissions): Permissions {
 export class AuthThrottle {
   readonly #collections: Collections
   readonly #limit: number
+  /** Addresses that weren't refused just now, with the time until which that is believed. */
+  readonly #free = new Map<string, number>()
 
   constructor(collections: Collections, failuresPerMinute: number) {
     this.#collections = collections
@@ -115,8 +122,16 @@ export class AuthThrottle {
 
   /** Seconds for which the address is still refused; 0 when it isn't. */
   async blockedSeconds(address: string): Promise<number> {
+    const untilMs = clock.monotonicMs() + believedMs
+    if (clock.monotonicMs() < (this.#free.get(address) ?? 0)) return 0
+    this.#free.delete(address)
     const failures = await this.#collections.authFailures.findOne({ _id: address })
-    return failures !== null && failures.count > this.#limit ? secondsUntil(failures.until) : 0
+    const seconds = failures !== null && failures.count > this.#limit ? secondsUntil(failures.until) : 0
+    if (seconds === 0) {
+      if (this.#free.size >= mostBelieved) this.#free.clear()
+      this.#free.set(address, untilMs)
+    }
+    return seconds
   }
 
   /** Notes a failure; resolves as `blockedSeconds` does. */
@@ -134,6 +149,7 @@ export class AuthThrottle {
       ],
       { upsert: true, returnDocument: 'after' },
     )
+    this.#free.delete(address)
     return failures!.count > this.#limit ? secondsUntil(failures!.until) : 0
   }
 }

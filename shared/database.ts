@@ -10,6 +10,7 @@ import {
   type MongoClientOptions,
 } from 'mongodb'
 import { messageOf, StartError } from './errors.ts'
+import { IdCounter } from './id-counter.ts'
 import { maskPassword, type Logger } from './logger.ts'
 import { toBsonSchema } from './schemas/bson-schema.ts'
 import {
@@ -145,14 +146,15 @@ async function createUnlessThere(db: Db, name: string, options: object): Promise
 }
 
 /** Hands out `amount` ids in a row and returns the first. Gaps are fine, so it stands outside of transactions. */
-export async function nextIds(collections: Collections, kind: string, amount = 1): Promise<number> {
-  const counter = await collections.counters.findOneAndUpdate(
-    { _id: kind },
-    [{ $set: { next: { $add: [{ $ifNull: ['$next', 1] }, amount] } } }],
-    { upsert: true, returnDocument: 'after' },
-  )
-  return counter!.next - amount
+export function nextIds(collections: Collections, kind: string, amount = 1): Promise<number> {
+  let counters = idCounters.get(collections)
+  if (counters === undefined) idCounters.set(collections, (counters = new Map<string, IdCounter>()))
+  let counter = counters.get(kind)
+  if (counter === undefined) counters.set(kind, (counter = new IdCounter(collections, kind)))
+  return counter.take(amount)
 }
+
+const idCounters = new WeakMap<Collections, Map<string, IdCounter>>()
 
 /** The id that `nextIds` would hand out next. */
 export async function peekNextId(collections: Collections, kind: string): Promise<number> {

@@ -1,10 +1,10 @@
 import { rollcallImport } from '../contenders/rollcall-import.ts'
 import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
 import { insertManyPeer } from '../peers/insert-many.ts'
-import type { Scenario } from '../scenario.ts'
+import type { Comparison } from '../scenario.ts'
 
 /** New rows into an empty list, whole path: from `begins_at` to `finished`, splitting, dedupe, counts and logs included. */
-export const newRows: Scenario = {
+export const newRows: Comparison = {
   name: 'new-rows',
   summary:
     'new rows through the upload directory, against plain insertMany of the same documents with the same indexes',

@@ -1,9 +1,9 @@
 import { rollcallImport } from '../contenders/rollcall-import.ts'
 import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
-import type { Scenario } from '../scenario.ts'
+import type { Comparison } from '../scenario.ts'
 
 /** What it costs to keep an organization under its subscriber limit while there is room. */
-export const subscriberLimit: Scenario = {
+export const subscriberLimit: Comparison = {
   name: 'subscriber-limit',
   summary:
     'new rows of an organization with a subscriber limit that is far away, against one without a limit',

@@ -1,5 +1,5 @@
 import { Router, type Request, type RequestHandler, type Response } from 'express'
-import { findCaller, type Caller } from '../../shared/api-keys.ts'
+import type { Caller } from '../../shared/api-keys.ts'
 import { RequestError } from '../../shared/errors.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import { stateOf } from '../middleware/request-log.ts'
@@ -36,7 +36,7 @@ function byPath(endpoints: readonly Endpoint[]): Map<string, Endpoint[]> {
 }
 
 function authenticate(deps: ControlPlane): RequestHandler {
-  const { database, keyHashSecret, throttle } = deps
+  const { callers, throttle } = deps
   return async (request, response, next) => {
     const address = addressOf(request)
     const blocked = await throttle.blockedSeconds(address)
@@ -44,7 +44,7 @@ function authenticate(deps: ControlPlane): RequestHandler {
     const header = request.headers.authorization
     if (header === undefined) throw unauthorized('an Authorization header with an API key is required')
     for (const { key, organizationId } of credentialCandidates(header)) {
-      const caller = await findCaller(database.collections, keyHashSecret, key)
+      const caller = await callers.find(key)
       if (caller === null || (organizationId !== null && organizationId !== caller.organizationId)) continue
       response.locals['caller'] = caller
       next()

@@ -14,7 +14,7 @@ export async function takingTurns<T>(
   change: (session: ClientSession) => Promise<T>,
 ): Promise<T> {
   const { client, collections } = deps.database
-  return inTransaction(client, async (session) => {
+  const changed = await inTransaction(client, async (session) => {
     await collections.installation.updateOne(
       { _id: 'installation' },
       { $inc: { credentials_revision: 1 } },
@@ -34,6 +34,8 @@ export async function takingTurns<T>(
       )
     return result
   })
+  deps.callers.forget()
+  return changed
 }
 
 const activeSystemAdmin = { role: 'system_admin', active: true } as const

@@ -216,7 +216,6 @@ export class BatchWriter {
       places: this.#places.after(changes.placesTaken),
     })
     if (!isOurs) throw new BatchAbandoned('the chunk has another holder')
-    if (!options.dry_run) await this.#writeSubscribers(changes)
     await insertAll(this.#options.db, collections.failures.collectionName, rooms.failures, session)
     const logs = await compressLogs(changes.logs)
     if (logs !== null)
@@ -224,6 +223,8 @@ export class BatchWriter {
         { _id: outcomeId(chunk._id, this.#position), logs },
         { session, bypassDocumentValidation: true },
       )
+    // Last of the writes: requests that meet these rows wait from here to the commit.
+    if (!options.dry_run) await this.#writeSubscribers(changes)
     if (performance.now() - this.#lastCommitAt > suspiciousGapMs && !(await this.#options.isImporting()))
       throw new BatchAbandoned('the import was paused or has ended')
     changes.readyAt = performance.now()

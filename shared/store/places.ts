@@ -140,13 +140,14 @@ async function takeTurn(
 }
 
 /**
- * Inside a transaction of a request that makes one more subscriber active: `taken`, `full` when active subscribers
- * alone fill the limit, `busy` when imports hold the rest and may give some of it back.
+ * Inside a transaction of requests that make so many more subscribers active: `taken`, `full` when active subscribers
+ * alone leave too little, `busy` when imports hold the rest and may give some of it back.
  */
 export async function takePlace(
   collections: Collections,
   session: ClientSession,
   organizationId: number,
+  amount = 1,
 ): Promise<'taken' | 'full' | 'busy'> {
   const organization = await collections.organizations.findOne(
     { _id: organizationId },
@@ -155,7 +156,7 @@ export async function takePlace(
   const limit = organization?.subscriber_limit ?? null
   if (limit === null) return 'taken'
   const active = await activeSubscribers(collections, session, organizationId)
-  if (active >= limit) return 'full'
+  if (active + amount > limit) return 'full'
   const held = await collections.chunks
     .aggregate<{ places: number }>(
       [
@@ -165,7 +166,7 @@ export async function takePlace(
       { session, hint: placesHeldIndex },
     )
     .toArray()
-  if (active + (held[0]?.places ?? 0) >= limit) return 'busy'
+  if (active + (held[0]?.places ?? 0) + amount > limit) return 'busy'
   await takeTurn(collections, session, organizationId)
   return 'taken'
 }

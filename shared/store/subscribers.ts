@@ -52,7 +52,7 @@ export function insertSubscriber(
     if (status === 'active') await takePlaceOrThrow(database, session, organizationId)
     await database.collections.subscribers.insertOne(document, { session })
     await react(database, session, { organizationId, subscriber: document, options })
-    await count(database, session, { organizationId, listId, changes: statusMove(null, status) })
+    await countMoves(database, session, { organizationId, listId, changes: statusMove(null, status) })
     return 'done'
   })
 }
@@ -121,7 +121,7 @@ export function changeSubscriber(
       if (update !== null) await subscribers.updateOne({ _id: existing._id }, update, { session })
     }
     await react(database, session, { organizationId, subscriber, options })
-    await count(database, session, { organizationId, listId, changes: statusMove(from, to) })
+    await countMoves(database, session, { organizationId, listId, changes: statusMove(from, to) })
     return 'done'
   })
 }
@@ -161,7 +161,7 @@ export function removeSubscribers(
     const changes = noStatusChanges()
     for (const { status } of removed) changes[status] -= 1
     const listId = removed[0]!.mailing_list_id
-    await count(database, session, { organizationId, listId, changes })
+    await countMoves(database, session, { organizationId, listId, changes })
     return { ids: removed.map(({ id }) => id), moreRemaining: found.length > most }
   })
 }
@@ -173,7 +173,7 @@ export function filterOf(address: SubscriberAddress): Filter<SubscriberDocument>
     : { mailing_list_id: address.listId, email_key: address.emailKey }
 }
 
-async function isAtRevision(
+export async function isAtRevision(
   { collections }: Database,
   session: ClientSession,
   listId: number,
@@ -223,8 +223,11 @@ async function react(
   )
 }
 
-/** Stripes that requests share; a random one, so that two at the same moment seldom meet. */
+/** Stripes that requests share, one after the other, so that those of one process that are under way seldom meet. */
 const stripes = 16
+let lastStripe = Math.floor(Math.random() * stripes)
+
+const nextStripe = (): number => (lastStripe = (lastStripe + 1) % stripes)
 
 const stripeKey = (listId: number, stripe: number): string => `${listId}:a${stripe}`
 
@@ -235,7 +238,7 @@ function statusMove(from: SubscriberStatus | null, to: SubscriberStatus): Record
   return changes
 }
 
-async function count(
+export async function countMoves(
   { collections }: Database,
   session: ClientSession,
   {
@@ -246,7 +249,7 @@ async function count(
 ): Promise<void> {
   if (subscriberStatuses.every((status) => changes[status] === 0)) return
   await collections.subscriberCounts.updateOne(
-    { _id: stripeKey(listId, Math.floor(Math.random() * stripes)) },
+    { _id: stripeKey(listId, nextStripe()) },
     { $inc: changes, $setOnInsert: { organization_id: organizationId, mailing_list_id: listId } },
     { session, upsert: true },
   )

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { basic, bootstrapKey, startService } from '../helpers/service.ts'
+import { basic, bootstrapKey, callerOf, startService, until } from '../helpers/service.ts'
 
 const service = await startService(t, ['control-plane'])
 const { call, post } = service
@@ -51,6 +51,25 @@ t.test('a key is stored only as a hash, shown once, and refused when it is inact
   await call('PUT', `/api_keys/${created.id}`, { api_key: { active: false } })
   t.equal((await call('GET', '/mailing_lists', undefined, { key: created.key })).status, 401)
 })
+
+t.test(
+  'a key that one process refuses is soon refused by the others, which remember it a moment',
+  async (t) => {
+    const { id, key } = await post('/api_keys', { api_key: { name: 'for both' } })
+    const first = service.processes['control-plane']!
+    const other = await service.start('control-plane')
+    service.processes['control-plane'] = first
+    const callOther = callerOf(() => other.ready.http!)
+    const statusThere = async () => (await callOther('GET', '/mailing_lists', undefined, { key })).status
+    t.equal(await statusThere(), 200)
+    t.equal((await callOther('PUT', `/api_keys/${id}`, { api_key: { active: false } })).status, 200)
+    t.equal(await statusThere(), 401, 'at once where it was changed')
+    t.equal((await callOther('PUT', `/api_keys/${id}`, { api_key: { active: true } })).status, 200)
+    t.equal(await statusThere(), 200)
+    await service.call('PUT', `/api_keys/${id}`, { api_key: { active: false } })
+    await until('the refusal', statusThere, (status) => status === 401)
+  },
+)
 
 t.test('what lies outside of the API needs no credential', async (t) => {
   const base = service.processes['control-plane']!.ready.http!

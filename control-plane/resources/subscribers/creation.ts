@@ -1,7 +1,7 @@
 import type { Caller } from '../../../shared/api-keys.ts'
 import { isDuplicateKey, nextIds } from '../../../shared/database.ts'
 import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
-import { insertSubscriber } from '../../../shared/store/subscribers.ts'
+import { insertTogether } from '../../../shared/store/subscribers-together.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { planReactions } from './autoresponders.ts'
 import { requestConfirmation } from './confirmation.ts'
@@ -33,7 +33,7 @@ export async function createSubscriber(
     ])
     const document: SubscriberDocument = { ...planned, id }
     const outcome = await refusingTaken(() =>
-      insertSubscriber(deps.database, list.organization_id, document, {
+      insertTogether(deps.database, list.organization_id, document, {
         listRevision: list.revision,
         ...(reactions === undefined ? {} : { reactions }),
       }),

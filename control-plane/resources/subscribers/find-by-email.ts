@@ -1,3 +1,4 @@
+import type { Database } from '../../../shared/database.ts'
 import type { Collections } from '../../../shared/schemas/collections.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
@@ -6,6 +7,7 @@ import { subscriberKey } from '../../../shared/values/identity.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { sharedRead } from '../../shared-read.ts'
 
 /**
  * An email over many lists, by list and then by id. Where the email is the identity it is a point read a list, which
@@ -44,16 +46,7 @@ export async function findByEmail(
   const scope = `${emailKey} in ${JSON.stringify(scopeOfLists)}`
   const start = pageStart(deps, query, scope)
   const position = readPosition(start.after)
-  const lists =
-    emailKey === null
-      ? []
-      : await collections.mailingLists
-          .find(
-            { ...scopeOfLists, is_remote_list: false },
-            { projection: { organization_id: 1, name: 1, primary_key_custom_field_id: 1 } },
-          )
-          .toArray()
-  lists.sort((a, b) => a._id - b._id)
+  const lists = emailKey === null ? [] : await listsToSearch(deps.database, JSON.stringify(scopeOfLists))
   const search = { emailKey: emailKey ?? '', lists }
   const most = start.skip + query.per_page + 1
   const found = (await firstMatches(collections, search, position, most)).slice(start.skip)
@@ -69,6 +62,19 @@ export async function findByEmail(
     paging: tokenPaging(deps, query, { scope, last, total }),
   }
 }
+
+/** By id. Asked for with the scope as JSON. */
+const listsToSearch = sharedRead(
+  async ({ collections }: Database, scope: string): Promise<SearchedList[]> => {
+    const lists = await collections.mailingLists
+      .find(
+        { ...(JSON.parse(scope) as ListsToSearch), is_remote_list: false },
+        { projection: { organization_id: 1, name: 1, primary_key_custom_field_id: 1 } },
+      )
+      .toArray()
+    return lists.sort((a, b) => a._id - b._id)
+  },
+)
 
 type Position = { listId: number; id: number } | null
 

@@ -7,6 +7,7 @@ import { comparisonForm, subscriberKey } from '../../../shared/values/identity.t
 import type { SubscriberAddress } from '../../../shared/store/subscribers.ts'
 import { missing, pathId, reaches, refuseRemoteList } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { sharedRead } from '../../shared-read.ts'
 
 /** What reading, showing and writing a list's subscribers depends on. */
 export interface SubscriberList {
@@ -24,26 +25,23 @@ export async function findSubscriberList(
   caller: Caller,
   text: string | undefined,
 ): Promise<SubscriberList> {
-  const id = pathId(text, 'mailing list')
-  const { database } = deps
+  const found = await listWithContext(deps.database, pathId(text, 'mailing list'))
+  if (found === null || !reaches(caller, found.list.organization_id)) throw missing('mailing list', text)
+  refuseRemoteList(found.list)
+  return found
+}
+
+const listWithContext = sharedRead(async (database: Database, id: number): Promise<SubscriberList | null> => {
   const { mailingLists, organizations } = database.collections
-  const zoneOf = async (organizationId: number) =>
-    (await organizations.findOne({ _id: organizationId }, { projection: { time_zone_name: 1 } }))
-      ?.time_zone_name
-  // Nearly always the list is the caller's own organization's.
-  const [list, callersZone] = await Promise.all([
-    mailingLists.findOne({ _id: id }),
-    zoneOf(caller.organizationId),
-  ])
-  if (list === null || !reaches(caller, list.organization_id)) throw missing('mailing list', text)
-  refuseRemoteList(list)
-  const [fields, zone] = await Promise.all([
+  const list = await mailingLists.findOne({ _id: id })
+  if (list === null) return null
+  const [fields, organization] = await Promise.all([
     fieldsOf(database, list),
-    list.organization_id === caller.organizationId ? callersZone : zoneOf(list.organization_id),
+    organizations.findOne({ _id: list.organization_id }, { projection: { time_zone_name: 1 } }),
   ])
   const primaryKey = fields.find(({ field }) => field.id === list.primary_key_custom_field_id) ?? null
-  return { list, fields, primaryKey, zone: zone ?? 'UTC' }
-}
+  return { list, fields, primaryKey, zone: organization?.time_zone_name ?? 'UTC' }
+})
 
 /** Every change of a list's fields raises the list's revision, so fields are read once for each of them. */
 const knownFields = new WeakMap<Database, Map<number, { revision: number; fields: FieldReader[] }>>()

@@ -1,0 +1,49 @@
+import { ApiClient } from '../../control-plane/cli/api-client.ts'
+import { openDatabase, type Database } from '../../shared/database.ts'
+import { startRollcall } from '../rollcall.ts'
+import { serverCpuSeconds } from '../mongodb-server.ts'
+import { processCpuSeconds } from '../watch-process.ts'
+
+/** A service that is measured: its processes with their default settings, its embedded database, and how to reach both. */
+export interface MeasuredService {
+  url: string
+  authorization: string
+  client: ApiClient
+  database: Database
+  /** Where files lie that imports read from the upload directory. */
+  uploads: string
+  /** A reply's text, of which a client of the API shows the data alone. */
+  read: (path: string) => Promise<{ data: unknown[]; next_page_token: string | null }>
+  /** CPU seconds that the control plane and the database have used so far. */
+  cpuSeconds: () => Promise<{ controlPlane: number; mongodb: number }>
+  stop: () => Promise<void>
+}
+
+export async function startMeasuredService(folder: string): Promise<MeasuredService> {
+  const key = 'bench_key_0123456789'
+  const rollcall = await startRollcall({ folder, settings: { BOOTSTRAP_API_KEY: key } })
+  const url = rollcall.ready.http
+  const authorization = `Basic ${Buffer.from(`api:${key}`).toString('base64')}`
+  const client = new ApiClient(url, key)
+  const database = await openDatabase({ uri: rollcall.ready.mongodb, name: 'rollcall' })
+  return {
+    url,
+    authorization,
+    client,
+    database,
+    uploads: `${folder}/data/uploads/1`,
+    read: async (path) => {
+      const response = await fetch(`${url}/svc/api/v2${path}`, { headers: { authorization } })
+      return (await response.json()) as { data: unknown[]; next_page_token: string | null }
+    },
+    cpuSeconds: async () => ({
+      controlPlane: await processCpuSeconds(rollcall.ready.metrics['control_plane']!),
+      mongodb: await serverCpuSeconds(database.client),
+    }),
+    stop: async () => {
+      await client.close()
+      await database.close()
+      await rollcall.stop()
+    },
+  }
+}

@@ -1,0 +1,126 @@
+import { createWriteStream } from 'node:fs'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
+import { listSizes } from '../datasets/list-sizes.ts'
+import { columns, customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
+import type { MeasuredService } from './service-client.ts'
+
+/** The subscribers that requests are about: many lists of one organization, loaded by the product's own imports. */
+export interface LoadedSubscribers {
+  /** The largest first. */
+  lists: { id: number; size: number }[]
+  file: SubscriberFile
+}
+
+const listCount = 200
+const rowsOfFile = 1_000_000
+/** More rows than this come in a file, fewer with the request. */
+const rowsInline = 10_000
+
+export async function loadSubscribers(
+  service: MeasuredService,
+  options: { subscribers: number; seed: number; folder: string; say: (text: string) => void },
+): Promise<LoadedSubscribers> {
+  const { subscribers, seed, folder, say } = options
+  const sizes = listSizes(subscribers, listCount)
+  const file = new SubscriberFile({ rows: sizes[0]!, seed, defects: false })
+  const record = path.join(folder, 'subscribers.json')
+  const before = JSON.parse(await readFile(record, 'utf8').catch(() => 'null')) as {
+    subscribers: number
+    seed: number
+    lists: LoadedSubscribers['lists']
+  } | null
+  if (before !== null) {
+    if (before.subscribers !== subscribers || before.seed !== seed)
+      throw new Error(
+        `${folder} holds ${before.subscribers} subscribers of seed ${before.seed}: say --subscribers ${before.subscribers} --seed ${before.seed}, or name another folder`,
+      )
+    return { lists: before.lists, file }
+  }
+
+  const startedAt = performance.now()
+  say(`loading ${subscribers.toLocaleString('en')} subscribers into ${sizes.length} lists ...`)
+  await mkdir(service.uploads, { recursive: true })
+  const lists: LoadedSubscribers['lists'] = []
+  for (const [i, size] of sizes.entries())
+    lists.push({ id: await createList(service, `List ${i + 1}`), size })
+  for (const { id, size } of lists) await importRows(service, file, { listId: id, first: 0, count: size })
+  await importsEnded(service)
+  await writeFile(record, JSON.stringify({ subscribers, seed, lists }))
+  say(`loaded in ${Math.round((performance.now() - startedAt) / 1000)} s`)
+  return { lists, file }
+}
+
+async function createList(service: MeasuredService, name: string): Promise<number> {
+  const { client } = service
+  const { id } = await client.post<{ id: number }>('/mailing_lists', { mailing_list: { name } })
+  for (const field of customFields)
+    await client.post(`/mailing_lists/${id}/custom_fields`, { custom_field: field })
+  return id
+}
+
+export interface Rows {
+  first: number
+  count: number
+}
+
+async function importRows(
+  service: MeasuredService,
+  file: SubscriberFile,
+  { listId, first, count }: Rows & { listId: number },
+): Promise<void> {
+  if (count <= rowsInline) {
+    const content = [...linesOf(file, [{ first, count }])].join('')
+    await startImport(service, listId, { type: 'json', content })
+    return
+  }
+  for (let row = first; row < first + count; row += rowsOfFile) {
+    const name = `load-${listId}-${row}.csv`
+    await writeRows(path.join(service.uploads, name), file, [
+      { first: row, count: Math.min(rowsOfFile, first + count - row) },
+    ])
+    await startImport(service, listId, { type: 'upload_directory', filename: name })
+    await importsEnded(service)
+    await rm(path.join(service.uploads, name))
+  }
+}
+
+export async function writeRows(target: string, file: SubscriberFile, ranges: Rows[]): Promise<void> {
+  await pipeline(Readable.from(linesOf(file, ranges)), createWriteStream(target))
+}
+
+/** The rows as text of a file, header first, in pieces of some hundred kB. */
+function* linesOf(file: SubscriberFile, ranges: Rows[]): Generator<string> {
+  let piece = `${columns.join(',')}\n`
+  for (const { first, count } of ranges) {
+    for (let row = first; row < first + count; row += 1) {
+      piece += file.line(row)
+      if (piece.length < 256 * 1024) continue
+      yield piece
+      piece = ''
+    }
+  }
+  yield piece
+}
+
+export function startImport(
+  { client }: MeasuredService,
+  listId: number,
+  source: Record<string, unknown>,
+  options: Record<string, unknown> = {},
+): Promise<ImportView> {
+  return client.post(`/mailing_lists/${listId}/subscriber_imports`, {
+    subscriber_import: { ...options, column_mapping: columns, file_source: source },
+  })
+}
+
+async function importsEnded({ client }: MeasuredService): Promise<void> {
+  while ((await client.get<ImportView[]>('/subscriber_imports?scope=active')).length > 0) await sleep(200)
+  const ended = await client.get<ImportView[]>('/subscriber_imports?scope=recent&per_page=500')
+  const wrong = ended.find((view) => !importEnded(view) || view.state !== 'finished')
+  if (wrong !== undefined) throw new Error(`import ${wrong.id} of the data set is ${wrong.state}`)
+}

@@ -1,0 +1,40 @@
+/**
+ * A read that many requests want at the same moment, made once for all of them. Who asks while it is under way shares
+ * the next one and never that one, so nobody is answered with what was read before he asked. Nothing is kept, so
+ * nothing grows old; the results are shared, so nobody changes them.
+ */
+export function sharedRead<Owner extends object, Key, Result>(
+  read: (owner: Owner, key: Key) => Promise<Result>,
+): (owner: Owner, key: Key) => Promise<Result> {
+  const reads = new WeakMap<Owner, Map<Key, Running<Result>>>()
+  return (owner, key) => {
+    let running = reads.get(owner)
+    if (running === undefined) reads.set(owner, (running = new Map<Key, Running<Result>>()))
+    return joinNext(running, key, () => read(owner, key))
+  }
+}
+
+interface Running<Result> {
+  current: Promise<Result>
+  /** For those who asked since `current` began. */
+  next: Promise<Result> | null
+}
+
+function joinNext<Key, Result>(
+  running: Map<Key, Running<Result>>,
+  key: Key,
+  read: () => Promise<Result>,
+): Promise<Result> {
+  const start = (): Promise<Result> => {
+    const entry: Running<Result> = { current: read(), next: null }
+    running.set(key, entry)
+    const end = () => {
+      if (entry.next === null) running.delete(key)
+    }
+    entry.current.then(end, end)
+    return entry.current
+  }
+  const before = running.get(key)
+  if (before === undefined) return start()
+  return (before.next ??= before.current.then(start, start))
+}

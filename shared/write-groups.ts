@@ -1,0 +1,46 @@
+/**
+ * Writes that can share a transaction. Those that come while a group of their kind is under way make the next one, so a
+ * write that is alone goes at once, and sixteen at a time cost little more than two.
+ */
+export class WriteGroups<Key, Item, Result> {
+  readonly #write: (items: readonly Item[]) => Promise<Promise<Result>[]>
+  /** By what they have in common; there while a group of it is under way. */
+  readonly #waiting = new Map<Key, Waiting<Item, Result>[]>()
+
+  /** `write` resolves, when the next group may begin, to what becomes of each item, which may take longer. */
+  constructor(write: (items: readonly Item[]) => Promise<Promise<Result>[]>) {
+    this.#write = write
+  }
+
+  add(key: Key, item: Item): Promise<Result> {
+    return new Promise((resolve, reject) => {
+      const waiting = this.#waiting.get(key)
+      if (waiting !== undefined) {
+        waiting.push({ item, resolve, reject })
+        return
+      }
+      this.#waiting.set(key, [])
+      void this.#run(key, [{ item, resolve, reject }])
+    })
+  }
+
+  async #run(key: Key, first: Waiting<Item, Result>[]): Promise<void> {
+    for (let group = first; group.length > 0; group = this.#waiting.get(key)!.splice(0, mostTogether)) {
+      try {
+        const results = await this.#write(group.map(({ item }) => item))
+        for (const [i, { resolve }] of group.entries()) resolve(results[i]!)
+      } catch (error) {
+        for (const { reject } of group) reject(error as Error)
+      }
+    }
+    this.#waiting.delete(key)
+  }
+}
+
+const mostTogether = 64
+
+interface Waiting<Item, Result> {
+  item: Item
+  resolve: (result: Promise<Result>) => void
+  reject: (error: Error) => void
+}
