@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
 import { endpoints } from '../../control-plane/endpoints.ts'
@@ -15,21 +14,16 @@ import { startService, type Answer, type Json } from '../helpers/service.ts'
 const service = await startService(t, ['control-plane'])
 const world = await makeWorld(service)
 const seed = 20_261_121
-const runsPerEndpoint = 12
+const runsPerEndpoint = 10
 
 /** Collections that a refused request may write: ids set aside, wrong credentials. */
 const bookkeeping = ['counters', 'auth_failures', 'doorbell', 'system.profile']
 
+/** The database's own hash of all that it holds. */
 async function digest(): Promise<string> {
-  const hash = createHash('sha256')
   const names = (await service.db.listCollections({}, { nameOnly: true }).toArray()).map(({ name }) => name)
-  for (const name of names.sort()) {
-    if (bookkeeping.includes(name)) continue
-    hash.update(name)
-    for await (const document of service.db.collection(name).find().sort({ _id: 1 }))
-      hash.update(JSON.stringify(document))
-  }
-  return hash.digest('hex')
+  const collections = names.filter((name) => !bookkeeping.includes(name)).sort()
+  return JSON.stringify((await service.db.command({ dbHash: 1, collections }))['collections'])
 }
 
 const driverWords =
@@ -210,7 +204,7 @@ t.test('paths and queries may be anything', async (t) => {
         if (fault !== null) throw new Error(`${target}: ${fault}`)
       },
     ),
-    { seed, numRuns: 250, endOnFailure: true },
+    { seed, numRuns: 150, endOnFailure: true },
   )
   t.equal(await digest(), before)
 })
