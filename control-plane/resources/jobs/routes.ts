@@ -2,7 +2,6 @@ import { z } from 'zod'
 import { importStates } from '../../../shared/import-state.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { pagingQuery } from '../../api/fields.ts'
-import { scopedOrganization } from '../../api/scope.ts'
 import { jobTypes, listJobs } from './service.ts'
 
 const instant = (what: string) => z.string().describe(`${what}, ISO 8601 in the organization's time zone`)
@@ -89,10 +88,9 @@ function jobsEndpoint(path: string, operationId: string, scope: Scope, unfinishe
     needs: scope === 'everywhere' ? 'system_admin' : 'any_key',
     query: jobQuery,
     reply: { data: z.array(view), paging: 'pages', example: [example] },
-    async handle({ deps, caller, params, query }) {
-      const organizationId = await scopedOrganization(deps, caller, params['organization_id'])
+    async handle({ deps, organizationId, query }) {
       const { jobs, paging } = await listJobs(deps, query(), {
-        organizationId,
+        organizationId: organizationId(),
         everywhere: scope === 'everywhere',
         unfinished,
       })

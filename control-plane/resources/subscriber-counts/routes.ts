@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import { subscriberStatuses, type SubscriberStatus } from '../../../shared/schemas/subscriber.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
-import { scopedOrganization } from '../../api/scope.ts'
 import { subscriberCounts } from './service.ts'
 
 const meanings: Record<SubscriberStatus, string> = {
@@ -57,9 +56,8 @@ function countsEndpoint(prefix: string, suffix: string, summary: string): Endpoi
     tag: 'Subscriber counts',
     needs: 'any_key',
     reply: { data: view, example },
-    async handle({ deps, caller, params }) {
-      const organizationId = await scopedOrganization(deps, caller, params['organization_id'])
-      return { data: await subscriberCounts(deps, organizationId) }
+    async handle({ deps, organizationId }) {
+      return { data: await subscriberCounts(deps, organizationId()) }
     },
   })
 }
