@@ -18,6 +18,7 @@ const groups = {
   lists: ['Mailing lists', 'Custom fields'],
   imports: ['Subscriber imports'],
   jobs: ['Subscriber counts', 'Background jobs'],
+  subscribers: ['Subscribers', 'Confirmation forms'],
 }
 
 /** `others` are the endpoints with a tag that no group names. */
