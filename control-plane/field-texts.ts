@@ -45,6 +45,7 @@ const fieldTexts: Record<string, string> = {
   show_quick_tips: 'whether hints are shown',
   default_preview_recipients: 'addresses that preview sends begin with, at most 100',
   terms_and_conditions_version: 'the version of the terms that was agreed to; null for none',
+  password_failure_lockout: 'whether too many wrong passwords keep the user out',
   password: 'the password to be tried',
   password1: 'the new password, 8 characters to 1,024 bytes; never returned',
   password2: 'the same once more',
