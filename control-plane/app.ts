@@ -1,5 +1,4 @@
 import express, { type Express } from 'express'
-import helmet from 'helmet'
 import type { Registry } from 'prom-client'
 import { answerOperations } from '../shared/service.ts'
 import { databaseProblem } from '../shared/start-database.ts'
@@ -8,7 +7,9 @@ import { apiRouter } from './api/router.ts'
 import type { ControlPlane } from './control-plane.ts'
 import { docsPage } from './docs-page.ts'
 import { endpoints } from './endpoints.ts'
+import { compress } from './middleware/compress.ts'
 import { requestLog } from './middleware/request-log.ts'
+import { notCached, securityHeaders, securityHeadersOfDocs } from './middleware/security-headers.ts'
 import { basePath, openApiDocument } from './openapi.ts'
 
 /** The HTTP application, in the order in which a request goes through it. It never listens. */
@@ -20,13 +21,8 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   app.set('trust proxy', deps.settings.TRUSTED_PROXIES)
 
   app.use(requestLog(deps.log, registry))
-  // Plain http is what it is served over: browsers must not be sent to https.
-  app.use(
-    helmet({
-      contentSecurityPolicy: { directives: { 'upgrade-insecure-requests': null } },
-      strictTransportSecurity: false,
-    }),
-  )
+  app.use(securityHeaders)
+  app.use(compress())
   app.get(['/metrics', '/healthz', '/readyz'], async (request, response) => {
     const { status, type, body } = await answerOperations(request.path, {
       registry,
@@ -38,8 +34,8 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   app.get('/openapi.json', (_request, response) => {
     response.json({ ...description, servers: [{ url: deps.publicUrl() }] })
   })
-  app.use('/docs', docsPage())
-  app.use(basePath, apiRouter(endpoints, deps))
+  app.use('/docs', securityHeadersOfDocs, docsPage())
+  app.use(basePath, notCached, apiRouter(endpoints, deps))
   app.use(notAnEndpoint)
   app.use(errorHandler)
   return app

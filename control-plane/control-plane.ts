@@ -19,4 +19,6 @@ export interface ControlPlane {
   /** What links begin with; known when the server listens. */
   publicUrl: () => string
   log: Logger
+  /** Aborted when the process begins to stop: streams that would go on for ever end. */
+  stopping: AbortSignal
 }

@@ -2,8 +2,10 @@ import type { Endpoint } from './api/endpoint.ts'
 import { apiKeyEndpoints } from './resources/api-keys/routes.ts'
 import { confirmationFormEndpoints } from './resources/confirmation-forms/routes.ts'
 import { customFieldEndpoints } from './resources/custom-fields/routes.ts'
+import { jobEndpoints } from './resources/jobs/routes.ts'
 import { mailingListEndpoints } from './resources/mailing-lists/routes.ts'
 import { organizationEndpoints } from './resources/organizations/routes.ts'
+import { subscriberCountEndpoints } from './resources/subscriber-counts/routes.ts'
 import { subscriberImportEndpoints } from './resources/subscriber-imports/routes.ts'
 import { subscriberEndpoints } from './resources/subscribers/routes.ts'
 import { userEndpoints } from './resources/users/routes.ts'
@@ -18,4 +20,6 @@ export const endpoints: readonly Endpoint[] = [
   ...confirmationFormEndpoints,
   ...subscriberEndpoints,
   ...subscriberImportEndpoints,
+  ...subscriberCountEndpoints,
+  ...jobEndpoints,
 ]

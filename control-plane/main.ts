@@ -1,12 +1,12 @@
-import { createServer } from 'node:http'
 import { AuthThrottle, keyHashSecret } from '../shared/api-keys.ts'
-import { closeServer, createRegistry, hostInUrl, listen, runProcess } from '../shared/service.ts'
+import { createRegistry, hostInUrl, listen, runProcess } from '../shared/service.ts'
 import { openStaging } from '../shared/staging/open-staging.ts'
 import { startDatabase } from '../shared/start-database.ts'
 import { openUploads } from '../shared/uploads/open-uploads.ts'
 import { KnownCallers } from './api/known-callers.ts'
 import { createApp } from './app.ts'
 import { bootstrap } from './bootstrap.ts'
+import { createHttpServer } from './http-server.ts'
 
 /** The control plane process: the JSON API. What it wants done it writes into the database; it never calls an engine. */
 await runProcess('control-plane', async (process) => {
@@ -26,18 +26,15 @@ await runProcess('control-plane', async (process) => {
     keyHashSecret: secret,
     publicUrl: () => settings.PUBLIC_URL ?? url,
     log,
+    stopping: process.stopping,
   }
-  // 100 emails in one path are longer than Node's default for all headers.
-  const server = createServer(
-    { maxHeaderSize: 65_536, requestTimeout: 120_000, headersTimeout: 20_000 },
-    createApp(deps, createRegistry()),
-  )
-  const { port } = await listen(server, {
+  const http = createHttpServer(createApp(deps, createRegistry()))
+  const { port } = await listen(http.server, {
     host: settings.HTTP_HOST,
     port: settings.HTTP_PORT,
     setting: 'HTTP_PORT',
   })
-  process.add({ stop: () => closeServer(server) })
+  process.add(http)
   url = `http://${hostInUrl(settings.HTTP_HOST)}:${port}`
   process.ready({
     process: 'control-plane',

@@ -1,7 +1,9 @@
 import { z } from 'zod'
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi'
+import type { RequestErrorCode } from '../shared/errors.ts'
 import type { BodyDescription, Endpoint, Need } from './api/endpoint.ts'
 import { describeAuthorization, describeNeed, scopeOf } from './api/authorization.ts'
+import { describeFields } from './field-texts.ts'
 
 /**
  * The OpenAPI 3.1 description, made from the endpoints: the schemas are those that validate, the permissions those
@@ -9,35 +11,61 @@ import { describeAuthorization, describeNeed, scopeOf } from './api/authorizatio
  */
 export const basePath = '/svc/api/v2'
 
+const errorCodes = [
+  'validation_failed',
+  'invalid_request',
+  'requested_too_many',
+  'not_found',
+  'multiple_records_found',
+  'not_authorized',
+  'internal_error',
+] as const satisfies readonly RequestErrorCode[]
+
 const failure = z
   .object({
-    success: z.literal(false),
-    data: z.null(),
-    error_code: z.enum([
-      'validation_failed',
-      'invalid_request',
-      'requested_too_many',
-      'not_found',
-      'multiple_records_found',
-      'not_authorized',
-      'internal_error',
-    ]),
-    error_message: z.string(),
+    success: z.literal(false).describe('false: nothing was changed'),
+    data: z.null().describe('always null'),
+    error_code: z.enum(errorCodes).describe('what kind of refusal it is'),
+    error_message: z
+      .string()
+      .describe('names what is wrong, one sentence each, joined with "; " when there are several'),
   })
   .meta({ id: 'Failure', description: 'What every refusal looks like, whatever its status' })
 
 const pages = {
-  page: z.int().min(0),
-  per_page: z.int().min(1),
-  num_records: z.int().min(0),
-  num_pages: z.int().min(0),
+  page: z.int().min(0).describe('number of the page, from 0'),
+  per_page: z.int().min(1).describe('records on a page, as it was taken'),
+  num_records: z.int().min(0).describe('records in all'),
+  num_pages: z.int().min(0).describe('pages in all'),
 }
 const tokens = {
-  page: z.int().min(0).optional(),
-  per_page: z.int().min(1),
-  num_records: z.int().min(0).nullable(),
-  num_pages: z.int().min(0).nullable(),
-  next_page_token: z.string().nullable(),
+  page: pages.page.optional(),
+  per_page: pages.per_page,
+  num_records: pages.num_records.nullable(),
+  num_pages: pages.num_pages.nullable(),
+  next_page_token: z
+    .string()
+    .nullable()
+    .describe('is sent as page_token for the next page; null when nothing follows'),
+}
+
+const introduction = [
+  'Subscriber imports and the records around them. Every JSON reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; only what concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 408, 413, 415, 429, 431, 500, 503.',
+  'A request may bring an `X-Request-Id` (1-128 letters, digits, `_`, `-`, `.`); every reply has one, the same or a new one, and the log names it.',
+  'Unknown keys in a body are ignored. An explicit null on creation is the same as leaving the key out; in an update it clears what can be null. Replies of more than 4 kB are packed where `Accept-Encoding` allows it.',
+].join('\n\n')
+
+const tagTexts: Record<string, string> = {
+  Organizations: 'The tenants: each has a time zone, and may have a subscriber limit',
+  'API keys': 'What calls are made with; each belongs to an organization, and may belong to a user',
+  'Mailing lists': 'What subscribers are on',
+  'Custom fields': "A list's own fields of its subscribers",
+  'Subscriber imports': 'CSV from a request, an upload directory or a URL, turned into subscribers',
+  'Subscriber counts': 'Subscribers by status, exact at every moment',
+  'Background jobs': 'What engines are at: every import is a job',
+  Subscribers: 'Single subscribers of a mailing list',
+  'Confirmation forms': 'What a subscriber is asked before he is added',
+  Users: 'People with a role, permissions and a password',
 }
 
 export function openApiDocument(
@@ -49,17 +77,20 @@ export function openApiDocument(
     const path = `${basePath}${described.path.replaceAll(/:(\w+)/g, '{$1}')}`
     paths[path] = { ...paths[path], [described.method]: operation(described) }
   }
-  return createDocument({
+  const document = createDocument({
     openapi: '3.1.0',
     info: {
       title: 'Rollcall',
       version: '2',
-      description:
-        'Subscriber imports and the records around them. Every reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; ' +
-        'only what concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 413, 415, 429, 500, 503.',
+      license: { name: 'MIT', identifier: 'MIT' },
+      description: introduction,
     },
     servers: [{ url: publicUrl }],
     security: [{ apiKey: [] }],
+    tags: [...new Set(endpoints.map(({ tag }) => tag))].map((name) => ({
+      name,
+      description: tagTexts[name] ?? name,
+    })),
     components: {
       securitySchemes: {
         apiKey: {
@@ -72,11 +103,15 @@ export function openApiDocument(
     },
     paths,
   })
+  return describeFields(document)
 }
 
 function operation(described: Endpoint): ZodOpenApiOperationObject {
   const { operationId, summary, tag, needs, query, body, headers, path } = described
   const names = [...path.matchAll(/:(\w+)/g)].map((match) => match[1]!)
+  const headerSchemas = Object.entries(headers ?? {}).map(
+    ([name, text]) => [name, z.string().optional().describe(text)] as const,
+  )
   return {
     operationId,
     summary,
@@ -85,79 +120,147 @@ function operation(described: Endpoint): ZodOpenApiOperationObject {
     'x-needs': needText(needs),
     'x-scope': scopeOf(described),
     requestParams: {
-      ...(names.length === 0
-        ? {}
-        : { path: z.object(Object.fromEntries(names.map((name) => [name, z.string()]))) }),
+      ...(names.length === 0 ? {} : { path: z.object(Object.fromEntries(names.map(pathParameter))) }),
       ...(query === undefined ? {} : { query: query as z.ZodObject }),
-      ...(headers === undefined
-        ? {}
-        : {
-            header: z.object(
-              Object.fromEntries(
-                Object.entries(headers).map(([name, text]) => [name, z.string().optional().describe(text)]),
-              ),
-            ),
-          }),
+      ...(headers === undefined ? {} : { header: z.object(Object.fromEntries(headerSchemas)) }),
     },
-    ...(body === undefined
-      ? {}
-      : {
-          requestBody: {
-            required: body.optional !== true,
-            content: {
-              'application/json': {
-                schema: bodySchema(body),
-                example: body.example,
-              },
-            },
-          },
-        }),
+    ...(body === undefined ? {} : { requestBody: requestBody(body) }),
     responses: responses(described),
+  }
+}
+
+const parameterTexts: Record<string, string> = {
+  id: 'id of the record',
+  kind: 'kind of the log',
+}
+
+function pathParameter(name: string): [string, z.ZodString] {
+  const isId = name === 'id' || name.endsWith('_id')
+  const description =
+    parameterTexts[name] ??
+    (isId ? `id of the ${name.slice(0, -'_id'.length).replaceAll('_', ' ')}` : name.replaceAll('_', ' '))
+  return [
+    name,
+    z.string().meta({ description, ...(isId ? { override: { type: 'integer', minimum: 1 } } : {}) }),
+  ]
+}
+
+function requestBody(body: BodyDescription<unknown>) {
+  return {
+    required: body.optional !== true,
+    content: { 'application/json': { schema: bodySchema(body), example: body.example } },
   }
 }
 
 function bodySchema({ wrapper, schema, beside }: BodyDescription<unknown>): z.ZodType {
   if (wrapper === null) return schema
-  if (beside === undefined || !(schema instanceof z.ZodObject)) return z.object({ [wrapper]: schema })
+  const wrapped = { [wrapper]: schema.describe('the fields, without their wrapper') }
+  if (beside === undefined || !(schema instanceof z.ZodObject)) return z.object(wrapped)
   const shape = schema.shape as Record<string, z.ZodType>
-  return z.object({ [wrapper]: schema, ...Object.fromEntries(beside.map((key) => [key, shape[key]!])) })
+  return z.object({ ...wrapped, ...Object.fromEntries(beside.map((key) => [key, shape[key]!])) })
 }
 
 const needText = (need: Need): string => (typeof need === 'string' ? need : need.permission.join('/'))
 
+const failureExample = (error_code: RequestErrorCode, error_message: string) => ({
+  value: { success: false, data: null, error_code, error_message },
+})
+
 function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] {
-  const { reply } = described
-  const refusal = (description: string) => ({
+  const { reply, needs, body } = described
+  const refusal = (description: string, code: RequestErrorCode, message: string) => ({
     description,
-    content: { 'application/json': { schema: failure } },
+    content: {
+      'application/json': { schema: failure, examples: { [code]: failureExample(code, message) } },
+    },
   })
+  const retryAfter = { 'Retry-After': z.string().describe('seconds after which it may be tried again') }
   return {
-    '200':
-      'data' in reply
-        ? {
-            description: 'Done, or refused with `success` false',
-            content: { 'application/json': envelope(reply) },
-          }
-        : streamed(reply),
-    '401': refusal('The API key is missing or wrong'),
-    '403': refusal(`The caller lacks ${describeNeed(described.needs)}`),
-    '429': refusal('Too many wrong credentials from this address'),
-    '503': refusal('The database is out of reach'),
-    ...(described.body === undefined
+    '200': 'data' in reply ? enveloped(described, reply) : streamed(described, reply),
+    '401': {
+      ...refusal(
+        'The API key is missing or wrong',
+        'not_authorized',
+        'the API key is wrong or no longer active',
+      ),
+      headers: z.object({ 'WWW-Authenticate': z.string().describe('Basic realm="svc"') }),
+    },
+    ...(needs === 'any_key'
       ? {}
-      : { '413': refusal('The body is too large'), '415': refusal('The body is no JSON') }),
+      : {
+          '403': refusal(
+            `The caller lacks ${describeNeed(needs)}`,
+            'not_authorized',
+            `this needs ${describeNeed(needs)}`,
+          ),
+        }),
+    ...(body === undefined
+      ? {}
+      : {
+          '413': refusal(
+            'The body is too large',
+            'invalid_request',
+            'the body is too large for this endpoint',
+          ),
+          '415': refusal(
+            'The body is not sent as JSON in UTF-8',
+            'invalid_request',
+            'the body must be sent with Content-Type: application/json, in UTF-8',
+          ),
+        }),
+    '429': {
+      ...refusal(
+        'Too many wrong credentials from this address, or too many requests with this key',
+        'not_authorized',
+        'too many wrong credentials came from this address: try again in 42 s',
+      ),
+      headers: z.object(retryAfter),
+    },
+    '500': refusal(
+      'A fault of the service; the message has the id under which its log has more',
+      'internal_error',
+      'Internal Server Error: nothing that you sent explains it; the log has more under request 7f0c',
+    ),
+    '503': {
+      ...refusal(
+        'The database is out of reach',
+        'internal_error',
+        "the database can't be reached just now, try again (request 7f0c)",
+      ),
+      headers: z.object(retryAfter),
+    },
   }
 }
 
-function envelope(reply: Extract<Endpoint['reply'], { data: z.ZodType }>) {
+/** The refusals that come with status 200, each with an example: what all endpoints of a kind have, and its own. */
+function refusalExamples({ path, query, body, refusals = {} }: Endpoint) {
+  const common: Record<string, string> = {}
+  if (path.includes('/:')) common['not_found'] = 'there is no record 4711'
+  if (query !== undefined) common['invalid_request'] = 'page must be a non-negative integer'
+  if (body !== undefined) {
+    common['invalid_request'] =
+      body.wrapper === null ? 'the body must be a JSON hash' : `${body.wrapper} must be a hash`
+    common['validation_failed'] = 'name must be a string; id must be an integer'
+  }
+  return Object.fromEntries(
+    Object.entries({ ...common, ...refusals }).map(([code, message]) => [
+      code,
+      failureExample(code as RequestErrorCode, message),
+    ]),
+  )
+}
+
+function enveloped(described: Endpoint, reply: Extract<Endpoint['reply'], { data: z.ZodType }>) {
   const paging = reply.paging === undefined ? {} : reply.paging === 'pages' ? pages : tokens
-  const success = z.object({
-    success: z.literal(true),
-    data: reply.data,
-    error_code: z.null(),
-    error_message: z.null(),
-    ...paging,
-  })
+  const success = z
+    .object({
+      success: z.literal(true).describe('true: it is done'),
+      data: reply.data,
+      error_code: z.null().describe('null on success'),
+      error_message: z.null().describe('null on success'),
+      ...paging,
+    })
+    .describe('Done')
   const figures =
     reply.paging === undefined
       ? {}
@@ -168,18 +271,27 @@ function envelope(reply: Extract<Endpoint['reply'], { data: z.ZodType }>) {
           num_pages: 1,
           ...(reply.paging === 'tokens' ? { next_page_token: null } : {}),
         }
+  const value = { success: true, data: reply.example, error_code: null, error_message: null, ...figures }
   return {
-    schema: z.union([success, failure]),
-    example: { success: true, data: reply.example, error_code: null, error_message: null, ...figures },
+    description: 'Done, or refused with `success` false',
+    content: {
+      'application/json': {
+        schema: z.union([success, failure]),
+        examples: { done: { value }, ...refusalExamples(described) },
+      },
+    },
   }
 }
 
-function streamed(reply: Extract<Endpoint['reply'], { contentTypes: string[] }>) {
+function streamed(described: Endpoint, reply: Extract<Endpoint['reply'], { contentTypes: string[] }>) {
   const texts = reply.contentTypes.map(
     (type) => [type, { schema: z.string(), example: reply.example }] as const,
   )
   return {
     description: 'The text, or a refusal with `success` false',
-    content: { ...Object.fromEntries(texts), 'application/json': { schema: failure } },
+    content: {
+      ...Object.fromEntries(texts),
+      'application/json': { schema: failure, examples: refusalExamples(described) },
+    },
   }
 }

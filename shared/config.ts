@@ -92,6 +92,9 @@ const settingsSchema = z.object({
   HTTP_INLINE_LIMIT_MB: integer({ min: 1, max: 1024, default: 64 }).describe(
     'body limit for creating imports, in MB; it is 1 MB elsewhere',
   ),
+  HTTP_REQUESTS_PER_MINUTE: integer({ min: 0, max: 10_000_000, default: 0 }).describe(
+    'requests of one API key within a minute that one control plane takes; 0 is any number',
+  ),
   METRICS_HOST: z
     .string()
     .default('127.0.0.1')

@@ -14,11 +14,33 @@ export function createLogger(options: { process: string; level: string }): Logge
       base: { process: options.process, pid: process.pid },
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
-      serializers: { err: pino.stdSerializers.err },
+      serializers: { err: errorWithoutData },
     },
     pino.destination({ fd: 2, sync: true }),
   )
 }
+
+/**
+ * An error as it is logged: what it is and where it came from. Messages of the database quote the very record that
+ * they are about (a duplicate key, a document that a validator refuses), so addresses and keys are taken out.
+ */
+export function errorWithoutData(error: unknown): Record<string, unknown> {
+  if (!(error instanceof Error)) return { message: withoutData(String(error)) }
+  const { code, codeName, cause } = error as Error & { code?: unknown; codeName?: unknown }
+  return {
+    type: error.name,
+    message: withoutData(error.message),
+    ...(code === undefined ? {} : { code }),
+    ...(codeName === undefined ? {} : { codeName }),
+    stack: withoutData(error.stack ?? ''),
+    ...(cause === undefined ? {} : { cause: errorWithoutData(cause) }),
+  }
+}
+
+const withoutData = (text: string): string =>
+  text
+    .replaceAll(/dup key: .*/g, 'dup key: ...')
+    .replaceAll(/[^\s"'<>()[\]{}:,;/]+@[^\s"'<>()[\]{}:,;]+/g, '...@...')
 
 /** The same URI with its password masked: for logs, the ready line, views and messages. */
 export function maskPassword(uri: string): string {

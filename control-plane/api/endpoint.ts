@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { z } from 'zod'
 import type { Caller } from '../../shared/api-keys.ts'
+import type { RequestErrorCode } from '../../shared/errors.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import type { InlineContent } from './staged-content.ts'
 
@@ -23,6 +24,8 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   /** Request headers with a meaning of their own, for the description. */
   headers?: Record<string, string>
   reply: ReplyDescription
+  /** Refusals of its own, by code, each with a message as an example. */
+  refusals?: Partial<Record<RequestErrorCode, string>>
   handle: (call: Call<Query, Body>) => Promise<Reply>
 }
 

@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http'
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
-import { messageOf, RequestError } from '../../shared/errors.ts'
+import { RequestError } from '../../shared/errors.ts'
 import { retryReasonOfDriver } from '../../shared/database.ts'
 import { stateOf } from '../middleware/request-log.ts'
 import { drain } from './body-pieces.ts'
@@ -30,7 +30,7 @@ export const errorHandler: ErrorRequestHandler = (error: unknown, request, respo
   const { id, log } = stateOf(response)
   const refusal = toRequestError(error, id)
   drain(request)
-  if (refusal.code === 'internal_error') log.error({ err: error }, messageOf(error))
+  if (refusal.code === 'internal_error') log.error({ err: error }, 'a request could not be answered')
   // A reply that has begun can't be mended; a cut connection tells the client that it isn't whole.
   if (response.headersSent) response.destroy()
   else sendError(response, refusal)

@@ -38,10 +38,19 @@ export function oneOfAnyCase<const T extends readonly [string, ...string[]]>(val
 /** `page` and `per_page` of a query, `per_page` clamped to what is allowed. */
 export function pagingQuery(options: { perPage: number; most: number }) {
   return {
-    page: wholeNumber(0).default(0),
+    page: wholeNumber(0)
+      .default(0)
+      .meta({
+        description: 'number of the page, from 0',
+        override: { type: 'integer', minimum: 0, default: 0 },
+      }),
     per_page: wholeNumber(1)
       .transform((perPage) => Math.min(perPage, options.most))
-      .default(options.perPage),
+      .default(options.perPage)
+      .meta({
+        description: `records on a page; more than ${options.most} are taken for ${options.most}`,
+        override: { type: 'integer', minimum: 1, default: options.perPage },
+      }),
   }
 }
 

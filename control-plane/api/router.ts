@@ -2,6 +2,7 @@ import { Router, type Request, type RequestHandler, type Response } from 'expres
 import type { Caller } from '../../shared/api-keys.ts'
 import { RequestError } from '../../shared/errors.ts'
 import type { ControlPlane } from '../control-plane.ts'
+import { rateLimitByKey } from '../middleware/rate-limit.ts'
 import { stateOf } from '../middleware/request-log.ts'
 import { organizationOf, refuseCaller } from './authorization.ts'
 import type { Call, Endpoint, Reply } from './endpoint.ts'
@@ -17,7 +18,7 @@ import { documentIn, readBody, readQuery } from './validation.ts'
  */
 export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): Router {
   const router = Router({ caseSensitive: true })
-  router.use(authenticate(deps))
+  router.use(authenticate(deps), ...rateLimitByKey(deps.settings.HTTP_REQUESTS_PER_MINUTE))
   for (const [path, methods] of byPath(endpoints)) {
     for (const described of methods) {
       router[described.method](path, enter(described), ...readBytes(described, deps), answer(described, deps))

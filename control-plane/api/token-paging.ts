@@ -15,7 +15,12 @@ export function tokenPagingQuery(options: { perPage: number; most: number }) {
   return z
     .object({
       ...pagingQuery(options),
-      page: wholeNumber(0).optional(),
+      page: wholeNumber(0)
+        .optional()
+        .meta({
+          description: 'number of the page, from 0; in place of a token',
+          override: { type: 'integer', minimum: 0 },
+        }),
       page_token: z.string().optional().describe('the `next_page_token` of the page before'),
     })
     .refine((query) => query.page === undefined || query.page_token === undefined, {

@@ -182,6 +182,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
       },
       { keys: { organization_id: 1, finished_at: -1, _id: -1 } },
       { keys: { mailing_list_id: 1, finished_at: -1, _id: -1 } },
+      { keys: { organization_id: 1, _id: -1 } },
     ],
   },
   {

@@ -1,8 +1,10 @@
 import { apiKeyRows } from './conformance/api-keys.ts'
 import { customFieldRows } from './conformance/custom-fields.ts'
+import { jobRows } from './conformance/jobs.ts'
 import { mailingListRows } from './conformance/mailing-lists.ts'
 import { organizationRows } from './conformance/organizations.ts'
 import type { Rows } from './conformance/row.ts'
+import { subscriberCountRows } from './conformance/subscriber-counts.ts'
 import { subscriberImportRows } from './conformance/subscriber-imports.ts'
 import { confirmationFormRows, subscriberRows } from './conformance/subscribers.ts'
 import { userRows } from './conformance/users.ts'
@@ -17,4 +19,6 @@ export const conformanceRows: Rows = {
   ...subscriberImportRows,
   ...subscriberRows,
   ...confirmationFormRows,
+  ...subscriberCountRows,
+  ...jobRows,
 }

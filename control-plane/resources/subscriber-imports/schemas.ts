@@ -90,7 +90,9 @@ export const importCreation = z.object({
 export type ImportCreation = z.infer<typeof importCreation>
 
 export const importListQuery = z.object({
-  scope: oneOf(['finished', 'active', 'recent', 'all']).default('recent'),
+  scope: oneOf(['finished', 'active', 'recent', 'all'])
+    .default('recent')
+    .describe('active: those that have not ended; recent: these, and those that ended within 14 days'),
   ...pagingQuery({ perPage: 100, most: 500 }),
 })
 export type ImportListQuery = z.infer<typeof importListQuery>

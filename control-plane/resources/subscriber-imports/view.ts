@@ -57,13 +57,13 @@ export async function listViews(
   return documents.map((document) => summaryOf(document, surroundings))
 }
 
-interface Surroundings {
+export interface Surroundings {
   listNames: Map<number, string>
   zones: Map<number, string>
   counts: Map<number, ImportCounts>
 }
 
-async function surroundingsOf(deps: ControlPlane, documents: ImportDocument[]): Promise<Surroundings> {
+export async function surroundingsOf(deps: ControlPlane, documents: ImportDocument[]): Promise<Surroundings> {
   const { collections } = deps.database
   const [lists, organizations, counts] = await Promise.all([
     collections.mailingLists

@@ -1,0 +1,108 @@
+import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import type { RequestErrorCode } from '../shared/errors.ts'
+import type { Part } from '../shared/service.ts'
+
+/**
+ * The HTTP server around the application: how long a client may take, how much it may send before anybody looks at it,
+ * and how everything ends. What Node refuses by itself gets the envelope that every other refusal has.
+ */
+
+export interface HttpLimits {
+  /** Bytes of the request line and the headers together: 100 emails in one path are longer than Node's default. */
+  maxHeaderSize: number
+  /** From the first byte of a request to the end of its headers. */
+  headersTimeoutMs: number
+  /** From the first byte of a request to the end of its body. */
+  requestTimeoutMs: number
+  /** For which nothing moves in either direction: a body that stops, a reply that nobody reads. */
+  idleTimeoutMs: number
+  /** For which a connection waits for its next request. */
+  keepAliveTimeoutMs: number
+  /** For which requests under way may go on when the server stops. */
+  graceMs: number
+  /** How often the first two are looked at. */
+  checkEveryMs: number
+}
+
+export const httpLimits: HttpLimits = {
+  maxHeaderSize: 64 * 1024,
+  headersTimeoutMs: 20_000,
+  requestTimeoutMs: 300_000,
+  idleTimeoutMs: 60_000,
+  keepAliveTimeoutMs: 65_000,
+  graceMs: 7_000,
+  checkEveryMs: 5_000,
+}
+
+export interface HttpServer extends Part {
+  server: Server
+}
+
+export function createHttpServer(listener: RequestListener, limits: HttpLimits = httpLimits): HttpServer {
+  const server = createServer(
+    {
+      maxHeaderSize: limits.maxHeaderSize,
+      headersTimeout: limits.headersTimeoutMs,
+      requestTimeout: limits.requestTimeoutMs,
+      keepAliveTimeout: limits.keepAliveTimeoutMs,
+      connectionsCheckingInterval: limits.checkEveryMs,
+    },
+    listener,
+  )
+  server.timeout = limits.idleTimeoutMs
+  server.on('clientError', refuseClient)
+
+  const underWay = new Set<ServerResponse>()
+  let isStopping = false
+  server.prependListener('request', (_request, response: ServerResponse) => {
+    underWay.add(response)
+    response.once('close', () => underWay.delete(response))
+    if (isStopping) response.shouldKeepAlive = false
+  })
+
+  const stop = async (): Promise<void> => {
+    isStopping = true
+    // Their replies say "Connection: close", so that no client sends its next request into a server that is going.
+    for (const response of underWay) response.shouldKeepAlive = false
+    if (!server.listening) return
+    const sweep = setInterval(() => server.closeIdleConnections(), 50)
+    const patience = setTimeout(() => server.closeAllConnections(), limits.graceMs)
+    await new Promise<void>((resolve) => server.close(() => resolve()))
+    clearInterval(sweep)
+    clearTimeout(patience)
+  }
+  return { server, stop }
+}
+
+const refusals: Record<string, { status: string; message: string }> = {
+  HPE_HEADER_OVERFLOW: {
+    status: '431 Request Header Fields Too Large',
+    message: 'the URL and the headers are longer than 64 KiB together: send less in one request',
+  },
+  ERR_HTTP_REQUEST_TIMEOUT: {
+    status: '408 Request Timeout',
+    message: 'the request took too long to arrive: send it again over a faster connection, or in parts',
+  },
+}
+
+/** Before there is a request there is no response to write to: the reply is written by hand. */
+function refuseClient(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const { status, message } = refusals[error.code ?? ''] ?? {
+    status: '400 Bad Request',
+    message: 'this is no HTTP request',
+  }
+  const code: RequestErrorCode = 'invalid_request'
+  const body = JSON.stringify({ success: false, data: null, error_code: code, error_message: message })
+  const head = [
+    `HTTP/1.1 ${status}`,
+    'Connection: close',
+    'Content-Type: application/json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+}

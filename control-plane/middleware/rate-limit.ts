@@ -1,0 +1,35 @@
+import type { RequestHandler, Response } from 'express'
+import { rateLimit, type AugmentedRequest } from 'express-rate-limit'
+import type { Caller } from '../../shared/api-keys.ts'
+import { clock } from '../../shared/clock.ts'
+import { RequestError } from '../../shared/errors.ts'
+
+/**
+ * Bounds the requests of one API key in a minute; each process counts for itself. It comes after the credential: who
+ * has none is counted by address already, and many keys may share one address.
+ */
+export function rateLimitByKey(requestsPerMinute: number): RequestHandler[] {
+  if (requestsPerMinute === 0) return []
+  return [
+    rateLimit({
+      windowMs: 60_000,
+      limit: requestsPerMinute,
+      standardHeaders: 'draft-8',
+      legacyHeaders: false,
+      identifier: 'requests',
+      keyGenerator: (_request, response: Response) => String((response.locals['caller'] as Caller).keyId),
+      handler: (request, _response, next) => {
+        const { resetTime } = (request as AugmentedRequest)['rateLimit']!
+        const waitMs = resetTime === undefined ? 60_000 : resetTime.getTime() - clock.now().getTime()
+        const seconds = Math.max(1, Math.ceil(waitMs / 1000))
+        next(
+          new RequestError(
+            'not_authorized',
+            `more than ${requestsPerMinute} requests came with this API key within a minute: try again in ${seconds} s`,
+            { status: 429, headers: { 'Retry-After': String(seconds) } },
+          ),
+        )
+      },
+    }),
+  ]
+}

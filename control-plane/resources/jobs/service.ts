@@ -1,0 +1,102 @@
+import type { Filter } from 'mongodb'
+import { clock } from '../../../shared/clock.ts'
+import { RequestError } from '../../../shared/errors.ts'
+import { importStates, unfinishedStates } from '../../../shared/import-state.ts'
+import { recordsIn, type ImportDocument } from '../../../shared/schemas/import.ts'
+import { parseApiTime } from '../../../shared/values/date-time.ts'
+import { formatInstant } from '../../../shared/values/time-zone.ts'
+import type { Paging } from '../../api/endpoint.ts'
+import { readPage } from '../../api/paging.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { surroundingsOf, type Surroundings } from '../subscriber-imports/view.ts'
+import type { JobQuery, JobView } from './routes.ts'
+
+/** A job is another view of an import: every import has one. */
+
+export const jobTypes = ['SubscriberImport'] as const
+
+export interface JobScope {
+  /** Whose jobs, and in whose time zone times without an offset are. */
+  organizationId: number
+  everywhere: boolean
+  unfinished: boolean
+}
+
+export async function listJobs(
+  deps: ControlPlane,
+  query: JobQuery,
+  scope: JobScope,
+): Promise<{ jobs: JobView[]; paging: Paging }> {
+  const { imports, organizations } = deps.database.collections
+  const organization = await organizations.findOne(
+    { _id: scope.organizationId },
+    { projection: { time_zone_name: 1 } },
+  )
+  const filter = filterOf(query, scope, organization?.time_zone_name ?? 'UTC')
+  const { documents, paging } = await readPage(imports, filter, { ...query, sort: { _id: -1 } })
+  const surroundings = await surroundingsOf(deps, documents)
+  return { jobs: documents.map((document) => jobOf(document, surroundings)), paging }
+}
+
+function filterOf(query: JobQuery, scope: JobScope, zone: string): Filter<ImportDocument> {
+  const conditions: Filter<ImportDocument>[] = []
+  if (!scope.everywhere) conditions.push({ organization_id: scope.organizationId })
+  // The same twice: one for the index of an organization's imports, one for that of all.
+  if (scope.unfinished) conditions.push({ finished_at: null }, { state: { $in: [...unfinishedStates] } })
+  for (const name of ['begins_at', 'finished_at'] as const) {
+    for (const [side, operator] of [
+      ['after', '$gt'],
+      ['before', '$lt'],
+    ] as const) {
+      const parameter = `${name}__${side}` as const
+      const text = query[parameter]
+      if (text !== undefined) conditions.push({ [name]: { [operator]: readTime(parameter, text, zone) } })
+    }
+  }
+  const types = query.job_type?.split(',').map((type) => type.trim())
+  const states = query.state?.split(',').map((state) => state.trim())
+  if (types !== undefined && !jobTypes.some((type) => types.includes(type)))
+    conditions.push({ _id: { $in: [] } })
+  if (states !== undefined)
+    conditions.push({ state: { $in: importStates.filter((state) => states.includes(state)) } })
+  return conditions.length === 0 ? {} : { $and: conditions }
+}
+
+const unixSeconds = /^-?\d{1,12}(\.\d{1,9})?$/
+
+function readTime(parameter: string, text: string, zone: string): Date {
+  const instant = unixSeconds.test(text) ? new Date(Number(text) * 1000) : parseApiTime(text, zone)
+  if (instant === null)
+    throw new RequestError(
+      'invalid_request',
+      `${parameter} must be ISO 8601 with date and time, such as 2026-01-31T08:00:00Z (a plus sign is sent as %2B), or UNIX seconds`,
+    )
+  return instant
+}
+
+function jobOf(document: ImportDocument, { zones, counts }: Surroundings): JobView {
+  const zone = zones.get(document.organization_id) ?? 'UTC'
+  const { created_at, begins_at, started_at, finished_at, state } = document
+  const shown = (instant: Date) => formatInstant(instant, zone)
+  const { next_attempt_at: nextAttemptAt } = document.download
+  const waits = finished_at === null && nextAttemptAt !== null && nextAttemptAt > clock.now()
+  return {
+    id: document._id,
+    mailing_list_id: document.mailing_list_id,
+    organization_id: document.organization_id,
+    suppression_list_id: null,
+    state,
+    state2: null,
+    paused: state === 'paused',
+    name: document.source.filename,
+    progress_value: recordsIn(counts.get(document._id)!),
+    progress_total: document.number_of_records,
+    job_type: 'SubscriberImport',
+    begins_at: shown(begins_at),
+    started_at: started_at && shown(started_at),
+    finished_at: finished_at && shown(finished_at),
+    created_at: shown(created_at),
+    updated_at: shown(finished_at ?? started_at ?? created_at),
+    retry_at: waits ? shown(nextAttemptAt) : null,
+  }
+}

@@ -1,0 +1,329 @@
+import type { Test } from 'tap'
+import type { Endpoint } from '../../../control-plane/api/endpoint.ts'
+import { endpoints } from '../../../control-plane/endpoints.ts'
+import { conformanceRows } from '../conformance-rows.ts'
+import type { Row, Sent } from './row.ts'
+import { makeWorld, type World } from './world.ts'
+import { changedAt, requiredKeysOf, wrongValuesOf } from './wrong-values.ts'
+import { startService, type Answer, type Json } from '../service.ts'
+
+/**
+ * Endpoints against everything that is documented of them. What is said of all endpoints alike is derived from their
+ * descriptions, the rest is in test/helpers/conformance-rows.ts; every reply is held against the description. The
+ * endpoints are shared out to test files by their tags, so that no file takes long.
+ */
+const groups = {
+  accounts: ['Organizations', 'API keys'],
+  users: ['Users'],
+  lists: ['Mailing lists', 'Custom fields'],
+  imports: ['Subscriber imports'],
+  jobs: ['Subscriber counts', 'Background jobs'],
+  subscribers: ['Subscribers', 'Confirmation forms'],
+}
+
+/** `others` are the endpoints with a tag that no group names. */
+export async function checkEndpoints(t: Test, group: keyof typeof groups | 'others'): Promise<void> {
+  const grouped = Object.values(groups).flat()
+  const isOfGroup = ({ tag }: Endpoint): boolean =>
+    group === 'others' ? !grouped.includes(tag) : groups[group].includes(tag)
+  const ofGroup = endpoints.filter(isOfGroup)
+  if (ofGroup.length === 0) return
+  const service = await startService(t, group === 'imports' ? ['control-plane', 'engine'] : ['control-plane'])
+  const world = await makeWorld(service)
+  const answer = await fetch(`${service.processes['control-plane']!.ready.http}/openapi.json`)
+  const document: Json = await answer.json()
+  for (const described of ofGroup) {
+    const row = conformanceRows[described.operationId]
+    if (row === undefined) t.fail(`${described.operationId} has no row`)
+    else
+      await t.test(`${described.method.toUpperCase()} ${described.path}`, (t) =>
+        checkEndpoint(t, new Subject(described, row, world, document)),
+      )
+  }
+}
+
+async function checkEndpoint(t: Test, subject: Subject): Promise<void> {
+  const { described, row, world } = subject
+  await t.test('succeeds, for whoever has just enough rights', (t) => succeeds(t, subject))
+  await t.test('asks for a credential', (t) => asksForCredential(t, subject))
+  await t.test('is nobody’s who may less', (t) => refusesLesserRoles(t, subject))
+  await t.test('knows its methods', (t) => knowsItsMethods(t, subject))
+  await t.test('finds nothing by an id that names nothing, or is none', (t) => findsNothing(t, subject))
+  await t.test('is not there for another organization', (t) => hidesFromStrangers(t, subject))
+  if (described.body !== undefined)
+    await t.test('reads its body as documented, field by field', (t) => readsItsBody(t, subject))
+  if (described.query !== undefined)
+    await t.test('reads its query as documented', (t) => readsItsQuery(t, subject))
+  for (const [title, make] of Object.entries(row.failures ?? {}))
+    await t.test(`refuses ${title}`, async (t) => {
+      const { sent, code, message, status } = await make(world)
+      refused(t, await subject.send(sent), code, title, status)
+      if (message !== undefined) t.match((await subject.send(sent)).body.error_message, message)
+    })
+}
+
+/** An endpoint with its row and its part of the description. */
+class Subject {
+  readonly described: Endpoint
+  readonly row: Row
+  readonly world: World
+  /** The whole description, and its part about the endpoint. */
+  readonly document: Json
+  readonly operation: Json
+
+  constructor(described: Endpoint, row: Row, world: World, document: Json) {
+    this.described = described
+    this.row = row
+    this.world = world
+    this.document = document
+    const path = `/svc/api/v2${described.path.replaceAll(/:(\w+)/g, '{$1}')}`
+    this.operation = document.paths[path][described.method]
+  }
+
+  get params(): string[] {
+    return [...this.described.path.matchAll(/:(\w+)/g)].map((match) => match[1]!)
+  }
+
+  good(): Promise<Sent> {
+    return Promise.resolve(this.row.good(this.world))
+  }
+
+  /** The key of whoever may do just this. */
+  async leastKey(): Promise<string> {
+    const { needs } = this.described
+    if (typeof needs !== 'string') return this.world.holderOf(...needs.permission)
+    return { any_key: this.world.nobody, admin: this.world.admin, system_admin: this.world.system }[needs]
+  }
+
+  async send(sent: Sent, options: { key?: string; method?: string } = {}): Promise<Answer> {
+    const path = this.described.path.replaceAll(/:(\w+)/g, (_, name: string) =>
+      encodeURIComponent(String(sent.params?.[name] ?? '1')).replaceAll('%2C', ','),
+    )
+    const key = options.key ?? sent.key ?? (await this.leastKey())
+    const method = options.method ?? this.described.method.toUpperCase()
+    const { headers = {} } = sent
+    return this.world.service.call(method, `${path}${sent.query ?? ''}`, sent.body, { key, headers })
+  }
+
+  /** A body whose document is changed at one place. */
+  bodyWith(body: unknown, path: string[], value: unknown): unknown {
+    const { wrapper } = this.described.body!
+    return changedAt(body, wrapper === null ? path : [wrapper, ...path], value)
+  }
+}
+
+function refused(t: Test, answer: Answer, code: string, what: string, status = 200): void {
+  t.equal(answer.status, status, `${what}: ${answer.text.slice(0, 300)}`)
+  t.match(answer.body, { success: false, data: null, error_code: code, error_message: /\w/ }, what)
+}
+
+function succeeded(t: Test, answer: Answer, what: string): void {
+  t.equal(answer.status, 200, `${what}: ${answer.text.slice(0, 300)}`)
+  if (answer.body !== undefined) t.equal(answer.body.success, true, `${what}: ${answer.text.slice(0, 300)}`)
+}
+
+async function succeeds(t: Test, subject: Subject): Promise<void> {
+  succeeded(t, await subject.send(await subject.good()), 'with the least key')
+  succeeded(t, await subject.send(await subject.good(), { key: subject.world.system }), 'as a system admin')
+  const { body } = subject.described
+  const good = await subject.good()
+  if (body === undefined || good.body === undefined) return
+  const more = subject.bodyWith(good.body, ['a_key_that_is_none'], { $set: { role: 'system_admin' } })
+  const again = await subject.good()
+  succeeded(t, await subject.send({ ...again, body: mixed(more, again.body) }), 'with an unknown key')
+}
+
+/** The new request's own values, with what was added. */
+function mixed(more: Json, body: Json): Json {
+  return typeof body === 'object' && body !== null && !Array.isArray(body)
+    ? Object.fromEntries(
+        [...new Set([...Object.keys(more), ...Object.keys(body)])].map((key) => [
+          key,
+          mixed(more[key], body[key] ?? more[key]),
+        ]),
+      )
+    : body
+}
+
+async function asksForCredential(t: Test, subject: Subject): Promise<void> {
+  for (const authorization of ['', 'Basic bm9ib2R5Om5vdGhpbmc=', 'Bearer x']) {
+    const answer = await subject.send({ headers: { authorization }, body: subject.described.body && {} })
+    refused(t, answer, 'not_authorized', JSON.stringify(authorization), 401)
+    t.equal(answer.headers.get('www-authenticate'), 'Basic realm="svc"')
+  }
+}
+
+/** The role comes before the record and the body: what is sent is wrong in both. */
+async function refusesLesserRoles(t: Test, subject: Subject): Promise<void> {
+  const { needs, body } = subject.described
+  const wrong: Sent = body === undefined ? {} : { body: '{', headers: { 'content-type': 'text/plain' } }
+  const lesser =
+    needs === 'any_key'
+      ? []
+      : needs === 'system_admin'
+        ? [subject.world.nobody, subject.world.admin]
+        : [subject.world.nobody]
+  for (const key of lesser)
+    refused(t, await subject.send(wrong, { key }), 'not_authorized', JSON.stringify(needs), 403)
+}
+
+async function knowsItsMethods(t: Test, subject: Subject): Promise<void> {
+  const answer = await subject.send({}, { method: 'PATCH' })
+  refused(t, answer, 'invalid_request', 'PATCH', 405)
+  const allowed = answer.headers.get('allow')?.split(', ') ?? []
+  t.ok(allowed.includes(subject.described.method.toUpperCase()), `Allow: ${allowed.join()}`)
+}
+
+const idsThatNameNothing = [
+  '999999999',
+  'abc',
+  '0',
+  '-1',
+  '1e3',
+  '1.5',
+  '+1',
+  '01',
+  ' 1',
+  '9'.repeat(30),
+  '$gt',
+  '__proto__',
+]
+
+async function findsNothing(t: Test, subject: Subject): Promise<void> {
+  const good = await subject.good()
+  for (const name of subject.params) {
+    const others =
+      subject.row.otherParams?.[name] ?? idsThatNameNothing.map((value) => ({ value, code: 'not_found' }))
+    const trials = others.map(({ value, code }) => async () => {
+      const answer = await subject.send({ ...good, params: { ...good.params, [name]: value } })
+      if (code !== null) return faultOf(answer, code, '', value)
+      return answer.body?.success === true ? null : `${value}: ${answer.text}`
+    })
+    await holds(t, trials, name)
+  }
+}
+
+async function hidesFromStrangers(t: Test, subject: Subject): Promise<void> {
+  const { needs } = subject.described
+  if (subject.params.length === 0 || needs === 'system_admin') return
+  const answer = await subject.send(await subject.good(), { key: subject.world.foreigner })
+  if (subject.row.strangerSeesNothing === true) {
+    succeeded(t, answer, 'a stranger')
+    t.same(answer.body.data, [])
+    return
+  }
+  refused(t, answer, 'not_found', 'a stranger')
+  const missing = Object.fromEntries(subject.params.map((name) => [name, '999999999']))
+  const { body } = (await subject.send(
+    { ...(await subject.good()), params: missing },
+    { key: subject.world.foreigner },
+  )) as Json
+  t.equal(body.error_code, 'not_found', 'and a record that is not there looks the same')
+}
+
+/** Why an answer isn't the refusal that is due; null when it is. */
+function faultOf(
+  answer: Answer,
+  code: string,
+  names: RegExp | string,
+  what: string,
+  status = 200,
+): string | null {
+  const { body } = answer
+  const isNamed =
+    typeof names === 'string' ? String(body?.error_message).includes(names) : names.test(body?.error_message)
+  const isDue =
+    answer.status === status && body?.success === false && body.data === null && body.error_code === code
+  return isDue && isNamed ? null : `${what}: ${answer.status} ${answer.text.slice(0, 200)}`
+}
+
+type Trial = () => Promise<string | null>
+
+/** Makes the trials, some at a time; passes when none of them finds a fault. */
+async function holds(t: Test, trials: Trial[], title: string): Promise<void> {
+  const faults: (string | null)[] = []
+  for (let i = 0; i < trials.length; i += 6)
+    faults.push(...(await Promise.all(trials.slice(i, i + 6).map((trial) => trial()))))
+  t.same(
+    faults.filter((fault) => fault !== null),
+    [],
+    `${title}: ${trials.length} requests`,
+  )
+}
+
+const brokenTexts = ['{', 'null', '[]', '"x"', '5', '{"a":1}{', '{"a":1,}', "{'a':1}", '\u{feff}{}x']
+
+async function readsItsBody(t: Test, subject: Subject): Promise<void> {
+  const { wrapper, optional, isUpdate } = subject.described.body!
+  const good = await subject.good()
+  const send = (body: unknown, headers: Record<string, string> = {}) =>
+    subject.send({ ...good, headers: { ...good.headers, ...headers }, body })
+  const refuses = (body: unknown, code: string, names: string | RegExp, what: string): Trial => {
+    return async () => faultOf(await send(body), code, names, what)
+  }
+
+  const unreadable: unknown[] = [...brokenTexts, ...(optional === true ? [] : [new Uint8Array()])]
+  if (wrapper !== null)
+    unreadable.push({}, { [wrapper]: null }, { [wrapper]: [] }, { [wrapper]: 'x' }, { other: {} })
+  await holds(
+    t,
+    unreadable.map((body) => refuses(body, 'invalid_request', '', JSON.stringify(body))),
+    'bodies that are none',
+  )
+  refused(t, await send('{}', { 'content-type': 'text/plain' }), 'invalid_request', 'text/plain', 415)
+  refused(t, await send(`{"a":"${'x'.repeat(1_100_000)}"}`), 'invalid_request', 'over 1 MB', 413)
+
+  const whole = subject.operation.requestBody.content['application/json'].schema
+  const schema = wrapper === null ? whole : whole.properties[wrapper]
+  const lenient = new Set(subject.row.lenientFields ?? [])
+  const wrong = wrongValuesOf(subject.document, schema).map(({ path, value }) => ({
+    name: path.join('.'),
+    path,
+    value,
+  }))
+  await holds(
+    t,
+    wrong
+      .filter(({ name }) => !lenient.has(name))
+      .map(({ name, path, value }) => {
+        const what = `${name} = ${JSON.stringify(value).slice(0, 40)}`
+        return refuses(subject.bodyWith(good.body, path, value), 'validation_failed', name, what)
+      }),
+    'fields with a wrong value',
+  )
+  const absent = isUpdate === true ? [undefined] : [undefined, null]
+  await holds(
+    t,
+    requiredKeysOf(subject.document, schema).flatMap((path) =>
+      absent.map((value) =>
+        refuses(
+          subject.bodyWith(good.body, path, value),
+          'validation_failed',
+          path.at(-1)!,
+          `no ${path.join('.')}`,
+        ),
+      ),
+    ),
+    'required fields',
+  )
+}
+
+async function readsItsQuery(t: Test, subject: Subject): Promise<void> {
+  const good = await subject.good()
+  const trials: Trial[] = []
+  const refuses = (query: string, name: string): void => {
+    trials.push(async () =>
+      faultOf(await subject.send({ ...good, query }), 'invalid_request', new RegExp(`^${name} `), query),
+    )
+  }
+  for (const { in: where, name, schema } of subject.operation.parameters) {
+    if (where !== 'query') continue
+    refuses(`?${name}=1&${name}=1`, name)
+    const isInteger = schema.type === 'integer'
+    const wrong = schema.enum !== undefined ? ['nonsense', ''] : isInteger ? wrongIntegers : []
+    for (const value of wrong) refuses(`?${name}=${value}`, name)
+  }
+  await holds(t, trials, 'parameters with a wrong value')
+}
+
+const wrongIntegers = ['x', '-1', '1.5', '', '9'.repeat(40)]

@@ -1,0 +1,31 @@
+import type { Row, Rows } from './row.ts'
+
+const query =
+  '?state=scheduled,importing&job_type=SubscriberImport&begins_at__after=0&begins_at__before=2040-01-01T00:00:00Z'
+
+const row = (isOfOrganization: boolean): Row => {
+  const params = (organizationId: number) =>
+    isOfOrganization ? { params: { organization_id: organizationId } } : {}
+  return {
+    good: ({ organizationId }) => ({ ...params(organizationId), query }),
+    failures: Object.fromEntries(
+      ['2030-01-31', 'tomorrow', '', '1e3', '2030-01-31T08:00:00+01:00'].map((time) => [
+        `the time ${JSON.stringify(time)}`,
+        ({ organizationId }) => ({
+          sent: { ...params(organizationId), query: `?finished_at__before=${time}` },
+          code: 'invalid_request',
+          message: /^finished_at__before must be ISO 8601/,
+        }),
+      ]),
+    ),
+  }
+}
+
+export const jobRows: Rows = {
+  listJobs: row(false),
+  listUnfinishedJobs: row(false),
+  listJobsOnAllOrganizations: row(false),
+  listUnfinishedJobsOnAllOrganizations: row(false),
+  listJobsOfOrganization: row(true),
+  listUnfinishedJobsOfOrganization: row(true),
+}

@@ -1,0 +1,223 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { endpoints } from '../../control-plane/endpoints.ts'
+import { conformanceRows } from '../helpers/conformance-rows.ts'
+import { makeWorld } from '../helpers/conformance/world.ts'
+import { changedAt } from '../helpers/conformance/wrong-values.ts'
+import { startService, type Answer, type Json } from '../helpers/service.ts'
+
+/**
+ * What no client would send: whatever it is, the answer is in the envelope and documented (the client checks that),
+ * never a 500, never a stack or a word of the driver's, and a refused request changes nothing.
+ */
+
+const service = await startService(t, ['control-plane'])
+const world = await makeWorld(service)
+const seed = 20_261_121
+const runsPerEndpoint = 10
+
+/** Collections that a refused request may write: ids set aside, wrong credentials. */
+const bookkeeping = ['counters', 'auth_failures', 'doorbell', 'system.profile']
+
+/** The database's own hash of all that it holds. */
+async function digest(): Promise<string> {
+  const names = (await service.db.listCollections({}, { nameOnly: true }).toArray()).map(({ name }) => name)
+  const collections = names.filter((name) => !bookkeeping.includes(name)).sort()
+  return JSON.stringify((await service.db.command({ dbHash: 1, collections }))['collections'])
+}
+
+const driverWords =
+  /Mongo|BSON|E11000|\$jsonSchema|node_modules|node:internal|\.ts:\d|\n\s+at |ECONN|undefined/
+
+function faultOf(answer: Answer): string | null {
+  if (answer.status >= 500) return `status ${answer.status}: ${answer.text}`
+  const isRefused = answer.body?.success === false
+  return isRefused && driverWords.test(answer.text) ? `it says too much: ${answer.text}` : null
+}
+
+const operators = ['$gt', '$ne', '$where', '$regex', '$expr', '$set', '$function', '$in']
+const nastyKeys = [
+  '__proto__',
+  'constructor',
+  'prototype',
+  'toString',
+  'hasOwnProperty',
+  'a.b',
+  '$a',
+  '',
+  '\0',
+  'é',
+  '_id',
+]
+const nastyText = fc.oneof(
+  fc.constantFrom(
+    '',
+    ' ',
+    '\0',
+    '\u{feff}x',
+    '\u202etxt',
+    'аdmin@example.com',
+    'ＡＢＣ',
+    'ﬀ',
+    'İ',
+    '🙂'.repeat(50),
+    '../../etc/passwd',
+    "'; DROP TABLE users; --",
+    '{"$gt":""}',
+    '<script>alert(1)</script>',
+    '=1+1',
+    '%00',
+    '%s%n',
+    'x'.repeat(70_000),
+    'http://169.254.169.254/',
+    'file:///etc/passwd',
+    '2026-13-45T99:99:99Z',
+    '\r\nSet-Cookie: a=b',
+  ),
+  fc.string({ unit: 'binary', maxLength: 30 }),
+)
+const nastyNumber = fc.oneof(
+  fc.constantFrom(0, -1, 1e308, -1e308, 2 ** 53, 2 ** 53 + 2, 2 ** 31, -(2 ** 63), 0.1, 1e-300),
+  fc.double({ noNaN: true, noDefaultInfinity: true }),
+)
+const nastyHash = fc.oneof(
+  fc.constantFrom(...operators).map((operator) => ({ [operator]: '' })),
+  fc
+    .constantFrom(...nastyKeys)
+    .map((key) => JSON.parse(`{${JSON.stringify(key)}:{"role":"system_admin"}}`) as object),
+)
+const nastyValue = fc.oneof(
+  nastyText,
+  nastyNumber,
+  nastyHash,
+  fc.constantFrom(null, true, false, [], {}, [[]], [null], [{ $gt: '' }]),
+  fc.jsonValue({ maxDepth: 3 }),
+)
+
+const deep = (open: string, close: string, levels: number): string =>
+  open.repeat(levels) + '1' + close.repeat(levels)
+
+/** Bodies as text: what JSON.stringify would never write. */
+const nastyTexts = (wrapper: string | null): string[] => {
+  const wrapped = (text: string) => (wrapper === null ? text : `{${JSON.stringify(wrapper)}:${text}}`)
+  return [
+    wrapped(deep('[', ']', 5_000)),
+    wrapped(deep('{"a":', '}', 5_000)),
+    deep('[', ']', 200_000),
+    wrapped('{"name":"a","name":{"$gt":""}}'),
+    `{"a":1,"a":2,${JSON.stringify(wrapper ?? 'b')}:{},${JSON.stringify(wrapper ?? 'b')}:[]}`,
+    wrapped('{"name":1e999,"id":-1e999}'),
+    wrapped(`{"name":${'9'.repeat(5_000)}}`),
+    wrapped('{"__proto__":{"role":"system_admin"},"constructor":{"prototype":{"success":true}}}'),
+    '{"__proto__":{"isAdmin":true}}',
+    wrapped('{"name":"\\ud800"}'),
+    wrapped('{"name":"\\u0000"}'),
+    `${wrapped('{}')}\0`,
+    'NaN',
+    '{"a":undefined}',
+  ]
+}
+
+for (const described of endpoints) {
+  const { body, method, path, operationId, needs } = described
+  const row = conformanceRows[operationId]
+  if (body === undefined || row === undefined) continue
+  t.test(`${method.toUpperCase()} ${path} takes any body without harm`, async (t) => {
+    const good = await row.good(world)
+    const key = needs === 'system_admin' ? world.system : world.admin
+    const target = path.replaceAll(/:(\w+)/g, (_, name: string) =>
+      encodeURIComponent(String(good.params?.[name])),
+    )
+    const send = (sent: unknown) => world.service.call(method.toUpperCase(), target, sent, { key })
+    const documentOf = (value: Json): Json => (body.wrapper === null ? value : value[body.wrapper])
+    const fields = [...fieldPaths(documentOf(good.body)), ...nastyKeys.map((name) => [name])]
+
+    let before = await digest()
+    const judge = async (sent: unknown): Promise<void> => {
+      const answer = await send(sent)
+      const fault = faultOf(answer)
+      if (fault !== null) throw new Error(fault)
+      const after = await digest()
+      if (answer.body?.success === false && after !== before)
+        throw new Error(`refused, and changed: ${answer.text}`)
+      before = after
+    }
+    for (const text of nastyTexts(body.wrapper)) await judge(text)
+    const change = fc.tuple(fc.constantFrom(...fields), nastyValue)
+    await fc.assert(
+      fc.asyncProperty(fc.array(change, { minLength: 1, maxLength: 3 }), async (changes) => {
+        let sent: Json = documentOf(good.body)
+        for (const [at, value] of changes) sent = changedAt(sent, at, value)
+        await judge(body.wrapper === null ? sent : { [body.wrapper]: sent })
+      }),
+      { seed, numRuns: runsPerEndpoint, endOnFailure: true },
+    )
+    t.pass()
+  })
+}
+
+t.test('paths and queries may be anything', async (t) => {
+  const key = world.system
+  const reading = endpoints.filter(({ method }) => method === 'get')
+  const segment = fc.oneof(
+    nastyText.map((text) => text.slice(0, 500)),
+    fc.constantFrom(
+      '..',
+      '.',
+      '%2e%2e',
+      '%00',
+      '%ff',
+      '%',
+      '1;2',
+      '1,2',
+      '$where',
+      '__proto__',
+      '9'.repeat(400),
+    ),
+  )
+  const name = fc.constantFrom(
+    'page',
+    'per_page',
+    'page_token',
+    'scope',
+    'state',
+    'begins_at__after',
+    '__proto__',
+    'a[$gt]',
+    '$where',
+  )
+  const before = await digest()
+  await fc.assert(
+    fc.asyncProperty(
+      fc.constantFrom(...reading),
+      fc.array(segment, { minLength: 3, maxLength: 3 }),
+      fc.array(fc.tuple(name, segment), { maxLength: 3 }),
+      async ({ path }, segments, query) => {
+        let used = 0
+        const target = path.replaceAll(/:\w+/g, () => encodable(segments[used++ % segments.length]!))
+        const parameters = query.map(
+          ([parameter, value]) => `${encodeURIComponent(parameter)}=${encodable(value)}`,
+        )
+        const fault = faultOf(
+          await world.service.call('GET', `${target}?${parameters.join('&')}`, undefined, { key }),
+        )
+        if (fault !== null) throw new Error(`${target}: ${fault}`)
+      },
+    ),
+    { seed, numRuns: 150, endOnFailure: true },
+  )
+  t.equal(await digest(), before)
+})
+
+/** Half characters can't be sent; what is percent-encoded already is sent as it is. */
+function encodable(text: string): string {
+  return /^%[\da-f]{0,2}|^\.\.?$/i.test(text) ? text : encodeURIComponent(text.toWellFormed())
+}
+
+function fieldPaths(document: Json, path: string[] = []): string[][] {
+  if (typeof document !== 'object' || document === null || Array.isArray(document)) return []
+  return Object.entries<Json>(document).flatMap(([key, value]) => [
+    [...path, key],
+    ...fieldPaths(value, [...path, key]),
+  ])
+}

@@ -1,0 +1,88 @@
+import { createConfig, lintFromString } from '@redocly/openapi-core'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import t from 'tap'
+import { endpoints } from '../../control-plane/endpoints.ts'
+import { openApiDocument } from '../../control-plane/openapi.ts'
+import type { Json } from '../helpers/service.ts'
+
+const document: Json = JSON.parse(JSON.stringify(openApiDocument(endpoints, 'http://127.0.0.1:8080')))
+const operations: Json[] = Object.values<Json>(document.paths).flatMap((methods) =>
+  Object.values<Json>(methods),
+)
+const ajv = new Ajv2020({ strict: false })
+ajv.addSchema({ $id: 'openapi', ...document })
+
+t.test('the description has no fault that its linter knows', async (t) => {
+  const problems = await lintFromString({
+    source: JSON.stringify(document),
+    config: await createConfig({ extends: ['recommended'] }),
+  })
+  t.same(
+    problems
+      // A private service lives where it is installed.
+      .filter(({ ruleId }) => ruleId !== 'no-server-example.com')
+      .map(({ ruleId, message, location }) => `${ruleId}: ${message} (${location[0]?.pointer})`),
+    [],
+  )
+})
+
+t.test('every endpoint is described, with who may call it and how it refuses', (t) => {
+  t.equal(operations.length, endpoints.length)
+  for (const { operationId, summary, description, responses, parameters, ...operation } of operations) {
+    const { needs, body } = endpoints.find((described) => described.operationId === operationId)!
+    const statuses = ['200', '401', '429', '500', '503']
+    if (needs !== 'any_key') statuses.push('403')
+    if (body !== undefined) statuses.push('413', '415')
+    t.same(Object.keys(responses).sort(), statuses.sort(), operationId)
+    t.match(description, /^Needs /)
+    t.ok(summary)
+    t.equal(operation['x-needs'], typeof needs === 'string' ? needs : needs.permission.join('/'))
+    t.same(
+      (parameters ?? []).filter((parameter: Json) => !parameter.description).map(({ name }: Json) => name),
+      [],
+      `${operationId}: parameters have a description`,
+    )
+  }
+  t.end()
+})
+
+t.test('every field of every document has a description', (t) => {
+  const bare: string[] = []
+  visit(document, '', (node, pointer) => {
+    if (node.type !== 'object' || node.properties === undefined) return
+    for (const [name, schema] of Object.entries<Json>(node.properties))
+      if (!schema.description) bare.push(`${pointer}/${name}`)
+  })
+  t.same(bare, [])
+  t.end()
+})
+
+t.test('every body, success and refusal has an example, which fits its schema', (t) => {
+  const faults: string[] = []
+  let checked = 0
+  visit(document.paths, '/paths', (node, pointer) => {
+    if (node.schema === undefined || node.in !== undefined) return
+    const examples: Json[] = node.examples
+      ? Object.values<Json>(node.examples).map(({ value }) => value)
+      : [node.example]
+    if (examples.some((example) => example === undefined)) faults.push(`${pointer} has none`)
+    const validate = ajv.compile({ $ref: `openapi#${pointer}/schema` })
+    for (const example of examples) {
+      checked += 1
+      if (!validate(example)) faults.push(`${pointer}: ${ajv.errorsText(validate.errors)}`)
+    }
+  })
+  t.same(faults, [])
+  t.ok(checked > endpoints.length * 4, `${checked} examples`)
+  t.end()
+})
+
+/** Calls for every object of the description, schemas and media types among them, with its JSON pointer. */
+function visit(node: Json, pointer: string, look: (node: Json, pointer: string) => void): void {
+  if (typeof node !== 'object' || node === null) return
+  look(node, pointer)
+  for (const [key, value] of Object.entries<Json>(node)) {
+    if (key === 'example' || key === 'examples' || key === 'headers') continue
+    visit(value, `${pointer}/${encodeURIComponent(key.replaceAll('~', '~0').replaceAll('/', '~1'))}`, look)
+  }
+}
