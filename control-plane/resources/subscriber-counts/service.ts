@@ -4,6 +4,7 @@ import {
   type SubscriberStatus,
 } from '../../../shared/schemas/subscriber.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { sharedRead } from '../../shared-read.ts'
 
 type Counts = Record<SubscriberStatus, number>
 
@@ -12,7 +13,7 @@ type Counts = Record<SubscriberStatus, number>
  * of the lists. They are read in one snapshot. Two stripes may hold what one subscriber added and another took away,
  * and reading them one after the other could show a sum that never was.
  */
-export async function subscriberCounts({ database }: ControlPlane, organizationId: number) {
+export const subscriberCounts = sharedRead(async ({ database }: ControlPlane, organizationId: number) => {
   const { organizations, mailingLists, subscriberCounts: stripes } = database.collections
   const [organization, lists] = await Promise.all([
     organizations.findOne({ _id: organizationId }, { projection: { name: 1 } }),
@@ -38,7 +39,7 @@ export async function subscriberCounts({ database }: ControlPlane, organizationI
     counts: perList.reduce((total, { counts }) => added(total, counts), noStatusChanges()),
     mailing_lists: perList,
   }
-}
+})
 
 const onlyCounts = (row: Counts): Counts => added(noStatusChanges(), row)
 
