@@ -218,7 +218,7 @@ const two = (value: number): string => String(value).padStart(2, '0')
 
 /** The file of a benchmark, in its scratch folder. */
 export async function writeSubscriberFile(
-  context: BenchContext,
+  context: Pick<BenchContext, 'rows' | 'seed' | 'folder' | 'say'>,
 ): Promise<{ dataset: SubscriberFile; file: string }> {
   const dataset = new SubscriberFile({ rows: context.rows, seed: context.seed })
   const file = path.join(context.folder, 'rows.csv')

@@ -1,0 +1,201 @@
+import { execFile } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { copyFile, mkdir, rm } from 'node:fs/promises'
+import { loadavg } from 'node:os'
+import path from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { ApiClient, importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
+import { columns, customFields, writeSubscriberFile } from '../datasets/subscriber-file.ts'
+import { largeFile, runPartners, type PartnersReport } from '../partners/partners.ts'
+import { startRollcall, type Rollcall } from '../rollcall.ts'
+import type { Study, StudyOptions } from '../scenario.ts'
+import { spread } from '../statistics.ts'
+import { watchProcess } from '../watch-process.ts'
+
+/**
+ * Partners upload large files, all at once, while an import runs; another one uploads small files meanwhile, and it is
+ * their time that counts. Each round has a service of its own, its files are compared byte by byte.
+ */
+export const ftpUploads: Study = {
+  name: 'ftp-uploads',
+  summary:
+    '20 partners upload 100 MB each while an import runs, and one more small files; plain and with TLS',
+  async run(options) {
+    const { say, rounds, seed, rows: given, folder } = options
+    const rows = given ?? 300_000
+    const { dataset, file } = await writeSubscriberFile({ rows, seed, folder, say })
+    const work = { ...options, file, expected: dataset.expectedCounts() }
+    const measured: Round[] = []
+    for (let round = 0; round < rounds; round += 1)
+      for (const tls of round % 2 === 0 ? [false, true] : [true, false]) {
+        const result = await runRound(work, tls, `${round}-${tls ? 'tls' : 'plain'}`)
+        measured.push(result)
+        say(describe(result))
+      }
+    for (const tls of [false, true]) say(summary(measured, tls))
+    return {
+      isRight: measured.every(({ isRight }) => isRight),
+      result: { rows, partners, megabytes, measured },
+    }
+  },
+}
+
+const partners = 20
+const megabytes = 100
+
+interface Work extends StudyOptions {
+  file: string
+  expected: Record<string, number>
+}
+
+interface Round {
+  tls: boolean
+  isRight: boolean
+  megabytesPerSecond: number
+  smallMs: { median: number; p99: number; slowest: number; count: number }
+  keptMs: { median: number; p99: number; slowest: number; count: number }
+  memoryMB: number
+  loadAverage: number
+}
+
+async function runRound(work: Work, tls: boolean, name: string): Promise<Round> {
+  const folder = path.join(work.folder, name)
+  await mkdir(path.join(folder, 'data', 'uploads', '1'), { recursive: true })
+  await copyFile(work.file, path.join(folder, 'data', 'uploads', '1', 'rows.csv'))
+  const certificate = await makeCertificate(folder)
+  const service = await startRollcall({ folder, settings: tls ? certificate : {} })
+  const client = new ApiClient(service.ready.http, service.key)
+  try {
+    const accounts: Account[] = []
+    for (let i = 0; i <= partners; i += 1) accounts.push(await makeAccount(client, i))
+    const [small, ...large] = accounts as [Account, ...Account[]]
+    const ftp = new URL(service.ready.ftp)
+    const watch = await watchProcess(service.ready.metrics['ftp']!)
+    const importId = await startImport(client)
+    const report = await runPartners({
+      host: ftp.hostname,
+      port: Number(ftp.port),
+      tls,
+      keys: large.map(({ key }) => key),
+      smallKey: small.key,
+      megabytes,
+      seed: work.seed,
+    })
+    const { peakMemoryMB } = await watch.stop()
+    const view = await importEnd(client, importId)
+    const isImported =
+      view.state === 'finished' &&
+      Object.entries(work.expected).every(([kind, count]) => view.stats.subscribers[kind] === count)
+    return {
+      tls,
+      isRight: isImported && (await allArrived(folder, large, report)),
+      megabytesPerSecond: (partners * megabytes) / report.seconds,
+      smallMs: figures(report.smallMs),
+      keptMs: figures(report.keptMs),
+      memoryMB: peakMemoryMB,
+      loadAverage: loadavg()[0]!,
+    }
+  } finally {
+    await client.close()
+    await end(service, folder)
+  }
+}
+
+async function end(service: Rollcall, folder: string): Promise<void> {
+  await service.stop()
+  await rm(folder, { recursive: true, force: true })
+}
+
+/** Settings of a certificate that is made for the run. */
+async function makeCertificate(folder: string): Promise<Record<string, string>> {
+  const [key, certificate] = [path.join(folder, 'key.pem'), path.join(folder, 'cert.pem')]
+  const days = ['-days', '2', '-subj', '/CN=localhost']
+  const made = ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', key, '-out', certificate, ...days]
+  await promisify(execFile)('openssl', made)
+  return { FTP_TLS_CERT: certificate, FTP_TLS_KEY: key }
+}
+
+interface Account {
+  organizationId: number
+  key: string
+}
+
+async function makeAccount(client: ApiClient, number: number): Promise<Account> {
+  const { id } = await client.post<{ id: number }>('/organizations', {
+    organization: { name: `Partner ${number}` },
+  })
+  const { key } = await client.post<{ key: string }>(`/organizations/${id}/api_keys`, {
+    api_key: { name: 'ftp' },
+  })
+  return { organizationId: id, key }
+}
+
+async function startImport(client: ApiClient): Promise<number> {
+  const list = await client.post<{ id: number }>('/mailing_lists', { mailing_list: { name: 'bench' } })
+  for (const field of customFields)
+    await client.post(`/mailing_lists/${list.id}/custom_fields`, { custom_field: field })
+  const { id } = await client.post<{ id: number }>(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: columns,
+      file_source: { type: 'upload_directory', filename: 'rows.csv' },
+    },
+  })
+  return id
+}
+
+async function importEnd(client: ApiClient, id: number): Promise<ImportView> {
+  for (;;) {
+    const view = await client.get<ImportView>(`/subscriber_imports/${id}`)
+    if (importEnded(view)) return view
+    await sleep(200)
+  }
+}
+
+async function allArrived(folder: string, accounts: Account[], { hashes }: PartnersReport): Promise<boolean> {
+  for (const [i, { organizationId }] of accounts.entries()) {
+    const hash = createHash('sha256')
+    const file = path.join(folder, 'data', 'uploads', String(organizationId), largeFile)
+    await pipeline(createReadStream(file), hash)
+    if (hash.digest('hex') !== hashes[i]) return false
+  }
+  return true
+}
+
+function figures(values: number[]) {
+  const sorted = [...values].sort((a, b) => a - b)
+  return {
+    median: spread(sorted).median,
+    p99: sorted[Math.ceil(sorted.length * 0.99) - 1]!,
+    slowest: sorted.at(-1)!,
+    count: sorted.length,
+  }
+}
+
+const shown = ({ median, slowest, count }: Round['smallMs']) =>
+  `${Math.round(median)} ms, at most ${Math.round(slowest)} (${count})`
+
+function describe(round: Round): string {
+  const { tls, megabytesPerSecond, smallMs, keptMs, memoryMB, loadAverage, isRight } = round
+  return [
+    tls ? 'TLS  ' : 'plain',
+    `${Math.round(megabytesPerSecond)} MB/s`,
+    `1 kB with login ${shown(smallMs)}`,
+    `1 kB in a session ${shown(keptMs)}`,
+    `memory ${Math.round(memoryMB)} MB`,
+    `load ${loadAverage.toFixed(1)}`,
+    ...(isRight ? [] : ['WRONG RESULT']),
+  ].join('; ')
+}
+
+function summary(rounds: Round[], tls: boolean): string {
+  const own = rounds.filter((round) => round.tls === tls)
+  const p99 = spread(own.map(({ smallMs }) => smallMs.p99))
+  const speed = spread(own.map(({ megabytesPerSecond }) => megabytesPerSecond))
+  const range = ({ median, least, most }: typeof p99) =>
+    `${Math.round(median)} (${Math.round(least)} to ${Math.round(most)})`
+  const memory = Math.max(...own.map(({ memoryMB }) => memoryMB))
+  return `${tls ? 'TLS' : 'plain'}: ${range(speed)} MB/s; p99 of a 1 kB upload ${range(p99)} ms; memory at most ${Math.round(memory)} MB`
+}
