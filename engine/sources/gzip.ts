@@ -9,14 +9,28 @@ export const isGzipName = (name: string): boolean => path.extname(name).toLowerC
 /** Of what is unpacked at a time: a sixteenth of the objects that the usual 16 kB would make. */
 const chunkSize = 256 * 1024
 
-/** The unpacked bytes of a gzip stream. What isn't gzip, or ends early, is an ImportError. */
+/**
+ * The unpacked bytes of a gzip stream. What isn't gzip, ends early, or has more behind its end than a padding of zeros
+ * is an ImportError: zlib takes a zero there for the end of all, and members behind it would be missed unheard.
+ */
 export async function* gunzip(
   packed: AsyncIterable<Uint8Array> | Readable,
   what: string,
 ): AsyncGenerator<Buffer> {
   const unpacked = new PassThrough()
   let failure: unknown = null
-  const done = pipeline(packed, createGunzip({ chunkSize }), unpacked).catch((error: unknown) => {
+  const gunzipping = createGunzip({ chunkSize })
+  let read = 0
+  let endOfData = 0
+  const watched = (async function* () {
+    for await (const piece of packed as AsyncIterable<Uint8Array>) {
+      const length = lengthWithoutPadding(piece)
+      if (length > 0) endOfData = read + length
+      read += piece.length
+      yield piece
+    }
+  })()
+  const done = pipeline(watched, gunzipping, unpacked).catch((error: unknown) => {
     failure = error
   })
   try {
@@ -27,14 +41,22 @@ export async function* gunzip(
     unpacked.destroy()
     await done
   }
+  const code = (failure as NodeJS.ErrnoException | null)?.code ?? ''
+  if (failure === null ? endOfData > gunzipping.bytesWritten : code === 'ERR_STREAM_PUSH_AFTER_EOF')
+    throw new ImportError('source_unreadable', `${what} has data behind the end of its gzip data`)
   if (failure === null) return
   if (failure instanceof ImportError) throw failure
-  const code = (failure as NodeJS.ErrnoException).code ?? ''
   if (code.startsWith('Z_'))
     throw new ImportError('source_unreadable', `${what} is no intact gzip file: ${messageOf(failure)}`, {
       cause: failure,
     })
   throw failure as Error
+}
+
+function lengthWithoutPadding(piece: Uint8Array): number {
+  let length = piece.length
+  while (length > 0 && piece[length - 1] === 0) length -= 1
+  return length
 }
 
 /** Unpacked if it is packed: servers like to say "Content-Encoding: gzip" of a `.gz` file, and then it is done already. */

@@ -154,11 +154,18 @@ async function removePieces(bucket: GridBucket, file: ObjectId, from: number): P
 /** Removes pieces whose file has no entry: what somebody wrote to a file that was removed meanwhile. */
 export async function removeStrayPieces(bucket: GridBucket): Promise<number> {
   // In this order: whoever makes a file makes its entry first.
-  const withPieces = await bucket.pieces.distinct('files_id')
-  const known = new Set((await bucket.files.distinct('_id')).map((file) => file.toHexString()))
-  const strays = withPieces.filter((file) => !known.has(file.toHexString()))
-  for (const file of strays) await removePieces(bucket, file, 0)
-  return strays.length
+  const strays = bucket.pieces.aggregate<{ _id: ObjectId }>([
+    { $group: { _id: '$files_id' } },
+    { $lookup: { from: bucket.files.collectionName, localField: '_id', foreignField: '_id', as: 'file' } },
+    { $match: { file: [] } },
+    { $project: { _id: 1 } },
+  ])
+  let removed = 0
+  for await (const { _id } of strays) {
+    await removePieces(bucket, _id, 0)
+    removed += 1
+  }
+  return removed
 }
 
 const bytesOf = ({ data }: Pick<GridPieceDocument, 'data'>): Buffer =>

@@ -314,7 +314,11 @@ export async function waitForUpload(
     [
       {
         $set: {
-          'upload.waiting': { since, identity: { $literal: wait.identity } },
+          // Whole: there is none yet when the file couldn't be kept at the start.
+          upload: {
+            pin: { $ifNull: ['$upload.pin', null] },
+            waiting: { since, identity: { $literal: wait.identity } },
+          },
           'download.next_attempt_at': { $add: ['$$NOW', wait.lookAgainMs] },
           warnings: {
             $cond: [
