@@ -12,15 +12,13 @@ export const mayUpload = (caller: Caller): boolean =>
 /** Answers PASS. */
 export async function logIn(session: FtpSession, username: string, password: string): Promise<void> {
   const { control, surroundings } = session
-  const { throttle, metrics, collections, limits, uploads, uploadLimits, log } = surroundings
-  if ((await throttle.blockedSeconds(control.remoteAddress)) > 0)
+  const { metrics, collections, limits, uploads, uploadLimits, log } = surroundings
+  const caller = await surroundings.turns.take(control.remoteAddress, () =>
+    identify(session, username, password),
+  )
+  if (caller === 'throttled')
     return refuse('throttled', 'too many wrong logins came from this address, try again in a minute')
-  const caller =
-    username === 'api' ? await findCaller(collections, surroundings.keyHashSecret, password) : null
-  if (caller === null) {
-    await throttle.noteFailure(control.remoteAddress)
-    return refuse('wrong', 'log in as user api with an API key as password')
-  }
+  if (caller === 'wrong') return refuse('wrong', 'log in as user api with an API key as password')
   if (!mayUpload(caller)) return refuse('forbidden', 'this API key lacks the permission subscriber/import')
   const { organizationId, keyId } = caller
   const directory = new UploadDirectory({ uploads, limits: uploadLimits, organizationId, collections, log })
@@ -50,4 +48,20 @@ export async function logIn(session: FtpSession, username: string, password: str
     )
     if (isLast) control.destroy()
   }
+}
+
+/**
+ * Logins from one address take turns at this: sent together, they would all be looked up before the first failure among
+ * them was noted.
+ */
+async function identify(
+  { control, surroundings }: FtpSession,
+  username: string,
+  password: string,
+): Promise<Caller | 'wrong' | 'throttled'> {
+  const { throttle, collections, keyHashSecret } = surroundings
+  if ((await throttle.blockedSeconds(control.remoteAddress)) > 0) return 'throttled'
+  const caller = username === 'api' ? await findCaller(collections, keyHashSecret, password) : null
+  if (caller !== null) return caller
+  return (await throttle.noteFailure(control.remoteAddress)) > 0 ? 'throttled' : 'wrong'
 }

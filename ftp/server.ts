@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type Server, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { parsePortRange } from '../shared/config.ts'
 import { StartError } from '../shared/errors.ts'
 import { describeListenError, type Part } from '../shared/service.ts'
@@ -11,6 +12,7 @@ import { PassivePorts } from './connections/passive-ports.ts'
 import { createFtpSrv } from './ftp-srv-internals.ts'
 import { KeyWatch } from './key-watch.ts'
 import { FtpSession, type FtpTimeouts, type SessionSurroundings } from './session.ts'
+import { Turns } from './turns.ts'
 
 export interface FtpServerOptions extends Pick<
   SessionSurroundings,
@@ -45,12 +47,15 @@ const defaultTimeouts: FtpTimeouts = {
   stall: 5 * 60_000,
   dataConnection: 30_000,
   passivePort: 5_000,
+  stop: 3_000,
   keyWatch: 1_500,
   certificateWatch: 5_000,
 }
 
 /** So many connections above the limit may hear why they are refused; more are just closed. */
 const mostRefused = 100
+/** Milliseconds for the TLS handshake of one that is refused. */
+const refusedHandshakeMs = 2_000
 
 installCommands()
 
@@ -75,6 +80,7 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
       ...parsePortRange(options.passivePorts)!,
       patienceMs: timeouts.passivePort,
     }),
+    turns: new Turns(),
     ftpSrv: createFtpSrv(log),
   }
   const gate = new Gate(surroundings)
@@ -124,7 +130,12 @@ class Gate {
     this.#connections.add(control)
     control.once('close', () => this.#connections.delete(control))
     const refusal = this.#count(control)
-    if (isImplicitTls && !(await control.secure(certificate!.context, { timeoutMs: timeouts.login }))) return
+    if (refusal !== null && !this.#countRefused(control)) {
+      socket.destroy()
+      return
+    }
+    const timeoutMs = refusal === null ? timeouts.login : refusedHandshakeMs
+    if (isImplicitTls && !(await control.secure(certificate!.context, { timeoutMs }))) return
     if (refusal === null) this.#begin(control)
     else {
       control.write(`421 ${refusal}\r\n`)
@@ -138,7 +149,15 @@ class Gate {
     for (const session of sessions) session.end('the server stops')
     for (const control of this.#connections) control.destroy()
     await Promise.all([...this.#connections].map((control) => once(control, 'close')))
-    await Promise.all(sessions.map((session) => session.idle()))
+    const { log, timeouts } = this.#surroundings
+    const isPatienceOver = new AbortController()
+    const patience = sleep(timeouts.stop, 'over', { signal: isPatienceOver.signal }).catch(() => 'not needed')
+    const outcome = await Promise.race([Promise.all(sessions.map((session) => session.idle())), patience])
+    isPatienceOver.abort()
+    if (outcome === 'over')
+      log.warn(
+        `sessions had not ended ${timeouts.stop / 1000} s after their connections, as when the database is silent; locks of uploads run out by themselves`,
+      )
   }
 
   #count(control: ControlConnection): string | null {
@@ -151,6 +170,15 @@ class Gate {
       metrics.sessions(-1)
     })
     return null
+  }
+
+  #countRefused(control: ControlConnection): boolean {
+    const { limits } = this.#surroundings
+    if (!limits.enterRefused(control.remoteAddress)) return false
+    control.once('close', () => {
+      limits.leaveRefused(control.remoteAddress)
+    })
+    return true
   }
 
   #begin(control: ControlConnection): void {

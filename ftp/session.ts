@@ -13,6 +13,7 @@ import type { PassivePorts } from './connections/passive-ports.ts'
 import { FtpSrvConnection, quiet } from './ftp-srv-internals.ts'
 import { Interruption } from './interruption.ts'
 import type { FtpMetrics } from './metrics.ts'
+import type { Turns } from './turns.ts'
 
 /** What all sessions of a server have in common. */
 export interface SessionSurroundings {
@@ -31,6 +32,8 @@ export interface SessionSurroundings {
   isTlsRequired: boolean
   limits: ConnectionLimits
   ports: PassivePorts
+  /** Of logins, by address. */
+  turns: Turns
   ftpSrv: FtpSrv
 }
 
@@ -46,6 +49,8 @@ export interface FtpTimeouts {
   dataConnection: number
   /** How long PASV waits for a port when there is none. */
   passivePort: number
+  /** At the stop, for what sessions have to tell the database at last. */
+  stop: number
   /** Between two looks at the keys of the sessions. */
   keyWatch: number
   /** Between two looks at the certificate's files. */
@@ -120,7 +125,8 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
   onArrival(command: Command): boolean {
     if (command.directive === 'ABOR') this.interruption.abort()
     if (this.willBeSecured(command)) this.control.ignore()
-    if (command.directive === 'STAT' && command.arg === null && this.transferred !== null) {
+    const isStatus = command.directive === 'STAT' && command.arg === null
+    if (isStatus && this.transferred !== null && !this.control.isUnread) {
       void this.reply(211, `a transfer is running, ${this.transferred} bytes so far`)
       return true
     }
@@ -148,6 +154,10 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
   onOverlongLine(): void {
     this.control.write('500 the command line is too long\r\n')
     this.control.destroy()
+  }
+
+  onFlood(): void {
+    this.end('too many commands wait for their answers')
   }
 
   onHangUp(): void {

@@ -114,6 +114,7 @@ export class AuthThrottle {
   readonly #limit: number
   /** Addresses that weren't refused just now, with the time until which that is believed. */
   readonly #free = new Map<string, number>()
+  #noted = 0
 
   constructor(collections: Collections, failuresPerMinute: number) {
     this.#collections = collections
@@ -125,9 +126,10 @@ export class AuthThrottle {
     const untilMs = clock.monotonicMs() + believedMs
     if (clock.monotonicMs() < (this.#free.get(address) ?? 0)) return 0
     this.#free.delete(address)
+    const notedBefore = this.#noted
     const failures = await this.#collections.authFailures.findOne({ _id: address })
     const seconds = failures !== null && failures.count > this.#limit ? secondsUntil(failures.until) : 0
-    if (seconds === 0) {
+    if (seconds === 0 && this.#noted === notedBefore) {
       if (this.#free.size >= mostBelieved) this.#free.clear()
       this.#free.set(address, untilMs)
     }
@@ -149,6 +151,7 @@ export class AuthThrottle {
       ],
       { upsert: true, returnDocument: 'after' },
     )
+    this.#noted += 1
     this.#free.delete(address)
     return failures!.count > this.#limit ? secondsUntil(failures!.until) : 0
   }

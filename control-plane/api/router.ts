@@ -47,6 +47,9 @@ function authenticate(deps: ControlPlane): RequestHandler {
     for (const { key, organizationId } of credentialCandidates(header)) {
       const caller = await callers.find(key)
       if (caller === null || (organizationId !== null && organizationId !== caller.organizationId)) continue
+      // Again: requests sent together would all have been let through before the first failure was noted.
+      const blockedNow = await throttle.blockedSeconds(address)
+      if (blockedNow > 0) throw tooManyFailures(blockedNow)
       response.locals['caller'] = caller
       next()
       return

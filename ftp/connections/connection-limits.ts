@@ -2,13 +2,16 @@ import { report } from 'node:process'
 
 /**
  * How many sessions there may be: in the process, from one address, of one account. Counts only; who is refused is
- * told so by the server.
+ * told so by the server, and has a short time and few places for it.
  */
 export interface SessionLimits {
   inProcess: number
   perAddress: number
   perAccount: number
 }
+
+/** So many refused connections from one address may hear why at a time; more are just closed. */
+const mostRefusedPerAddress = 10
 
 /** A session has its control connection, a port or data connection, and up to two files. */
 const descriptorsPerSession = 4
@@ -20,6 +23,7 @@ export class ConnectionLimits {
   #sessions = 0
   readonly #ofAddress = new Map<string, number>()
   readonly #ofAccount = new Map<number, number>()
+  readonly #refusedOfAddress = new Map<string, number>()
 
   constructor(limits: SessionLimits) {
     this.#limits = limits
@@ -37,6 +41,15 @@ export class ConnectionLimits {
   leave(address: string): void {
     this.#sessions -= 1
     decrease(this.#ofAddress, address)
+  }
+
+  /** Whether one more refused connection may hear why; then it is counted. */
+  enterRefused(address: string): boolean {
+    return increase(this.#refusedOfAddress, address, mostRefusedPerAddress)
+  }
+
+  leaveRefused(address: string): void {
+    decrease(this.#refusedOfAddress, address)
   }
 
   /** Whether one more session of the account may log in; then it is counted. */

@@ -3,11 +3,12 @@ import type { Socket } from 'node:net'
 import type { SecureContext, TLSSocket } from 'node:tls'
 import { CommandLines, parseCommand, type Command } from './command-lines.ts'
 import { closeGently, handshake, plainAddress, wrapInTls } from './sockets.ts'
+import { WaitingCommands } from './waiting-commands.ts'
 
 /**
  * A session's control connection, plain or in TLS. To ftp-srv it is the socket: it writes its replies here and hears
- * of the end, and gets one command after the other from us. Bytes are read on during a transfer, so that ABOR and the
- * end of the connection are seen.
+ * of the end, and gets one command after the other from us. Bytes are read on whatever is at work, so that ABOR and
+ * the end of the connection are seen.
  */
 
 export interface ControlHandler {
@@ -18,12 +19,14 @@ export interface ControlHandler {
   /** What came is no command. */
   onNonsense(reason: string): Promise<unknown>
   onOverlongLine(): void
+  /** More commands came than may wait. */
+  onFlood(): void
   /** The other side has ended or is gone. */
   onHangUp(): void
 }
 
-/** So many commands may wait for the one before them; more are not read. */
-const mostPending = 100
+/** Bytes of replies that the client hasn't read; above that, nothing is answered before its turn. */
+const mostUnread = 64 * 1024
 
 export class ControlConnection extends EventEmitter {
   readonly remoteAddress: string
@@ -33,8 +36,8 @@ export class ControlConnection extends EventEmitter {
   #secureContext: SecureContext | null = null
   readonly #lines = new CommandLines()
   #handler: ControlHandler | null = null
-  #queue: Promise<unknown> = Promise.resolve()
-  #pending = 0
+  readonly #waiting = new WaitingCommands()
+  #isWorking = false
   #isDeaf = false
   #isEnded = false
 
@@ -60,6 +63,11 @@ export class ControlConnection extends EventEmitter {
 
   get destroyed(): boolean {
     return this.#isEnded || this.#socket.destroyed
+  }
+
+  /** Whether the client doesn't read what it is told. */
+  get isUnread(): boolean {
+    return this.#socket.writableLength > mostUnread
   }
 
   /** ftp-srv wants it for its log. */
@@ -149,13 +157,24 @@ export class ControlConnection extends EventEmitter {
     const handler = this.#handler!
     const command = parseCommand(line)
     if (typeof command !== 'string' && handler.onArrival(command)) return
-    this.#pending += 1
-    if (this.#pending >= mostPending) this.#socket.pause()
-    this.#queue = this.#queue.then(async () => {
-      if (!this.destroyed)
-        await (typeof command === 'string' ? handler.onNonsense(command) : handler.onCommand(command))
-      this.#pending -= 1
-      if (this.#pending === mostPending >> 1) this.#socket.resume()
-    })
+    if (this.#waiting.add(line)) void this.#work()
+    else {
+      this.ignore()
+      handler.onFlood()
+    }
+  }
+
+  async #work(): Promise<void> {
+    if (this.#isWorking) return
+    this.#isWorking = true
+    // Not before all lines of the packet are seen.
+    await Promise.resolve()
+    for (let line = this.#waiting.take(); line !== null && !this.destroyed; line = this.#waiting.take()) {
+      const command = parseCommand(line)
+      await (typeof command === 'string'
+        ? this.#handler!.onNonsense(command)
+        : this.#handler!.onCommand(command))
+    }
+    this.#isWorking = false
   }
 }

@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:net'
 import { clock } from '../../shared/clock.ts'
@@ -5,7 +6,8 @@ import { FtpError } from '../ftp-error.ts'
 
 /**
  * The ports of passive data connections. One is taken from PASV until the client has dialled it, and is then free for
- * the next one. Of a range an account has at most half, so that nobody can keep all of it.
+ * the next one. Of a range an account has at most half, so that nobody can keep all of it. They are handed out at
+ * random: FTP has nothing that ties a data connection to its session, and who guesses the port could come first.
  */
 
 export interface PassivePort {
@@ -26,21 +28,21 @@ export interface PassivePortsOptions {
 export class PassivePorts {
   readonly #options: PassivePortsOptions
   readonly #share: number
-  #next: number
   readonly #taken = new Set<number>()
   readonly #takenBy = new Map<number, number>()
   #waiting: (() => void)[] = []
+  #releases = 0
 
   constructor(options: PassivePortsOptions) {
     this.#options = options
     this.#share = options.first === 0 ? Infinity : Math.max(1, (options.last - options.first + 1) >> 1)
-    this.#next = options.first
   }
 
   /** A port that is listened on for an account; throws 425 when there is none for a while, or `signal` says so. */
   async take(account: number, signal: AbortSignal): Promise<PassivePort> {
     const until = clock.monotonicMs() + this.#options.patienceMs
     for (;;) {
+      const releasesBefore = this.#releases
       const isOverShare = this.#heldBy(account) >= this.#share
       const taken = isOverShare ? null : await this.#tryAll(account)
       if (taken !== null) return taken
@@ -52,7 +54,8 @@ export class PassivePorts {
             ? 'this account waits for too many data connections, try again in a moment'
             : 'all passive ports are in use, try again in a moment',
         )
-      await this.#release(left)
+      // One that came free during the search may have been passed by.
+      if (this.#releases === releasesBefore) await this.#release(left)
     }
   }
 
@@ -69,20 +72,25 @@ export class PassivePorts {
       if (server !== null) return this.#lease(account, candidate, server)
       this.#taken.delete(candidate)
     }
-    this.#giveBack(account)
+    // Wakes nobody: nothing came free.
+    this.#uncount(account)
     return null
   }
 
-  /** The range once, from where the last search ended; ports that come free meanwhile are among them. */
+  /** The range once, in no order. */
   *#candidates(): Generator<number> {
     const { first, last } = this.#options
-    if (first === 0) yield 0
-    else
-      for (let tries = first; tries <= last; tries += 1) {
-        const port = this.#next
-        this.#next = port === last ? first : port + 1
-        if (!this.#taken.has(port)) yield port
-      }
+    if (first === 0) {
+      yield 0
+      return
+    }
+    const ports = Array.from({ length: last - first + 1 }, (_, index) => first + index)
+    for (let left = ports.length; left > 0; left -= 1) {
+      const drawn = randomInt(left)
+      const port = ports[drawn]!
+      ports[drawn] = ports[left - 1]!
+      if (!this.#taken.has(port)) yield port
+    }
   }
 
   #lease(account: number, candidate: number, server: Server): PassivePort {
@@ -92,15 +100,20 @@ export class PassivePorts {
       isReleased = true
       server.close()
       this.#taken.delete(candidate)
-      this.#giveBack(account)
+      this.#uncount(account)
+      this.#wakeAll()
     }
     return { port: (server.address() as { port: number }).port, server, release }
   }
 
-  #giveBack(account: number): void {
+  #uncount(account: number): void {
     const held = this.#heldBy(account) - 1
     if (held > 0) this.#takenBy.set(account, held)
     else this.#takenBy.delete(account)
+  }
+
+  #wakeAll(): void {
+    this.#releases += 1
     const waiting = this.#waiting
     this.#waiting = []
     for (const wake of waiting) wake()
