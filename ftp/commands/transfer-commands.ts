@@ -2,6 +2,7 @@ import { Readable } from 'node:stream'
 import { FtpError } from '../ftp-error.ts'
 import { listingLine, type ListedFile } from '../ftp-srv-internals.ts'
 import { factLine } from '../listing.ts'
+import { isPattern, patternMatcher } from '../name-pattern.ts'
 import type { FtpSession } from '../session.ts'
 import { receiveUpload, send } from '../transfers.ts'
 import type { OwnCommands } from './command-table.ts'
@@ -38,12 +39,12 @@ export const transferCommands: OwnCommands = {
     },
   },
   LIST: {
-    parameters: '[<name>]',
+    parameters: '[<name or pattern>]',
     description: 'Files as ls -l shows them',
     handler: (session, arg) => list(session, withoutFlags(arg), listingLine),
   },
   NLST: {
-    parameters: '[<name>]',
+    parameters: '[<name or pattern>]',
     description: 'Names of files',
     handler: (session, arg) => list(session, withoutFlags(arg), ({ name }) => name),
   },
@@ -84,11 +85,23 @@ const withoutFlags = (arg: string | null): string => (arg ?? '').replace(/^(-[A-
 
 async function list(session: FtpSession, path: string, lineOf: (file: ListedFile) => string): Promise<void> {
   const text = async () => {
-    const lines = (await session.fs!.list(path)).map((file) => `${lineOf(file)}\r\n`)
+    const lines = (await listedFiles(session, path)).map((file) => `${lineOf(file)}\r\n`)
     return Readable.from(lines, { objectMode: false })
   }
   await send(session, text, { isFile: false })
   await session.reply(226, 'that was the list')
+}
+
+/** A pattern that nothing matches is an empty list: for `mget` that isn't an error. */
+async function listedFiles(session: FtpSession, path: string): Promise<ListedFile[]> {
+  const pattern = path.replace(/^(\.?\/)+/, '')
+  if (!isPattern(pattern) || pattern.includes('/')) return session.fs!.list(path)
+  const files = await session.fs!.list()
+  // A name may look like a pattern.
+  const named = files.filter(({ name }) => name === pattern)
+  if (named.length > 0) return named
+  const isMatch = patternMatcher(pattern)
+  return files.filter(({ name }) => isMatch(name))
 }
 
 /** REST is for the next transfer only, also when that is refused. */

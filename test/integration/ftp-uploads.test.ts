@@ -425,7 +425,8 @@ t.test('lists of what is not there, and downloads from the middle', async (t) =>
     'LIST ../',
     'LIST ../2',
     'LIST nothing.csv',
-    'NLST *.csv',
+    'NLST ../*.csv',
+    'RETR *.csv',
     'RETR ../x',
     'RETR nothing.csv',
   ])
@@ -437,5 +438,23 @@ t.test('lists of what is not there, and downloads from the middle', async (t) =>
   await session.command('REST 11')
   t.match((await session.download('RETR middle.csv')).last, /^554 /)
   t.equal((await session.download('RETR middle.csv')).text, '0123456789')
+  session.close()
+})
+
+t.test('LIST and NLST expand patterns of names', async (t) => {
+  const session = await open()
+  for (const name of ['glob-a1.csv', 'glob-a2.csv', 'glob-b1.txt', 'glob-[a]1.csv'])
+    await session.upload(`STOR ${name}`, 'x')
+  const named = async (pattern: string) => {
+    const { text, last } = await session.download(`NLST ${pattern}`)
+    t.match(last, /^226 /, pattern)
+    return text.split('\r\n').filter(Boolean).sort()
+  }
+  t.same(await named('glob-*.csv'), ['glob-[a]1.csv', 'glob-a1.csv', 'glob-a2.csv'])
+  t.same(await named('./glob-?1.*'), ['glob-a1.csv', 'glob-b1.txt'])
+  t.same(await named('glob-[!b]?.csv'), ['glob-a1.csv', 'glob-a2.csv'])
+  t.same(await named('glob-[a]1.csv'), ['glob-[a]1.csv'], 'a file of that very name')
+  t.same(await named('*.nothing'), [])
+  t.match((await session.download('LIST -l glob-b*')).text, /^-\S+ .* glob-b1\.txt\r\n$/)
   session.close()
 })
