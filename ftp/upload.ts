@@ -1,6 +1,11 @@
 import { isStagingFull } from '../shared/staging/staging.ts'
 import type { HeldQuota, UploadQuota } from '../shared/uploads/upload-quota.ts'
-import type { TakeUp, UploadInProgress, UploadStore } from '../shared/uploads/upload-store.ts'
+import {
+  UploadChanged,
+  type TakeUp,
+  type UploadInProgress,
+  type UploadStore,
+} from '../shared/uploads/upload-store.ts'
 import { FtpError } from './ftp-error.ts'
 import type { UploadLock } from './upload-lock.ts'
 
@@ -64,9 +69,15 @@ export class Upload {
     return this.#parts.lock.lost
   }
 
-  async open(): Promise<void> {
+  async open(signal: AbortSignal): Promise<void> {
+    const { store, takeUp } = this.#parts
     this.#state = 'unfinished'
-    this.#file = await tellingFullDisk(() => this.#parts.store.takeUp(this.#parts.takeUp))
+    try {
+      this.#file = await tellingFullDisk(() => store.takeUp({ ...takeUp, signal }))
+    } catch (error) {
+      if (error instanceof UploadChanged) throw new FtpError(450, `${error.message}: try it again`)
+      throw error
+    }
   }
 
   /** Writes what comes. An error of the source passes through. */
@@ -119,7 +130,10 @@ export class Upload {
       await file.discard()
       return 'removed'
     }
-    return { unfinished: file?.size ?? 0 }
+    if (file !== null) return { unfinished: file.size }
+    // It wasn't opened: what was there before may be there yet.
+    const left = await this.#parts.store.findUnfinished(this.#parts.name)
+    return left === null ? 'removed' : { unfinished: left.size }
   }
 }
 
