@@ -1,5 +1,6 @@
 import { isStagingFull } from '../shared/staging/staging.ts'
-import type { HeldQuota, UploadQuota } from '../shared/uploads/upload-quota.ts'
+import type { HeldQuota, UploadOutcome } from '../shared/uploads/held-quota.ts'
+import type { UploadQuota } from '../shared/uploads/upload-quota.ts'
 import {
   UploadChanged,
   type TakeUp,
@@ -38,6 +39,14 @@ export class Upload {
 
   /** Takes over the lock, unless it throws. */
   static async begin(
+    store: UploadStore,
+    name: string,
+    options: UploadOptions & { lock: UploadLock; quota: UploadQuota },
+  ): Promise<Upload> {
+    return options.quota.inTurn([name], () => Upload.#beginInTurn(store, name, options))
+  }
+
+  static async #beginInTurn(
     store: UploadStore,
     name: string,
     options: UploadOptions & { lock: UploadLock; quota: UploadQuota },
@@ -98,9 +107,14 @@ export class Upload {
 
   /** Gives the file its final name; throws when the upload isn't ours any more. */
   async publish(): Promise<void> {
-    if (!(await this.#parts.lock.confirm()) || !(await this.#file!.publish()))
-      throw new FtpError(426, 'another session has taken the upload over')
-    this.#state = 'published'
+    const { quota, lock } = this.#parts
+    const file = this.#file!
+    await quota.end(async () => {
+      if (!(await lock.confirm()) || !(await file.publish()))
+        throw new FtpError(426, 'another session has taken the upload over')
+      this.#state = 'published'
+      return { published: file.size }
+    })
   }
 
   /**
@@ -112,9 +126,8 @@ export class Upload {
     let isDone = true
     try {
       isDone = (await this.#file?.close()) ?? true
-      const outcome = await this.#outcome()
-      // The figures are counted anew before they refuse anybody.
-      await quota.end(outcome).catch(() => undefined)
+      // The figures are counted anew before they refuse anybody, and what can't be removed now goes later.
+      if (this.#state !== 'published') await quota.end(() => this.#outcome()).catch(() => undefined)
     } finally {
       // What may still arrive must not meet whoever goes on: he waits, and works on a copy then.
       if (isDone) await lock.release()
@@ -122,10 +135,9 @@ export class Upload {
     }
   }
 
-  async #outcome(): Promise<Parameters<HeldQuota['end']>[0]> {
+  async #outcome(): Promise<UploadOutcome> {
     const file = this.#file
     if (this.#state === 'untouched') return 'untouched'
-    if (this.#state === 'published') return { published: file!.size }
     if (file !== null && (file.isCopy || this.#state === 'over quota' || this.lost.aborted)) {
       await file.discard()
       return 'removed'
