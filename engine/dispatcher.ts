@@ -103,6 +103,7 @@ export class Dispatcher {
    */
   readonly #doubtful = new Map<string, { since: number }>()
   #stopped = false
+  readonly #stopping = new AbortController()
   #wake: () => void = () => undefined
   #loop: Promise<void> = Promise.resolve()
   #filling: Promise<void> | null = null
@@ -128,6 +129,7 @@ export class Dispatcher {
   /** Stops taking work, lets running batches end, hands back what is left. */
   async stop(): Promise<void> {
     this.#stopped = true
+    this.#stopping.abort()
     this.#wake()
     for (const step of this.#steps.values()) step.abort.abort()
     for (const chunk of this.#chunks.values()) Atomics.store(chunk.word, 0, control.stop)
@@ -240,11 +242,14 @@ export class Dispatcher {
   async #pinAndStart(entry: DueImport): Promise<void> {
     const { uploads } = this.#options
     const { _id: importId, organization_id: organizationId, source } = entry
+    const { signal } = this.#stopping
     let upload: UploadDocument | undefined
     try {
-      const pin = await uploads.pin({ organizationId, name: source.filename, importId })
+      const pin = await uploads.pin({ organizationId, name: source.filename, importId, signal })
       upload = { pin, waiting: null }
     } catch (error) {
+      // Another engine begins it.
+      if (signal.aborted) return
       // Its step has a few tries, and says what it was when it fails; with the database away none of this is heard.
       this.#options.log.warn(
         { import_id: importId },

@@ -39,7 +39,7 @@ export function receiveUpload(session: FtpSession, begin: () => Promise<Upload>)
     const signal = AbortSignal.any([ofSession, upload.lost])
     try {
       const plain = await openData(session, signal)
-      await upload.open()
+      await upload.open(signal)
       const socket = await beginData(session, { plain, signal, text: 'send the data' })
       await upload.receive(received(session, socket, signal))
       // An end of data says nothing about their completeness; a client that is still there a moment later does.

@@ -79,18 +79,11 @@ export class UploadDirectory {
   /** Removes the finished file, or an unfinished upload that stands alone. */
   async delete(text: string): Promise<void> {
     const name = this.#nameOf(text)
-    const [finished, unfinished] = await Promise.all([
-      this.#store.find(name),
-      this.#store.findUnfinished(name),
-    ])
-    if (finished !== null && (await this.#store.remove(name)))
-      return this.#quota.freed(finished.size, unfinished === null ? 1 : 0)
-    if (unfinished === null) throw noSuchFile(name)
+    if (await this.#quota.remove(name)) return
+    if ((await this.#store.findUnfinished(name)) === null) throw noSuchFile(name)
     const lock = await this.#lockOf(name)
     try {
-      const left = await this.#store.findUnfinished(name)
-      await this.#store.removeUnfinished(name)
-      if (left !== null) await this.#quota.freed(left.size, 1)
+      await this.#quota.removeUnfinished(name)
     } finally {
       await lock.release()
     }
@@ -103,9 +96,10 @@ export class UploadDirectory {
   async rename(from: string, to: string): Promise<void> {
     const source = this.#nameOf(from)
     const target = this.#nameOf(to)
-    const replaced = source === target ? null : await this.#store.find(target)
-    if (!(await this.#store.rename(source, target))) throw noSuchFile(source)
-    if (replaced !== null) await this.#quota.freed(replaced.size, 1)
+    const outcome = await this.#quota.rename(source, target)
+    if (outcome === 'missing') throw noSuchFile(source)
+    if (outcome === 'over limit')
+      throw new FtpError(552, 'the upload directory is full, and an unfinished upload keeps the old name')
   }
 
   /** Begins an upload; what speaks against it is said before anything changes. */

@@ -1,6 +1,12 @@
 import { isStagingFull } from '../shared/staging/staging.ts'
-import type { HeldQuota, UploadQuota } from '../shared/uploads/upload-quota.ts'
-import type { TakeUp, UploadInProgress, UploadStore } from '../shared/uploads/upload-store.ts'
+import type { HeldQuota, UploadOutcome } from '../shared/uploads/held-quota.ts'
+import type { UploadQuota } from '../shared/uploads/upload-quota.ts'
+import {
+  UploadChanged,
+  type TakeUp,
+  type UploadInProgress,
+  type UploadStore,
+} from '../shared/uploads/upload-store.ts'
 import { FtpError } from './ftp-error.ts'
 import type { UploadLock } from './upload-lock.ts'
 
@@ -37,6 +43,14 @@ export class Upload {
     name: string,
     options: UploadOptions & { lock: UploadLock; quota: UploadQuota },
   ): Promise<Upload> {
+    return options.quota.inTurn([name], () => Upload.#beginInTurn(store, name, options))
+  }
+
+  static async #beginInTurn(
+    store: UploadStore,
+    name: string,
+    options: UploadOptions & { lock: UploadLock; quota: UploadQuota },
+  ): Promise<Upload> {
     const { append, start = 0, announced, lock, quota } = options
     const [finished, unfinished] = await Promise.all([store.find(name), store.findUnfinished(name)])
     const present = (unfinished ?? finished)?.size ?? 0
@@ -64,9 +78,15 @@ export class Upload {
     return this.#parts.lock.lost
   }
 
-  async open(): Promise<void> {
+  async open(signal: AbortSignal): Promise<void> {
+    const { store, takeUp } = this.#parts
     this.#state = 'unfinished'
-    this.#file = await tellingFullDisk(() => this.#parts.store.takeUp(this.#parts.takeUp))
+    try {
+      this.#file = await tellingFullDisk(() => store.takeUp({ ...takeUp, signal }))
+    } catch (error) {
+      if (error instanceof UploadChanged) throw new FtpError(450, `${error.message}: try it again`)
+      throw error
+    }
   }
 
   /** Writes what comes. An error of the source passes through. */
@@ -87,9 +107,14 @@ export class Upload {
 
   /** Gives the file its final name; throws when the upload isn't ours any more. */
   async publish(): Promise<void> {
-    if (!(await this.#parts.lock.confirm()) || !(await this.#file!.publish()))
-      throw new FtpError(426, 'another session has taken the upload over')
-    this.#state = 'published'
+    const { quota, lock } = this.#parts
+    const file = this.#file!
+    await quota.end(async () => {
+      if (!(await lock.confirm()) || !(await file.publish()))
+        throw new FtpError(426, 'another session has taken the upload over')
+      this.#state = 'published'
+      return { published: file.size }
+    })
   }
 
   /**
@@ -101,9 +126,8 @@ export class Upload {
     let isDone = true
     try {
       isDone = (await this.#file?.close()) ?? true
-      const outcome = await this.#outcome()
-      // The figures are counted anew before they refuse anybody.
-      await quota.end(outcome).catch(() => undefined)
+      // The figures are counted anew before they refuse anybody, and what can't be removed now goes later.
+      if (this.#state !== 'published') await quota.end(() => this.#outcome()).catch(() => undefined)
     } finally {
       // What may still arrive must not meet whoever goes on: he waits, and works on a copy then.
       if (isDone) await lock.release()
@@ -111,15 +135,17 @@ export class Upload {
     }
   }
 
-  async #outcome(): Promise<Parameters<HeldQuota['end']>[0]> {
+  async #outcome(): Promise<UploadOutcome> {
     const file = this.#file
     if (this.#state === 'untouched') return 'untouched'
-    if (this.#state === 'published') return { published: file!.size }
     if (file !== null && (file.isCopy || this.#state === 'over quota' || this.lost.aborted)) {
       await file.discard()
       return 'removed'
     }
-    return { unfinished: file?.size ?? 0 }
+    if (file !== null) return { unfinished: file.size }
+    // It wasn't opened: what was there before may be there yet.
+    const left = await this.#parts.store.findUnfinished(this.#parts.name)
+    return left === null ? 'removed' : { unfinished: left.size }
   }
 }
 

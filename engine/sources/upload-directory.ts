@@ -18,6 +18,7 @@ export const uploadDirectorySource: Source = async (document, context) => {
           organizationId: document.organization_id,
           name: filename,
           importId: document._id,
+          signal,
         })
       : document.upload.pin
   const pinned = pin === null ? null : await uploads.openPin(pin)

@@ -122,19 +122,30 @@ export async function truncateGridFile(bucket: GridBucket, file: ObjectId, lengt
   await pieces.updateOne({ _id: cut._id }, { $set: { end: length, data: Buffer.from(data) } })
 }
 
-/** Copies a file's bytes into another, empty one, in the server. */
-export async function copyGridFile(bucket: GridBucket, from: ObjectId, to: ObjectId): Promise<void> {
-  const { pieces } = bucket
+/**
+ * Copies a file's bytes into another, empty one, in the server. False when the copy isn't whole, because the file was
+ * made shorter or removed meanwhile; one that is being removed is detached before (shared/uploads/grid-uploads.ts).
+ */
+export async function copyGridFile(
+  bucket: GridBucket,
+  { from, to, signal }: { from: ObjectId; to: ObjectId; signal?: AbortSignal | undefined },
+): Promise<boolean> {
+  const { files, pieces } = bucket
   const size = await gridFileSize(bucket, from)
+  const count = (file: ObjectId) => pieces.countDocuments({ files_id: file, n: { $lt: size } })
+  const expected = await count(from)
   for (let at = 0; at < size; at += copiedAtOnce) {
+    signal?.throwIfAborted()
     await pieces
       .aggregate([
-        { $match: { files_id: from, n: { $gte: at, $lt: at + copiedAtOnce } } },
+        { $match: { files_id: from, n: { $gte: at, $lt: Math.min(size, at + copiedAtOnce) } } },
         { $project: { _id: 0, files_id: { $literal: to }, n: 1, end: 1, data: 1 } },
         { $merge: { into: pieces.collectionName, whenMatched: 'fail' } },
       ])
       .toArray()
   }
+  if ((await count(to)) !== expected || (await gridFileSize(bucket, to)) !== size) return false
+  return (await files.countDocuments({ _id: from, detached: { $ne: true } })) === 1
 }
 const copiedAtOnce = 64 * 1024 * 1024
 

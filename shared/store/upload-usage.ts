@@ -73,26 +73,50 @@ export async function growUpload(
   return matchedCount === 1
 }
 
-/** An upload has ended; what is there of it, or gone by it, is counted from here on. */
+/**
+ * An upload has ended; what is there of it, or gone by it, is counted from here on. `seen`: when the figures were
+ * counted last before it ended. A count since then may know of it already: what is gone isn't taken away twice, and
+ * figures that are too high are counted anew before they refuse anybody.
+ */
 export async function endUpload(
   { uploadUsage }: Collections,
   organizationId: number,
-  token: string,
-  change: { bytes: number; files: number },
+  { token, change, seen }: { token: string; change: { bytes: number; files: number }; seen: Date | null },
 ): Promise<void> {
-  await uploadUsage.updateOne(
-    { _id: organizationId, 'uploads.token': token },
-    { $inc: { ...change, revision: 1 }, $pull: { uploads: { token } } },
-  )
+  const $pull = { uploads: { token } }
+  if (seen !== null) {
+    const { matchedCount } = await uploadUsage.updateOne(
+      { _id: organizationId, 'uploads.token': token, counted_at: seen },
+      { $inc: { ...change, revision: 1 }, $pull },
+    )
+    if (matchedCount === 1) return
+  }
+  const { bytes, files } = change
+  const more = { bytes: Math.max(0, bytes), files: Math.max(0, files) }
+  await uploadUsage.updateOne({ _id: organizationId }, { $inc: { ...more, revision: 1 }, $pull })
 }
 
-/** Files were removed or replaced. */
-export async function changeUsage(
+/** Files were removed or replaced; a count since `seen` may know of it already. */
+export async function freeUsage(
   { uploadUsage }: Collections,
   organizationId: number,
   change: { bytes: number; files: number },
+  seen: Date,
 ): Promise<void> {
-  await uploadUsage.updateOne({ _id: organizationId }, { $inc: { ...change, revision: 1 } })
+  await uploadUsage.updateOne({ _id: organizationId, counted_at: seen }, { $inc: { ...change, revision: 1 } })
+}
+
+/** Before one more name is there. False when that passes the limit. */
+export async function addName(
+  { uploadUsage }: Collections,
+  organizationId: number,
+  limits: UploadLimits,
+): Promise<boolean> {
+  const { matchedCount } = await uploadUsage.updateOne(
+    { _id: organizationId, $expr: { $and: fits({ bytes: 0, files: 1 }, limits) } },
+    { $inc: { files: 1, revision: 1 } },
+  )
+  return matchedCount === 1
 }
 
 /** Uploads that are entered and whose lock somebody holds; those of killed processes are not among them. */

@@ -1,10 +1,11 @@
-import { constants, type BigIntStats } from 'node:fs'
-import { copyFile, link, lstat, mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises'
+import type { BigIntStats } from 'node:fs'
+import { link, lstat, mkdir, rename, rm, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import type { Collections } from '../schemas/collections.ts'
 import { fileNameProblem, newUploadToken, uploadFolder } from '../uploads.ts'
 import { identityOf, timeIn } from './file-identity.ts'
-import type { PinnedUpload, Uploads } from './upload-store.ts'
+import { copySteady, openRegular } from './steady-copy.ts'
+import type { PinnedUpload, UploadPin, Uploads } from './upload-store.ts'
 
 /**
  * A pin on disk is a second name of the file, in the import's staging folder: what our FTP server does later, and
@@ -37,7 +38,7 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
     (await collections.settledUploads.findOne({ _id: `${organizationId}/${identityOf(stats)}` })) !== null
 
   return {
-    async pin({ organizationId, name, importId }) {
+    async pin({ organizationId, name, importId, signal }) {
       if (fileNameProblem(name) !== null) return null
       const folder = uploadFolder(dataFolder, organizationId)
       const source = path.join(folder, name)
@@ -46,24 +47,29 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
       const target = locate(reference)
       await mkdir(path.dirname(target), { recursive: true })
       const isLinked = await linked(source, target)
-      const found = await regularStats(isLinked ? target : source)
+      const kept = isLinked ? target : source
+      const found = await regularStats(kept)
       if (found === null) {
         await rm(target, { force: true })
         return null
       }
+      /** Of what can't be copied as it is now: the import watches it. */
+      const watched = (stats: BigIntStats): UploadPin => ({
+        reference: isLinked ? reference : `${unpinned}${organizationId}/${name}`,
+        identity: identityOf(stats),
+        is_settled: false,
+      })
       const ours = await isOurs(organizationId, found)
       const isQuiet = (await timeIn(folder)) - Number(found.mtimeNs / 1_000_000n) > quietMs
-      const isSettled = ours || isQuiet
-      if (!isLinked && !isSettled)
-        return {
-          reference: `${unpinned}${organizationId}/${name}`,
-          identity: identityOf(found),
-          is_settled: false,
-        }
-      const isCopied = isSettled && (!isLinked || (!ours && found.size <= copiedBytes))
-      if (!isCopied) return { reference, identity: identityOf(found), is_settled: isSettled }
-      const copied = await copyOf(isLinked ? target : source, target, found)
-      return { reference, identity: identityOf(copied), is_settled: isQuietCopy(copied, found) }
+      if (!ours && !isQuiet) return watched(found)
+      if (isLinked && (ours || found.size > copiedBytes))
+        return { reference, identity: identityOf(found), is_settled: true }
+      const copy = `${target}.copy`
+      // Written into meanwhile: nobody can tell what a copy would be of.
+      if (!(await copySteady(kept, copy, { signal, identity: identityOf(found) })))
+        return watched((await regularStats(kept)) ?? found)
+      await rename(copy, target)
+      return { reference, identity: identityOf(await lstat(target, { bigint: true })), is_settled: true }
     },
     async releasePin({ reference }) {
       if (!reference.startsWith(unpinned)) await rm(locate(reference), { force: true })
@@ -75,24 +81,6 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
     },
   }
 }
-
-/** Copies beside and puts the copy in the place of the link. */
-async function copyOf(source: string, target: string, before: BigIntStats): Promise<BigIntStats> {
-  const copy = `${target}.copy`
-  await copyFile(source, copy, constants.COPYFILE_FICLONE)
-  const after = await lstat(source, { bigint: true })
-  // Written into meanwhile: the link stays, and the import watches it.
-  if (identityOf(after) !== identityOf(before) && source === target) {
-    await rm(copy, { force: true })
-    return after
-  }
-  await rename(copy, target)
-  return lstat(target, { bigint: true })
-}
-
-/** Whether the copy is what was found, not the link that stayed. */
-const isQuietCopy = (pinned: BigIntStats, found: BigIntStats): boolean =>
-  pinned.ino !== found.ino || identityOf(pinned) === identityOf(found)
 
 /** False where that isn't possible: on two file systems, or where the system lets nobody link others' files. */
 async function linked(source: string, target: string): Promise<boolean> {
@@ -117,23 +105,15 @@ async function pinnedFile(handle: FileHandle, folder: string): Promise<PinnedUpl
   return {
     identity: async () => identityOf(await handle.stat({ bigint: true })),
     isQuiet: async () => (await timeIn(folder)) - (await handle.stat()).mtimeMs > quietMs,
-    content: (signal) =>
-      handle.createReadStream({ autoClose: false, start: 0, highWaterMark: 1024 * 1024, signal }),
+    content: (signal) => contentOf(handle, signal),
     close: () => handle.close(),
   }
 }
 
-/** Null for everything that isn't a regular file. */
-export async function openRegular(file: string): Promise<FileHandle | null> {
-  let handle: FileHandle
-  try {
-    handle = await open(file, constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0))
-  } catch (error) {
-    const { code = '' } = error as NodeJS.ErrnoException
-    if (['ENOENT', 'ENOTDIR', 'ELOOP', 'EMLINK', 'ENXIO'].includes(code)) return null
-    throw error
-  }
-  if ((await handle.stat()).isFile()) return handle
-  await handle.close()
-  return null
+/** What it has now, so that reading ends however fast somebody appends. */
+async function* contentOf(handle: FileHandle, signal: AbortSignal): AsyncGenerator<Buffer> {
+  const { size } = await handle.stat()
+  if (size === 0) return
+  const options = { autoClose: false, start: 0, end: size - 1, highWaterMark: 1024 * 1024, signal }
+  yield* handle.createReadStream(options) as AsyncIterable<Buffer>
 }

@@ -1,12 +1,19 @@
 import { constants } from 'node:fs'
-import { copyFile, lstat, mkdir, open, readdir, rename, rm, truncate } from 'node:fs/promises'
+import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink } from 'node:fs/promises'
 import path from 'node:path'
 import type { Readable } from 'node:stream'
 import { fileNameProblem, parseUnfinished, unfinishedName, uploadFolder } from '../uploads.ts'
-import { diskPins, openRegular, type DiskPinsOptions } from './disk-pins.ts'
+import { diskPins, type DiskPinsOptions } from './disk-pins.ts'
 import { DiskUpload } from './disk-upload.ts'
 import { timeIn } from './file-identity.ts'
-import type { TakeUp, UploadEntry, Uploads, UploadStore } from './upload-store.ts'
+import { copySteady, openRegular, type SteadyCopyOptions } from './steady-copy.ts'
+import {
+  UploadChanged,
+  type TakeUp,
+  type UploadEntry,
+  type Uploads,
+  type UploadStore,
+} from './upload-store.ts'
 
 /**
  * Upload directories as folders, which processes of several machines may share, and which others than our FTP server
@@ -59,8 +66,14 @@ function diskDirectory({ dataFolder, collections }: DiskPinsOptions, organizatio
     },
     async remove(name) {
       if ((await find(name)) === null) return false
-      await rm(pathOf(name), { force: true })
-      return true
+      try {
+        await unlink(pathOf(name))
+        return true
+      } catch (error) {
+        // Of many who remove it, one does.
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
+        throw error
+      }
     },
     async removeUnfinished(name) {
       const entry = await unfinishedEntry(name)
@@ -68,24 +81,32 @@ function diskDirectory({ dataFolder, collections }: DiskPinsOptions, organizatio
     },
     async rename(from, to) {
       if ((await find(from)) === null) return false
-      await rename(pathOf(from), pathOf(to))
-      return true
+      return moved(pathOf(from), pathOf(to))
     },
-    async takeUp({ name, token, wasLeft, keep }: TakeUp) {
+    async takeUp({ name, token, wasLeft, keep, signal }: TakeUp) {
       const own = pathOf(unfinishedName(token, name))
+      const copy = pathOf(`.copy-${token}`)
       const before = await unfinishedEntry(name)
+      if (before !== null && !(await moved(pathOf(before), own))) throw changed(name)
       let isCopy = false
-      if (before !== null) await rename(pathOf(before), own)
       if (keep === 0) {
         await rm(own, { force: true })
       } else if (before !== null) {
-        // Who left it may wake up and write to the file that it has open.
-        if (wasLeft) await copyWhole(own, own, pathOf(`.copy-${token}`))
+        // Who left it may wake up and append to the file that it has open.
+        if (wasLeft) await copyWhole(own, own, { name, copy, signal, mayGrow: true })
       } else if ((await find(name)) !== null) {
-        await copyWhole(pathOf(name), own, pathOf(`.copy-${token}`))
+        await copyWhole(pathOf(name), own, { name, copy, signal })
         isCopy = true
       }
-      if (keep !== null && keep > 0) await truncate(own, keep)
+      if (keep !== null && keep > 0) {
+        // The name may have led to another file when the upload was asked for.
+        const { size = 0 } = (await entryOf(own, name)) ?? {}
+        if (size < keep) {
+          if (isCopy) await rm(own, { force: true })
+          throw changed(name)
+        }
+        if (size > keep) await truncate(own, keep)
+      }
       const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | noFollow
       const handle = await open(own, flags, 0o640)
       return new DiskUpload({
@@ -142,12 +163,25 @@ async function inGroups<T, R>(items: T[], work: (item: T) => Promise<R>): Promis
 }
 
 /** A copy that broke off must not be taken for the unfinished upload: it gets its name when it is whole. */
-async function copyWhole(from: string, to: string, copy: string): Promise<void> {
+async function copyWhole(
+  from: string,
+  to: string,
+  { name, copy, ...options }: SteadyCopyOptions & { name: string; copy: string },
+): Promise<void> {
+  if (!(await copySteady(from, copy, options))) throw changed(name)
+  await rename(copy, to)
+}
+
+const changed = (name: string) =>
+  new UploadChanged(`${JSON.stringify(name)} was changed or removed while the upload began`)
+
+/** False when there is none any more. */
+async function moved(from: string, to: string): Promise<boolean> {
   try {
-    await copyFile(from, copy, constants.COPYFILE_FICLONE)
-    await rename(copy, to)
+    await rename(from, to)
+    return true
   } catch (error) {
-    await rm(copy, { force: true })
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
     throw error
   }
 }

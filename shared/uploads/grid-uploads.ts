@@ -14,7 +14,13 @@ import type { Collections } from '../schemas/collections.ts'
 import type { UploadNameDocument } from '../schemas/upload.ts'
 import { fileNameProblem } from '../uploads.ts'
 import { GridUpload } from './grid-upload.ts'
-import type { TakeUp, UploadEntry, Uploads, UploadStore } from './upload-store.ts'
+import {
+  UploadChanged,
+  type TakeUp,
+  type UploadEntry,
+  type Uploads,
+  type UploadStore,
+} from './upload-store.ts'
 
 /**
  * Upload directories in the database: a document a name (`upload_names`), which leads to the contents of the finished
@@ -215,7 +221,7 @@ async function takeUp(
   collections: Collections,
   organizationId: number,
   _id: string,
-  { name, token, wasLeft, keep }: TakeUp,
+  { name, token, wasLeft, keep, signal }: TakeUp,
 ): Promise<GridUpload> {
   const { uploads: bucket, uploadNames } = collections
   if (fileNameProblem(name) !== null) throw new Error(`no name for an upload: ${name}`)
@@ -231,8 +237,20 @@ async function takeUp(
   const content = goesOn
     ? new ObjectId(base.content)
     : await createGridFile(bucket, { filename: _id, pinned_by: [], detached: false })
-  if (base !== null && !goesOn) await copyGridFile(bucket, new ObjectId(base.content), content)
-  if (keep !== null && keep > 0) await truncateGridFile(bucket, content, keep)
+  try {
+    const isWhole =
+      base === null ||
+      goesOn ||
+      (await copyGridFile(bucket, { from: new ObjectId(base.content), to: content, signal }))
+    // The name may have led to another file when the upload was asked for.
+    if (!isWhole || (await gridFileSize(bucket, content)) < (keep ?? 0))
+      throw new UploadChanged(`${JSON.stringify(name)} was changed or removed while the upload began`)
+    if (keep !== null && keep > 0) await truncateGridFile(bucket, content, keep)
+  } catch (error) {
+    // With the database away it is found later, as nothing leads to it.
+    if (!goesOn) await detachAndRemove(collections, content.toHexString()).catch(() => undefined)
+    throw error
+  }
   // Where another one stands by now, the first finds its key taken and the second nothing.
   const filter = unfinished === null ? { _id, unfinished: null } : { _id, 'unfinished.token': token }
   const { matchedCount, upsertedCount } = await uploadNames.updateOne(
@@ -243,8 +261,10 @@ async function takeUp(
     },
     { upsert: unfinished === null },
   )
-  if (matchedCount + upsertedCount === 0)
-    throw new Error(`the upload of ${_id} was taken over while it was opened`)
+  if (matchedCount + upsertedCount === 0) {
+    if (!goesOn) await detachAndRemove(collections, content.toHexString())
+    throw new UploadChanged(`the upload of ${JSON.stringify(name)} was taken over while it began`)
+  }
   if (unfinished !== null && !goesOn) await detachAndRemove(collections, unfinished.content)
   const size = await gridFileSize(bucket, content)
   return new GridUpload({

@@ -1,9 +1,10 @@
 import { clock } from '../clock.ts'
 import type { Collections } from '../schemas/collections.ts'
 import {
-  changeUsage,
+  addName,
   correctUsage,
   endUpload,
+  freeUsage,
   growUpload,
   holdUpload,
   isUnlimited,
@@ -11,6 +12,8 @@ import {
   readUsage,
   type UploadLimits,
 } from '../store/upload-usage.ts'
+import { HeldQuota, type QuotaAccount, type QuotaChange } from './held-quota.ts'
+import { inTurn } from './name-turn.ts'
 import type { UploadStore } from './upload-store.ts'
 
 /**
@@ -39,7 +42,10 @@ export class UploadQuota {
     this.#options = options
   }
 
-  /** Null when the upload would pass a limit. `expected`: the size it will have, where that was announced. */
+  /**
+   * In the turn of its name. Null when the upload would pass a limit. `expected`: the size it will have, where that was
+   * announced.
+   */
   async hold(upload: {
     name: string
     token: string
@@ -51,25 +57,101 @@ export class UploadQuota {
   }): Promise<HeldQuota | null> {
     const { collections, organizationId, limits } = this.#options
     const { name, token, start, finished, unfinished, expected } = upload
-    if (isUnlimited(limits)) return new HeldQuota(null, { granted: Infinity, finished, unfinished })
+    const isKnown = finished !== null || unfinished !== null
+    if (isUnlimited(limits)) return new HeldQuota(null, { granted: Infinity, unfinished, isKnown })
     await this.#countIfOld()
     // One byte more than there is: a full directory takes no upload.
     const bytes = Math.max(start + 1, unfinished ?? 0, expected ?? 0)
-    const files = finished === null && unfinished === null ? 1 : 0
+    const files = isKnown ? 0 : 1
     const held = { token, name, bytes, files }
     const tryIt = () => holdUpload(collections, organizationId, held, unfinished ?? 0, limits)
     if (!(await tryIt()) && !((await this.#count()) && (await tryIt()))) return null
-    return new HeldQuota(this.#accountOf(token), { granted: bytes, finished, unfinished })
+    return new HeldQuota(this.#accountOf(name, token), { granted: bytes, unfinished, isKnown })
   }
 
-  /** Files are gone that were there. */
-  async freed(bytes: number, files: number): Promise<void> {
-    const { collections, organizationId, limits } = this.#options
-    if (!isUnlimited(limits)) await changeUsage(collections, organizationId, { bytes: -bytes, files: -files })
+  /** Removes the finished file; false when there is none. */
+  remove(name: string): Promise<boolean> {
+    const { store } = this.#options
+    return this.inTurn([name], async () => {
+      const seen = await this.#countedAt()
+      const finished = await store.find(name)
+      if (finished === null || !(await store.remove(name))) return false
+      await this.#freed(seen, { bytes: finished.size, files: (await this.#staysKnown(name)) ? 0 : 1 })
+      return true
+    })
   }
 
-  #accountOf(token: string): Account {
+  /** Removes the unfinished upload, of which the caller has the lock. */
+  async removeUnfinished(name: string): Promise<void> {
+    const { store } = this.#options
+    await this.inTurn([name], async () => {
+      const seen = await this.#countedAt()
+      const unfinished = await store.findUnfinished(name)
+      if (unfinished === null) return
+      await store.removeUnfinished(name)
+      await this.#freed(seen, {
+        bytes: unfinished.size,
+        files: (await store.find(name)) === null ? 1 : 0,
+      })
+    })
+  }
+
+  /** Gives the finished file another name, and says what came of it. */
+  rename(from: string, to: string): Promise<'renamed' | 'missing' | 'over limit'> {
+    const { store } = this.#options
+    return this.inTurn([from, to], async () => {
+      const [source, target] = await Promise.all([store.find(from), store.find(to)])
+      if (source === null) return 'missing'
+      if (from === to) return 'renamed'
+      const stays = await this.#staysKnown(from)
+      const isKnown = target !== null || (await this.#staysKnown(to))
+      const isOneMore = stays && !isKnown
+      if (isOneMore && !(await this.#addName())) return 'over limit'
+      const seen = await this.#countedAt()
+      if (!(await store.rename(from, to))) {
+        if (isOneMore) await this.#freed(seen, { bytes: 0, files: 1 })
+        return 'missing'
+      }
+      await this.#freed(seen, { bytes: target?.size ?? 0, files: !stays && isKnown ? 1 : 0 })
+      return 'renamed'
+    })
+  }
+
+  /** Where nothing is counted, nobody waits. */
+  inTurn<T>(names: string[], work: () => Promise<T>): Promise<T> {
     const { collections, organizationId, limits } = this.#options
+    return isUnlimited(limits) ? work() : inTurn(collections, organizationId, names, work)
+  }
+
+  async #freed(seen: Date | null, { bytes, files }: QuotaChange): Promise<void> {
+    const { collections, organizationId } = this.#options
+    if (seen !== null) await freeUsage(collections, organizationId, { bytes: -bytes, files: -files }, seen)
+  }
+
+  /** When the figures were counted last; null when there are none. */
+  async #countedAt(): Promise<Date | null> {
+    const { collections, organizationId, limits } = this.#options
+    if (isUnlimited(limits)) return null
+    return (await readUsage(collections, organizationId))?.counted_at ?? null
+  }
+
+  /** Whether the name counts without its finished file: that of an unfinished upload does, unless it is reserved. */
+  async #staysKnown(name: string): Promise<boolean> {
+    const { collections, organizationId, limits, store } = this.#options
+    if (isUnlimited(limits)) return false
+    const usage = await readUsage(collections, organizationId)
+    const held = usage?.uploads.find((upload) => upload.name === name)
+    return held === undefined ? (await store.findUnfinished(name)) !== null : held.files === 0
+  }
+
+  async #addName(): Promise<boolean> {
+    const { collections, organizationId, limits } = this.#options
+    const tryIt = () => addName(collections, organizationId, limits)
+    return (await tryIt()) || ((await this.#count()) && (await tryIt()))
+  }
+
+  #accountOf(name: string, token: string): QuotaAccount {
+    const { collections, organizationId, limits, store } = this.#options
     const grow = (bytes: number) => growUpload(collections, organizationId, { token, bytes }, limits)
     return {
       async grow(least) {
@@ -78,7 +160,14 @@ export class UploadQuota {
         return (await grow(least)) ? least : 0
       },
       recount: () => this.#count(),
-      end: (change) => endUpload(collections, organizationId, token, change),
+      end: (work) =>
+        this.inTurn([name], async () => {
+          const seen = await this.#countedAt()
+          const finished = await store.find(name)
+          const change = await work(finished?.size ?? null)
+          // What has happened stands; the figures are counted anew before they refuse anybody.
+          await endUpload(collections, organizationId, { token, change, seen }).catch(() => undefined)
+        }),
     }
   }
 
@@ -103,53 +192,6 @@ export class UploadQuota {
         return true
     }
     return false
-  }
-}
-
-interface Account {
-  /** More bytes, at least so many; 0 when they aren't to be had. */
-  grow(least: number): Promise<number>
-  recount(): Promise<boolean>
-  end(change: { bytes: number; files: number }): Promise<void>
-}
-
-/** What one upload has reserved. */
-export class HeldQuota {
-  readonly #account: Account | null
-  readonly #finished: number | null
-  readonly #unfinished: number | null
-  #granted: number
-
-  constructor(
-    account: Account | null,
-    known: { granted: number; finished: number | null; unfinished: number | null },
-  ) {
-    this.#account = account
-    this.#granted = known.granted
-    this.#finished = known.finished
-    this.#unfinished = known.unfinished
-  }
-
-  /** Before the upload grows to this size. False when it must not. */
-  async allow(size: number): Promise<boolean> {
-    if (size <= this.#granted) return true
-    const least = size - this.#granted
-    let more = await this.#account!.grow(least)
-    if (more === 0 && (await this.#account!.recount())) more = await this.#account!.grow(least)
-    this.#granted += more
-    return more > 0
-  }
-
-  /** With the size of what was published; of what stays unfinished; or with what became of none. */
-  async end(
-    outcome: { published: number } | { unfinished: number } | 'removed' | 'untouched',
-  ): Promise<void> {
-    const before = this.#finished === null && this.#unfinished === null ? 0 : 1
-    if (outcome === 'untouched') return this.#account?.end({ bytes: this.#unfinished ?? 0, files: 0 })
-    if (outcome === 'removed')
-      return this.#account?.end({ bytes: 0, files: (this.#finished === null ? 0 : 1) - before })
-    if ('unfinished' in outcome) return this.#account?.end({ bytes: outcome.unfinished, files: 1 - before })
-    return this.#account?.end({ bytes: outcome.published - (this.#finished ?? 0), files: 1 - before })
   }
 }
 

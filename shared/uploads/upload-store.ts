@@ -9,7 +9,13 @@ import type { UploadDocument } from '../schemas/import.ts'
 export interface Uploads {
   directory(organizationId: number): UploadStore
   /** Keeps the file as it is now for an import that is about to begin; null when there is none of that name. */
-  pin(upload: { organizationId: number; name: string; importId: number }): Promise<UploadPin | null>
+  pin(upload: {
+    organizationId: number
+    name: string
+    importId: number
+    /** Ends a copy that it may take. */
+    signal?: AbortSignal
+  }): Promise<UploadPin | null>
   /** Gives back a pin that no import uses. Those that are gone already are no error. */
   releasePin(pin: UploadPin): Promise<void>
   /** Null when it is gone. */
@@ -56,6 +62,7 @@ export interface UploadStore {
   removeUnfinished(name: string): Promise<void>
   /** Replaces what has the other name. False when there was no such file. */
   rename(from: string, to: string): Promise<boolean>
+  /** Throws UploadChanged when there isn't as much as it is to keep, or when that changes meanwhile. */
   takeUp(options: TakeUp): Promise<UploadInProgress>
   /** Counts what is there. */
   count(): Promise<{ finished: Map<string, number>; unfinished: Map<string, number> }>
@@ -69,6 +76,13 @@ export interface TakeUp {
   wasLeft: boolean
   /** How much of what there is (the unfinished upload, else the finished file) it goes on with; null: all of it. */
   keep: number | null
+  /** Ends the copy that it may take. */
+  signal?: AbortSignal
+}
+
+/** What an upload was to go on with is another file by now, or gone. Nothing was published, and it may be tried again. */
+export class UploadChanged extends Error {
+  override readonly name = 'UploadChanged'
 }
 
 /** The hidden file of an upload. Whoever takes it up later takes it away from this one. */

@@ -1,0 +1,38 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { clock } from '../clock.ts'
+import type { Collections } from '../schemas/collections.ts'
+import { releaseUploadLock, takeUploadLock, uploadLeaseMs } from '../store/upload-locks.ts'
+import { newUploadToken } from '../uploads.ts'
+
+/** A dead process's turn has ended by then. */
+const patienceMs = uploadLeaseMs + 15_000
+const retryMs = 20
+
+/**
+ * Does what changes to which file names lead, and the figures with it, in one turn at a time for each name, over all
+ * processes. A turn lasts for a moment; an upload's lock, which lasts as long as the upload, is another thing.
+ */
+export async function inTurn<T>(
+  collections: Collections,
+  organizationId: number,
+  names: string[],
+  work: () => Promise<T>,
+): Promise<T> {
+  // In one order, or two renames would wait for each other.
+  const [name, ...others] = [...new Set(names)].sort()
+  if (name === undefined) return work()
+  // No name holds a slash, so these are nobody's uploads.
+  const holder = { id: `${organizationId}/${name}/turn`, token: newUploadToken() }
+  const until = clock.monotonicMs() + patienceMs
+  while ((await takeUploadLock(collections, holder)) === null) {
+    if (clock.monotonicMs() > until)
+      throw new Error(`too much was going on with ${JSON.stringify(name)} to have a turn: try it again`)
+    await sleep(retryMs)
+  }
+  try {
+    return await inTurn(collections, organizationId, others, work)
+  } finally {
+    // It runs out by itself.
+    await releaseUploadLock(collections, holder).catch(() => undefined)
+  }
+}

@@ -1,0 +1,109 @@
+import { randomBytes } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import t from 'tap'
+import { UploadDirectory } from '../../ftp/upload-directory.ts'
+import { openDatabase } from '../../shared/database.ts'
+import type { Logger } from '../../shared/logger.ts'
+import { openUploads } from '../../shared/uploads/open-uploads.ts'
+import { testMongodbUri } from '../helpers/service.ts'
+
+const database = await openDatabase({
+  uri: testMongodbUri(),
+  name: `test_${randomBytes(6).toString('hex')}`,
+})
+const { collections } = database
+const folder = await mkdtemp(path.join(tmpdir(), 'rollcall test '))
+t.teardown(async () => {
+  await database.db.dropDatabase()
+  await database.close()
+  await rm(folder, { recursive: true, force: true })
+})
+const signal = new AbortController().signal
+const log = { warn: () => undefined } as unknown as Logger
+const limits = { files: 4, bytes: 1000 }
+
+for (const [organizationId, STAGING] of [
+  [1, 'disk'],
+  [2, 'gridfs'],
+] as const)
+  t.test(`the figures are those of what happened, whoever races: ${STAGING}`, async (t) => {
+    const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
+    const store = uploads.directory(organizationId)
+    const directory = new UploadDirectory({ uploads, limits, organizationId, collections, log })
+    await directory.prepare()
+    const begin = async (name: string, content: string) => {
+      const upload = await directory.beginUpload(name, { append: false, start: undefined })
+      await upload.open(signal)
+      await upload.receive(
+        (async function* () {
+          yield Buffer.from(content)
+        })(),
+      )
+      return upload
+    }
+    const put = async (name: string, size: number) => {
+      const upload = await begin(name, 'x'.repeat(size))
+      await upload.sync()
+      await upload.publish()
+      await upload.end()
+    }
+    const areRight = async (what: string) => {
+      const { finished, unfinished } = await store.count()
+      const sizes = [...finished.values(), ...unfinished.values()]
+      t.match(
+        await collections.uploadUsage.findOne({ _id: organizationId }),
+        {
+          bytes: sizes.reduce((sum, size) => sum + size, 0),
+          files: new Set([...finished.keys(), ...unfinished.keys()]).size,
+          uploads: [],
+        },
+        what,
+      )
+    }
+    const outcomes = async (work: Promise<unknown>[]) =>
+      (await Promise.allSettled(work)).filter(({ status }) => status === 'fulfilled').length
+
+    await put('a.csv', 100)
+    await put('b.csv', 200)
+    await put('c.csv', 300)
+    await areRight('uploads')
+
+    const removals = Array.from({ length: 8 }, () => directory.delete('a.csv'))
+    t.equal(await outcomes(removals), 1, 'of many who remove a file, one does')
+    await areRight('many removed it')
+
+    const replacing = await begin('b.csv', 'new')
+    await directory.delete('b.csv')
+    await replacing.sync()
+    await replacing.publish()
+    await replacing.end()
+    await areRight('what an upload was to replace was removed')
+
+    const fresh = await begin('d.csv', 'fresh')
+    await directory.rename('c.csv', 'd.csv')
+    await fresh.sync()
+    await fresh.publish()
+    await fresh.end()
+    await areRight('a file was given the name of an upload in progress')
+
+    await put('e.csv', 50)
+    await put('f.csv', 60)
+    const targets = ['g.csv', 'g.csv', 'b.csv']
+    const renames = targets.map((target, i) => directory.rename(i === 1 ? 'e.csv' : 'f.csv', target))
+    t.equal(await outcomes(renames), 2, 'one file has one new name')
+    await areRight('renames met')
+
+    const half = await begin('b.csv', 'half')
+    await half.end()
+    await areRight('beside a finished file there is an unfinished one')
+    await put('h.csv', 1).catch(() => undefined)
+    await put('i.csv', 1).catch(() => undefined)
+    const { finished } = await store.count()
+    t.equal(finished.size, 4, 'the directory is full')
+    await t.rejects(directory.rename('b.csv', 'j.csv'), { code: 552 }, 'a rename must not make one more')
+    await directory.delete('h.csv').catch(() => undefined)
+    await directory.rename('b.csv', 'j.csv')
+    await areRight('a rename made one more')
+  })
