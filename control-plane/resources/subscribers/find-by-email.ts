@@ -45,21 +45,26 @@ export async function findByEmail(
   const emailKey = emailIdentity(email.trim())
   const scope = `${emailKey} in ${JSON.stringify(scopeOfLists)}`
   const start = pageStart(deps, query, scope)
-  const position = readPosition(start.after)
   const lists = emailKey === null ? [] : await listsToSearch(deps.database, JSON.stringify(scopeOfLists))
   const search = { emailKey: emailKey ?? '', lists }
-  const most = start.skip + query.per_page + 1
-  const found = (await firstMatches(collections, search, position, most)).slice(start.skip)
-  const page = found.slice(0, query.per_page)
+  const counts = start.skip === 0 ? null : await countMatches(collections, search)
+  const from = { ...skipLists(search, counts ?? [], start.skip), after: readPosition(start.after) }
+  const matches = await firstMatches(collections, from, query.per_page + 1)
+  const page = matches.slice(0, query.per_page)
   const lastOfPage = page.at(-1)
-  const last = found.length > query.per_page ? `${lastOfPage!.mailing_list_id}:${lastOfPage!.id}` : null
-  const isWhole = start.skip === 0 && last === null
-  const total =
-    query.page_token !== undefined ? null : isWhole ? found.length : await countMatches(collections, search)
+  const last = matches.length > query.per_page ? `${lastOfPage!.mailing_list_id}:${lastOfPage!.id}` : null
+  const total = async () => {
+    if (counts === null && last === null) return matches.length
+    return (counts ?? (await countMatches(collections, search))).reduce((sum, count) => sum + count, 0)
+  }
   const byId = new Map(lists.map((list) => [list._id, list]))
   return {
     found: page.map((subscriber) => ({ subscriber, list: byId.get(subscriber.mailing_list_id)! })),
-    paging: tokenPaging(deps, query, { scope, last, total }),
+    paging: tokenPaging(deps, query, {
+      scope,
+      last,
+      total: query.page_token === undefined ? await total() : null,
+    }),
   }
 }
 
@@ -86,17 +91,37 @@ function readPosition(text: string | null): Position {
 
 const fields = { id: 1, mailing_list_id: 1, status: 1, email: 1 } as const
 
-/** The first matches after a position, `most` at most. */
+interface SearchFrom {
+  search: Search
+  after: Position
+  /** So many matches are passed over; they lie in the first lists that one query asks for. */
+  skip: number
+}
+
+/** Passes over lists as long as all of their matches are to be skipped: reading these would take as long as they are many. */
+function skipLists(
+  { emailKey, lists }: Search,
+  counts: readonly number[],
+  skip: number,
+): { search: Search; skip: number } {
+  let passed = 0
+  while (passed < counts.length && skip >= counts[passed]!) {
+    skip -= counts[passed]!
+    passed += 1
+  }
+  return { search: { emailKey, lists: lists.slice(passed * listsAtOnce) }, skip }
+}
+
+/** The first matches from there, `most` at most. Holds no more than these and one for each list of a query. */
 async function firstMatches(
   { subscribers }: Collections,
-  { emailKey, lists }: Search,
-  after: Position,
+  { search: { emailKey, lists }, after, skip }: SearchFrom,
   most: number,
 ): Promise<Found[]> {
-  const matches: Found[] = []
+  let matches: Found[] = []
   const started = lists.find((list) => list._id === after?.listId)
   if (after !== null && started !== undefined && !isByEmail(started)) {
-    const rest = await subscribers
+    matches = await subscribers
       .find(
         { mailing_list_id: started._id, email_key: emailKey, id: { $gt: after.id } },
         { projection: fields },
@@ -104,11 +129,13 @@ async function firstMatches(
       .sort({ id: 1 })
       .limit(most)
       .toArray()
-    matches.push(...rest)
   }
   const ahead = lists.filter((list) => list._id > (after?.listId ?? 0))
   for (let first = 0; first < ahead.length && matches.length < most; first += listsAtOnce) {
     const { keys, others } = splitLists(ahead.slice(first, first + listsAtOnce), emailKey)
+    const toSkip = first === 0 ? skip : 0
+    // However the two kinds lie among each other, this many of the others are before the page.
+    const ofOthers = Math.max(0, toSkip - keys.length)
     const found = await Promise.all([
       keys.length === 0 ? [] : subscribers.find({ _id: { $in: keys } }, { projection: fields }).toArray(),
       others.length === 0
@@ -116,16 +143,19 @@ async function firstMatches(
         : subscribers
             .find({ mailing_list_id: { $in: others }, email_key: emailKey }, { projection: fields })
             .sort({ mailing_list_id: 1, id: 1 })
-            .limit(most)
+            .skip(ofOthers)
+            .limit(most + toSkip - ofOthers)
             .toArray(),
     ])
-    matches.push(...found.flat().sort((a, b) => a.mailing_list_id - b.mailing_list_id || a.id - b.id))
+    const merged = found.flat().sort((a, b) => a.mailing_list_id - b.mailing_list_id || a.id - b.id)
+    matches = matches.concat(merged.slice(toSkip - ofOthers))
   }
   return matches.slice(0, most)
 }
 
-async function countMatches({ subscribers }: Collections, { emailKey, lists }: Search): Promise<number> {
-  let total = 0
+/** How many matches the lists of each query have. */
+async function countMatches({ subscribers }: Collections, { emailKey, lists }: Search): Promise<number[]> {
+  const totals: number[] = []
   for (let first = 0; first < lists.length; first += listsAtOnce) {
     const { keys, others } = splitLists(lists.slice(first, first + listsAtOnce), emailKey)
     const counts = await Promise.all([
@@ -134,9 +164,9 @@ async function countMatches({ subscribers }: Collections, { emailKey, lists }: S
         ? 0
         : subscribers.countDocuments({ mailing_list_id: { $in: others }, email_key: emailKey }),
     ])
-    total += counts[0] + counts[1]
+    totals.push(counts[0] + counts[1])
   }
-  return total
+  return totals
 }
 
 const isByEmail = (list: SearchedList): boolean => list.primary_key_custom_field_id === null
