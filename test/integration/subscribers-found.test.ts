@@ -361,3 +361,74 @@ t.test('every query is a point read or a range of an index', async (t) => {
     if (entry['ns'].endsWith('.subscribers')) t.ok((entry['docsExamined'] ?? 0) <= 25, what)
   }
 })
+
+t.test('an email that very many have is read by pages, of any number', async (t) => {
+  const list = await keyedList(service)
+  const email = 'crowd@example.com'
+  await add(list.id, email, { custom_fields: { Number: 0 } })
+  const { subscribers } = service.collections
+  const first = (await subscribers.findOne({ mailing_list_id: list.id }))!
+  const others = (from: number, to: number) =>
+    Array.from({ length: to - from }, (_, i) => {
+      const number = from + i
+      return { ...first, _id: `${list.id}:copy ${number}`, id: 50_000_000 + number }
+    })
+  await subscribers.insertMany(others(1, 500))
+  const path = `/mailing_lists/${list.id}/subscribers`
+  t.equal((await get<Json[]>(`${path}/${email},${first.id}`)).length, 500)
+  await subscribers.insertMany(others(500, 1_001))
+  for (const named of [email, `${first.id},${email}`])
+    t.match((await call('GET', `${path}/${named}`)).body, {
+      error_code: 'requested_too_many',
+      error_message: /more than 500.*subscribers_by_email/,
+    })
+  for (const scope of ['', `/mailing_lists/${list.id}`, '/organizations/all']) {
+    const at = `${scope}/subscribers_by_email/${email}`
+    t.match(await page(`${at}?page=2&per_page=500`), {
+      data: { length: 1, 0: { id: 50_001_000 } },
+      num_records: 1_001,
+      num_pages: 3,
+    })
+    for (const beyond of [3, 999_999_999, 9_007_199_254_740_991])
+      t.match(await page(`${at}?page=${beyond}&per_page=500`), {
+        data: { length: 0 },
+        num_records: 1_001,
+      })
+  }
+})
+
+t.test('pages by number go on over more lists than one query asks for', async (t) => {
+  const organization = await post('/organizations', { organization: { name: 'Many lists' } })
+  const plain = await createList(service, [], { organization_id: organization.id })
+  const email = 'everywhere@example.com'
+  await add(plain.id, email)
+  const keyed = await keyedList(service, { organization_id: organization.id })
+  for (const Number of [1, 2, 3]) await add(keyed.id, email, { custom_fields: { Number } })
+  const { mailingLists, subscribers } = service.collections
+  const list = (await mailingLists.findOne({ _id: plain.id }))!
+  const subscriber = (await subscribers.findOne({ _id: `${plain.id}:${email}` }))!
+  const copies = Array.from({ length: 1_020 }, (_, i) => 40_000_000 + i)
+  await mailingLists.insertMany(
+    copies.map((_id) => ({ ...list, _id, name: `List ${_id}`, name_key: `list ${_id}` })),
+  )
+  await subscribers.insertMany(
+    copies.map((id) => ({ ...subscriber, _id: `${id}:${email}`, id, mailing_list_id: id })),
+  )
+  const at = `/organizations/${organization.id}/subscribers_by_email/${email}`
+  const all = (await pages(`${at}?per_page=500`)).flatMap(({ data }) => data.map(({ id }) => id))
+  t.equal(all.length, 1_024)
+  for (const [number, size] of [
+    [0, 3],
+    [1, 3],
+    [1, 499],
+    [2, 499],
+    [1, 500],
+    [2, 500],
+    [3, 500],
+  ] as const)
+    t.same(
+      (await page(`${at}?page=${number}&per_page=${size}`)).data.map(({ id }) => id),
+      all.slice(number * size, (number + 1) * size),
+      `page ${number} of ${size}`,
+    )
+})

@@ -45,6 +45,8 @@ export async function listSubscribers(
 }
 
 const mostNamed = 100
+/** An email on a list with another primary key may be that of any number of subscribers. */
+const mostFound = 500
 
 /** The subscribers that a comma-separated path segment names, in its order, each once; what names nobody is left out. */
 export async function namedSubscribers(
@@ -64,7 +66,21 @@ export async function namedSubscribers(
   const addresses = names.map((name) => addressOf(list, name)).filter((address) => address !== null)
   const { subscribers } = database.collections
   const filters = filtersOf(list, addresses)
-  const found = (await Promise.all(filters.map((filter) => subscribers.find(filter).toArray()))).flat()
+  const found = (
+    await Promise.all(
+      filters.map((filter) =>
+        subscribers
+          .find(filter)
+          .limit(mostFound + 1)
+          .toArray(),
+      ),
+    )
+  ).flat()
+  if (new Set(found.map(({ id }) => id)).size > mostFound)
+    throw new RequestError(
+      'requested_too_many',
+      `more than ${mostFound} subscribers have what is asked for, and ${mostFound} are possible at once: go through them by pages of /mailing_lists/${list._id}/subscribers_by_email/:email`,
+    )
   found.sort((a, b) => a.id - b.id)
   const named = new Map<number, SubscriberDocument>()
   for (const address of addresses) {

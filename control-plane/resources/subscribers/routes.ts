@@ -54,6 +54,10 @@ export const subscriberEndpoints = [
     tag,
     needs: mayRead,
     reply: { data: z.array(subscriberView), example: [exampleSubscriber] },
+    refusals: {
+      requested_too_many:
+        'more than 500 subscribers have what is asked for, and 500 are possible at once: go through them by pages of /mailing_lists/12/subscribers_by_email/:email',
+    },
     async handle({ deps, caller, params, lastSegment }) {
       const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
       const found = await namedSubscribers(deps, context.list, lastSegment)
