@@ -2,6 +2,7 @@ import type { ClientSession } from 'mongodb'
 import { placesHeldIndex, type Collections } from '../schemas/collections.ts'
 import type { ChunkDocument } from '../schemas/import.ts'
 import { notePlacesHeld, preemptChunks } from './chunks.ts'
+import { restartWritesUnderWay } from './request-counts.ts'
 
 /**
  * An organization's subscriber limit, which no mix of imports and requests overruns:
@@ -78,10 +79,7 @@ export async function enforceLimit(collections: Collections, organizationId: num
     collections,
     running.map(({ _id }) => _id),
   )
-  await collections.subscriberCounts.updateMany(
-    { organization_id: organizationId, _id: { $regex: /:a\d+$/ } },
-    { $inc: { limit_changes: 1 } },
-  )
+  await restartWritesUnderWay(collections, organizationId)
 }
 
 async function activeSubscribers(

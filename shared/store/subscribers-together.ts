@@ -3,13 +3,8 @@ import { inTransaction, type Database } from '../database.ts'
 import { noStatusChanges, type SubscriberDocument } from '../schemas/subscriber.ts'
 import { WriteGroups } from '../write-groups.ts'
 import { takePlace } from './places.ts'
-import {
-  countMoves,
-  insertSubscriber,
-  isAtRevision,
-  type SubscriberWrite,
-  type WriteOptions,
-} from './subscribers.ts'
+import { countMoves } from './request-counts.ts'
+import { insertSubscriber, isAtRevision, type SubscriberWrite, type WriteOptions } from './subscribers.ts'
 
 /**
  * Creations of single subscribers of one list that come at the same moment, in one transaction: what the transaction

@@ -2,13 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession, Filter } from 'mongodb'
 import { inTransaction, type Database } from '../database.ts'
 import { reactionsOfSubscriber, requestReactionId } from '../schemas/autoresponder.ts'
-import {
-  noStatusChanges,
-  subscriberStatuses,
-  type SubscriberDocument,
-  type SubscriberStatus,
-} from '../schemas/subscriber.ts'
+import { noStatusChanges, type SubscriberDocument, type SubscriberStatus } from '../schemas/subscriber.ts'
 import { takePlace } from './places.ts'
+import { countMoves } from './request-counts.ts'
 
 /**
  * Single subscribers, written by requests. Each write is one transaction that also moves the list's counts, and takes
@@ -223,69 +219,11 @@ async function react(
   )
 }
 
-/** Stripes that requests share, one after the other, so that those of one process that are under way seldom meet. */
-const stripes = 16
-let lastStripe = Math.floor(Math.random() * stripes)
-
-const nextStripe = (): number => (lastStripe = (lastStripe + 1) % stripes)
-
-const stripeKey = (listId: number, stripe: number): string => `${listId}:a${stripe}`
-
 function statusMove(from: SubscriberStatus | null, to: SubscriberStatus): Record<SubscriberStatus, number> {
   const changes = noStatusChanges()
   if (from !== null) changes[from] -= 1
   changes[to] += 1
   return changes
-}
-
-export async function countMoves(
-  { collections }: Database,
-  session: ClientSession,
-  {
-    organizationId,
-    listId,
-    changes,
-  }: { organizationId: number; listId: number; changes: Record<SubscriberStatus, number> },
-): Promise<void> {
-  if (subscriberStatuses.every((status) => changes[status] === 0)) return
-  await collections.subscriberCounts.updateOne(
-    { _id: stripeKey(listId, nextStripe()) },
-    { $inc: changes, $setOnInsert: { organization_id: organizationId, mailing_list_id: listId } },
-    { session, upsert: true },
-  )
-}
-
-/** How many subscribers a list has, whatever their status; the cost doesn't depend on how many that are. */
-export async function countSubscribers({ collections }: Database, listId: number): Promise<number> {
-  const found = await collections.subscriberCounts.find({ mailing_list_id: listId }).toArray()
-  return found.reduce(
-    (sum, stripe) => sum + subscriberStatuses.reduce((all, status) => all + stripe[status], 0),
-    0,
-  )
-}
-
-/**
- * Inside a transaction that needs a list without subscribers to stay one until it commits: whoever adds the first one
- * meanwhile writes one of these stripes too, so only one of the two commits on what it read.
- */
-export async function keepOutNewSubscribers(
-  { collections }: Database,
-  session: ClientSession,
-  { organizationId, listId }: { organizationId: number; listId: number },
-): Promise<void> {
-  await collections.subscriberCounts.bulkWrite(
-    Array.from({ length: stripes }, (_, stripe) => ({
-      updateOne: {
-        filter: { _id: stripeKey(listId, stripe) },
-        update: {
-          $inc: { list_changes: 1 },
-          $setOnInsert: { ...noStatusChanges(), organization_id: organizationId, mailing_list_id: listId },
-        },
-        upsert: true,
-      },
-    })),
-    { session },
-  )
 }
 
 class NoPlace extends Error {

@@ -185,6 +185,38 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.same(countsOf(await importEnd(service, id)), { updated: 40_000 })
   })
 
+  t.test('a limit that is set holds for a creation that is under way on an empty list', async (t) => {
+    const organization = await organizationWith(service, null)
+    const list = await createList(service, [], { organization_id: organization })
+    const database = await openDatabase({
+      uri: testMongodbUri(),
+      name: service.settings['MONGODB_DATABASE']!,
+    })
+    t.teardown(() => database.close())
+    const arrived = Promise.withResolvers<undefined>()
+    const mayGoOn = Promise.withResolvers<undefined>()
+    const subscribers = new Proxy(database.collections.subscribers, {
+      get(target, key) {
+        const value: unknown = Reflect.get(target, key, target)
+        if (typeof value !== 'function') return value
+        return async (...given: unknown[]) => {
+          if (key === 'insertOne') {
+            arrived.resolve(undefined)
+            await mayGoOn.promise
+          }
+          return (value as (...given: unknown[]) => unknown).apply(target, given)
+        }
+      },
+    })
+    const held = { ...database, collections: { ...database.collections, subscribers } }
+    const write = insertSubscriber(held, organization, subscriber(list.id, 'late@example.com', 3_000_000))
+    await arrived.promise
+    await service.call('PUT', `/organizations/${organization}`, { organization: { subscriber_limit: 0 } })
+    mayGoOn.resolve(undefined)
+    t.equal(await write, 'over_limit')
+    t.same(await activeIn(service, organization), { counted: 0, there: 0 })
+  })
+
   t.test('a limit that is set or lowered holds for imports that run', async (t) => {
     const organization = await organizationWith(service, 1_000_000)
     const list = await createList(service, [], { organization_id: organization })

@@ -5,7 +5,7 @@ import { inTransaction, isDuplicateKey, nextIds } from '../../../shared/database
 import { RequestError } from '../../../shared/errors.ts'
 import { unfinishedStates } from '../../../shared/import-state.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
-import { keepOutNewSubscribers } from '../../../shared/store/subscribers.ts'
+import { keepOutNewSubscribers } from '../../../shared/store/request-counts.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { listChange, listCreation } from './routes.ts'
