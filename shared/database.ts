@@ -9,7 +9,7 @@ import {
   type Db,
   type MongoClientOptions,
 } from 'mongodb'
-import { messageOf, StartError } from './errors.ts'
+import { messageOf, RequestError, StartError } from './errors.ts'
 import { IdCounter } from './id-counter.ts'
 import { maskPassword, type Logger } from './logger.ts'
 import { toBsonSchema } from './schemas/bson-schema.ts'
@@ -168,14 +168,30 @@ export async function databaseTime(db: Db): Promise<Date> {
 
 /**
  * Runs `work` in a transaction that sees one snapshot and commits to a majority; repeated by the driver when it
- * met another one. For requests; the engine's batches have a loop of their own (engine/writing).
+ * met another one, until the `deadline` (by performance.now). For requests; the engine's batches have a loop of their own (engine/writing).
  */
 export function inTransaction<T>(
   client: MongoClient,
   work: (session: ClientSession) => Promise<T>,
+  deadline = performance.now() + patienceMs,
 ): Promise<T> {
-  return client.withSession((session) => inTransactionOf(session, work))
+  return client.withSession((session) =>
+    inTransactionOf(session, async (own) => {
+      if (performance.now() > deadline) throw busy()
+      return work(own)
+    }),
+  )
 }
+
+/** The driver alone would try for two minutes, longer than who asked waits. */
+const patienceMs = 20_000
+
+const busy = (): RequestError =>
+  new RequestError(
+    'internal_error',
+    'the same records are being written by many at once, and nothing of this was written: try again in a moment',
+    { status: 503, headers: { 'Retry-After': '1' } },
+  )
 
 /** The same in a session that is there already. */
 export function inTransactionOf<T>(

@@ -1,7 +1,9 @@
 import type { ClientSession } from 'mongodb'
+import { inTransaction, type Database } from '../database.ts'
 import { placesHeldIndex, type Collections } from '../schemas/collections.ts'
 import type { ChunkDocument } from '../schemas/import.ts'
 import { notePlacesHeld, preemptChunks } from './chunks.ts'
+import { TurnQueue } from '../turn-queue.ts'
 import { restartWritesUnderWay } from './request-counts.ts'
 
 /**
@@ -145,7 +147,7 @@ export async function takePlace(
   collections: Collections,
   session: ClientSession,
   organizationId: number,
-  amount = 1,
+  { amount = 1, isInTurn = true }: { amount?: number; isInTurn?: boolean } = {},
 ): Promise<'taken' | 'full' | 'busy'> {
   const organization = await collections.organizations.findOne(
     { _id: organizationId },
@@ -153,6 +155,7 @@ export async function takePlace(
   )
   const limit = organization?.subscriber_limit ?? null
   if (limit === null) return 'taken'
+  if (!isInTurn) throw new TurnNeeded()
   const active = await activeSubscribers(collections, session, organizationId)
   if (active + amount > limit) return 'full'
   const held = await collections.chunks
@@ -168,3 +171,30 @@ export async function takePlace(
   await takeTurn(collections, session, organizationId)
   return 'taken'
 }
+
+/** Thrown by a transaction that began outside of its process's turn, and is to begin anew within it. */
+class TurnNeeded extends Error {}
+
+const turns = new WeakMap<Database['client'], TurnQueue<number>>()
+
+/**
+ * Runs a transaction of requests that may take places. Of one process and organization, those that do come one after
+ * the other: side by side all but one of them would be undone, whatever lists they are on.
+ */
+export async function inTurnForPlaces<T>(
+  { client }: Database,
+  organizationId: number,
+  work: (session: ClientSession, isInTurn: boolean) => Promise<T>,
+): Promise<T> {
+  const deadline = performance.now() + patienceMs
+  try {
+    return await inTransaction(client, (session) => work(session, false), deadline)
+  } catch (error) {
+    if (!(error instanceof TurnNeeded)) throw error
+  }
+  let queue = turns.get(client)
+  if (queue === undefined) turns.set(client, (queue = new TurnQueue()))
+  return queue.take(organizationId, () => inTransaction(client, (session) => work(session, true), deadline))
+}
+
+const patienceMs = 10_000

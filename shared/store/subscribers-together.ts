@@ -1,8 +1,8 @@
 import { MongoServerError, type ClientSession } from 'mongodb'
-import { inTransaction, type Database } from '../database.ts'
+import { isDuplicateKey, type Database } from '../database.ts'
 import { noStatusChanges, type SubscriberDocument } from '../schemas/subscriber.ts'
 import { WriteGroups } from '../write-groups.ts'
-import { takePlace } from './places.ts'
+import { inTurnForPlaces, takePlace } from './places.ts'
 import { countMoves } from './request-counts.ts'
 import { insertSubscriber, isAtRevision, type SubscriberWrite, type WriteOptions } from './subscribers.ts'
 
@@ -44,13 +44,14 @@ async function insertGroup(items: readonly Insertion[]): Promise<Promise<Subscri
   const listId = document.mailing_list_id
   return togetherOrAlone(
     database,
-    async (session) => {
+    organizationId,
+    async (session, isInTurn) => {
       const fitting = await atRevision(database, session, listId, items)
       if (fitting.length > 0) {
         const documents = fitting.map((item) => item.document)
         const changes = noStatusChanges()
         for (const { status } of documents) changes[status] += 1
-        await takePlaces(database, session, organizationId, changes.active)
+        await takePlaces(database, session, organizationId, { amount: changes.active, isInTurn })
         await database.collections.subscribers.insertMany(documents, { session })
         await countMoves(database, session, { organizationId, listId, changes })
       }
@@ -79,9 +80,9 @@ async function takePlaces(
   { collections }: Database,
   session: ClientSession,
   organizationId: number,
-  amount: number,
+  { amount, isInTurn }: { amount: number; isInTurn: boolean },
 ): Promise<void> {
-  if (amount > 0 && (await takePlace(collections, session, organizationId, amount)) !== 'taken')
+  if (amount > 0 && (await takePlace(collections, session, organizationId, { amount, isInTurn })) !== 'taken')
     throw new NotTogether()
 }
 
@@ -89,18 +90,21 @@ async function takePlaces(
 class NotTogether extends Error {}
 
 async function togetherOrAlone(
-  { client }: Database,
-  attempt: (session: ClientSession) => Promise<(() => Promise<SubscriberWrite>)[]>,
+  database: Database,
+  organizationId: number,
+  attempt: (session: ClientSession, isInTurn: boolean) => Promise<(() => Promise<SubscriberWrite>)[]>,
   alone: () => Promise<SubscriberWrite>[],
 ): Promise<Promise<SubscriberWrite>[]> {
   try {
-    const outcomes = await inTransaction(client, async (session) => {
+    let conflicts = 0
+    const outcomes = await inTurnForPlaces(database, organizationId, async (session, isInTurn) => {
       try {
-        return await attempt(session)
+        return await attempt(session, isInTurn)
       } catch (error) {
-        // Before the commit: nothing of it is written, whatever the reason.
-        if (error instanceof MongoServerError && (error.code === 11000 || error.code === 112))
-          throw new NotTogether('', { cause: error })
+        // Before the commit: nothing of it is written, whatever the reason. Who wrote the same a moment ago is gone
+        // the next time; a row that an import holds for longer is no matter of the others in the group.
+        if (isConflict(error)) conflicts += 1
+        if (isDuplicateKey(error) || conflicts > mostConflicts) throw new NotTogether('', { cause: error })
         throw error
       }
     })
@@ -110,6 +114,10 @@ async function togetherOrAlone(
     throw error
   }
 }
+
+const mostConflicts = 5
+
+const isConflict = (error: unknown): boolean => error instanceof MongoServerError && error.code === 112
 
 function groupsOf<Item>(
   known: WeakMap<Database, WriteGroups<number, Item, SubscriberWrite>>,

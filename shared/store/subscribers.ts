@@ -3,7 +3,7 @@ import type { ClientSession, Filter } from 'mongodb'
 import { inTransaction, type Database } from '../database.ts'
 import { reactionsOfSubscriber, requestReactionId } from '../schemas/autoresponder.ts'
 import { noStatusChanges, type SubscriberDocument, type SubscriberStatus } from '../schemas/subscriber.ts'
-import { takePlace } from './places.ts'
+import { inTurnForPlaces, takePlace } from './places.ts'
 import { countMoves } from './request-counts.ts'
 
 /**
@@ -42,10 +42,10 @@ export function insertSubscriber(
   document: SubscriberDocument,
   options: WriteOptions = {},
 ): Promise<SubscriberWrite> {
-  return waitingForPlaces(database, async (session) => {
+  return waitingForPlaces(database, organizationId, async (session, isInTurn) => {
     const { mailing_list_id: listId, status } = document
     if (!(await isAtRevision(database, session, listId, options))) return 'list_changed'
-    if (status === 'active') await takePlaceOrThrow(database, session, organizationId)
+    if (status === 'active') await takePlaceOrThrow(database, session, { organizationId, isInTurn })
     await database.collections.subscribers.insertOne(document, { session })
     await react(database, session, { organizationId, subscriber: document, options })
     await countMoves(database, session, { organizationId, listId, changes: statusMove(null, status) })
@@ -97,7 +97,7 @@ export function changeSubscriber(
   change: (existing: SubscriberDocument) => SubscriberChange,
   options: WriteOptions = {},
 ): Promise<SubscriberWrite> {
-  return waitingForPlaces(database, async (session) => {
+  return waitingForPlaces(database, organizationId, async (session, isInTurn) => {
     const { subscribers } = database.collections
     const found = await subscribers.find(filterOf(address), { session }).limit(2).toArray()
     const existing = found[0]
@@ -108,7 +108,8 @@ export function changeSubscriber(
     const changes = change(existing)
     const subscriber = changed(existing, changes)
     const to = subscriber.status
-    if (to === 'active' && from !== 'active') await takePlaceOrThrow(database, session, organizationId)
+    if (to === 'active' && from !== 'active')
+      await takePlaceOrThrow(database, session, { organizationId, isInTurn })
     if (subscriber._id !== existing._id) {
       await subscribers.deleteOne({ _id: existing._id }, { session })
       await subscribers.insertOne(subscriber, { session })
@@ -238,9 +239,9 @@ class NoPlace extends Error {
 async function takePlaceOrThrow(
   { collections }: Database,
   session: ClientSession,
-  organizationId: number,
+  { organizationId, isInTurn }: { organizationId: number; isInTurn: boolean },
 ): Promise<void> {
-  const place = await takePlace(collections, session, organizationId)
+  const place = await takePlace(collections, session, organizationId, { isInTurn })
   if (place !== 'taken') throw new NoPlace(place === 'full')
 }
 
@@ -249,13 +250,14 @@ const patienceMs = 20_000
 
 /** Places that imports hold may come back in a moment: a write is over the limit when active subscribers fill it. */
 async function waitingForPlaces(
-  { client }: Database,
-  write: (session: ClientSession) => Promise<SubscriberWrite>,
+  database: Database,
+  organizationId: number,
+  write: (session: ClientSession, isInTurn: boolean) => Promise<SubscriberWrite>,
 ): Promise<SubscriberWrite> {
   const deadline = performance.now() + patienceMs
   for (;;) {
     try {
-      return await inTransaction(client, write)
+      return await inTurnForPlaces(database, organizationId, write)
     } catch (error) {
       if (!(error instanceof NoPlace)) throw error
       if (error.isFull) return 'over_limit'
