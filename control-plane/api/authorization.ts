@@ -73,33 +73,20 @@ export const describeAuthorization = (described: Pick<Endpoint, 'path' | 'needs'
   `Needs ${describeNeed(described.needs)}. ${scopeSentences[scopeOf(described)]}`
 
 /** What is known before a body is read: role or permission, and that only system admins reach all organizations. */
-export function refuseCaller(
-  caller: Caller,
-  described: Endpoint,
-  params: Readonly<Record<string, string>>,
-): void {
+export function refuseCaller(caller: Caller, described: Endpoint): void {
   refuseUnless(caller, described.needs)
-  if (scopeOf(described) === 'all_organizations' || organizationText(described, params) === 'all')
-    refuseUnless(caller, 'system_admin')
+  if (scopeOf(described) === 'all_organizations') refuseUnless(caller, 'system_admin')
 }
 
-/**
- * The organization that a call is about: the one in the path, else the caller's own. Null for `all` in its place,
- * which only some endpoints know.
- */
-export async function organizationOf(
+/** The organization that a call is about: the one in the path, else the caller's own. */
+export function organizationOf(
   deps: ControlPlane,
   caller: Caller,
-  described: Endpoint,
+  { path }: Endpoint,
   params: Readonly<Record<string, string>>,
-): Promise<number | null> {
-  const text = organizationText(described, params)
-  return text === 'all' ? null : scopedOrganization(deps, caller, text)
-}
-
-function organizationText({ path }: Endpoint, params: Readonly<Record<string, string>>): string | undefined {
+): Promise<number> {
   const name = organizationInPath.exec(path)?.[1]
-  return name === undefined ? undefined : params[name]
+  return scopedOrganization(deps, caller, name === undefined ? undefined : params[name])
 }
 
 /** A role and the permissions that go with it while it is `standard`. */

@@ -9,7 +9,6 @@ import type { Call, Endpoint, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
 import { credentialCandidates } from './credentials.ts'
 import { readInlineBody, readSmallBody, type RequestBody } from './request-body.ts'
-import { missing } from './scope.ts'
 import { documentIn, readBody, readQuery } from './validation.ts'
 
 /**
@@ -83,9 +82,9 @@ function tooManyFailures(seconds: number): RequestError {
 }
 
 function enter(described: Endpoint): RequestHandler {
-  return (request, response, next) => {
+  return (_request, response, next) => {
     stateOf(response).route = described.path
-    refuseCaller(callerOf(response), described, request.params as Record<string, string>)
+    refuseCaller(callerOf(response), described)
     next()
   }
 }
@@ -151,10 +150,7 @@ async function callOf(
   return {
     deps,
     caller,
-    organizationId() {
-      if (organizationId === null) throw missing('organization', 'all')
-      return organizationId
-    },
+    organizationId: () => organizationId,
     params,
     lastSegment: request.path.replace(/\/$/, '').split('/').at(-1)!,
     headers: request.headers,

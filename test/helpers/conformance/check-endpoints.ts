@@ -50,6 +50,8 @@ async function checkEndpoint(t: Test, subject: Subject): Promise<void> {
   await t.test('knows its methods', (t) => knowsItsMethods(t, subject))
   await t.test('finds nothing by an id that names nothing, or is none', (t) => findsNothing(t, subject))
   await t.test('is not there for another organization', (t) => hidesFromStrangers(t, subject))
+  if (subject.params.length === 2)
+    await t.test('finds only what belongs together', (t) => findsOnlyWhatBelongsTogether(t, subject))
   if (described.body !== undefined)
     await t.test('reads its body as documented, field by field', (t) => readsItsBody(t, subject))
   if (described.query !== undefined)
@@ -187,6 +189,7 @@ const idsThatNameNothing = [
   '9'.repeat(30),
   '$gt',
   '__proto__',
+  'all',
 ]
 
 async function findsNothing(t: Test, subject: Subject): Promise<void> {
@@ -194,11 +197,16 @@ async function findsNothing(t: Test, subject: Subject): Promise<void> {
   for (const name of subject.params) {
     const others =
       subject.row.otherParams?.[name] ?? idsThatNameNothing.map((value) => ({ value, code: 'not_found' }))
-    const trials = others.map(({ value, code }) => async () => {
-      const answer = await subject.send({ ...good, params: { ...good.params, [name]: value } })
-      if (code !== null) return faultOf(answer, code, '', value)
-      return answer.body?.success === true ? null : `${value}: ${answer.text}`
-    })
+    // `all` in a path of its own is another endpoint.
+    const isDocumented = ({ value }: { value: string }): boolean =>
+      endpoints.some(({ path }) => path === subject.described.path.replace(`:${name}`, value))
+    const trials = others
+      .filter((other) => !isDocumented(other))
+      .map(({ value, code }) => async () => {
+        const answer = await subject.send({ ...good, params: { ...good.params, [name]: value } })
+        if (code !== null) return faultOf(answer, code, '', value)
+        return answer.body?.success === true ? null : `${value}: ${answer.text}`
+      })
     await holds(t, trials, name)
   }
 }
@@ -219,6 +227,33 @@ async function hidesFromStrangers(t: Test, subject: Subject): Promise<void> {
     { key: subject.world.foreigner },
   )) as Json
   t.equal(body.error_code, 'not_found', 'and a record that is not there looks the same')
+}
+
+/**
+ * One of the path's two ids is of the caller's organization, the other of a foreign one: both exist, not together. A
+ * system admin reaches both parents, so that for him the child is what names nothing.
+ */
+async function findsOnlyWhatBelongsTogether(t: Test, subject: Subject): Promise<void> {
+  const { world, row, params } = subject
+  const child = params[1]!
+  const others = row.otherParams?.[child]
+  const ofMissing = others?.find(({ value }) => value === '999999999')
+  // A word, such as a log's kind, means the same everywhere.
+  if (others !== undefined && ofMissing === undefined) return
+  for (const foreignName of params) {
+    for (const key of [await subject.leastKey(), world.admin, world.system]) {
+      const own = await subject.good()
+      const foreign = await row.good(world.foreign)
+      const mixed = { ...own.params, [foreignName]: foreign.params![foreignName]! }
+      const answer = await subject.send({ ...own, params: mixed }, { key })
+      const isOfChild = foreignName === child || key === world.system
+      const code = isOfChild && ofMissing !== undefined ? ofMissing.code : 'not_found'
+      const who = key === world.system ? 'a system admin' : 'the organization'
+      const what = `${foreignName} of another organization, for ${who}`
+      if (code === null) t.same(answer.body?.data, [], what)
+      else refused(t, answer, code, what)
+    }
+  }
 }
 
 /** Why an answer isn't the refusal that is due; null when it is. */

@@ -10,6 +10,8 @@ export interface World {
   admin: string
   nobody: string
   foreigner: string
+  /** The foreign organization with its own records, for the rows to be made in. */
+  foreign: World
   /** A key of a user of the organization who holds just this permission. */
   holderOf: (key: string, value: string) => Promise<string>
   /** Posts as the organization's admin and resolves to `data`. */
@@ -20,8 +22,16 @@ export interface World {
 }
 
 export async function makeWorld(service: Service): Promise<World> {
+  const world = await worldOf(service)
+  const foreign = await worldOf(service)
+  const [one, other] = [world as World, foreign as World]
+  Object.assign(one, { foreigner: other.admin, foreign: other })
+  Object.assign(other, { foreigner: one.admin, foreign: one })
+  return one
+}
+
+async function worldOf(service: Service): Promise<Omit<World, 'foreigner' | 'foreign'>> {
   const { id: organizationId } = await organization(service)
-  const { id: foreignId } = await organization(service)
   const keyIn = async (id: number, role: string): Promise<string> =>
     (await service.post(`/organizations/${id}/api_keys`, { api_key: { name: role, role } })).key
   const admin = await keyIn(organizationId, 'organization_admin')
@@ -31,13 +41,12 @@ export async function makeWorld(service: Service): Promise<World> {
     if (answer.body?.success !== true) throw new Error(`POST ${path}: ${answer.status} ${answer.text}`)
     return answer.body.data
   }
-  const world: World = {
+  return {
     service,
     organizationId,
     system: bootstrapKey,
     admin,
     nobody: await keyIn(organizationId, 'standard'),
-    foreigner: await keyIn(foreignId, 'organization_admin'),
     holderOf: (key, value) => {
       const name = `${key}/${value}`
       const holder = holders.get(name) ?? makeHolder(service, organizationId, { [key]: [value] })
@@ -48,7 +57,6 @@ export async function makeWorld(service: Service): Promise<World> {
     list: ({ fields, list } = {}) => createList({ ...service, post }, fields, list),
     unique: (kind) => `${kind} ${randomBytes(5).toString('hex')}`,
   }
-  return world
 }
 
 const organization = (service: Service): Promise<Json> =>
