@@ -19,11 +19,20 @@ const runsPerEndpoint = 10
 /** Collections that a refused request may write: ids set aside, wrong credentials. */
 const bookkeeping = ['counters', 'auth_failures', 'doorbell', 'system.profile']
 
-/** The database's own hash of all that it holds. */
-async function digest(): Promise<string> {
+/** What a wrong password rightly changes about the user whom it was tried for. */
+const noteOfTry = { password_failures: 0, locked_until: 0, password_tried_at: 0 } as const
+
+/** The database's own hash of all that it holds; of users without what a sign-in notes, where one is tried. */
+async function digest(operationId = ''): Promise<string> {
+  const isSignIn = operationId === 'authenticateUser'
   const names = (await service.db.listCollections({}, { nameOnly: true }).toArray()).map(({ name }) => name)
-  const collections = names.filter((name) => !bookkeeping.includes(name)).sort()
-  return JSON.stringify((await service.db.command({ dbHash: 1, collections }))['collections'])
+  const left = isSignIn ? [...bookkeeping, 'users'] : bookkeeping
+  const collections = names.filter((name) => !left.includes(name)).sort()
+  const { collections: hashes } = await service.db.command({ dbHash: 1, collections })
+  const users = isSignIn
+    ? await service.collections.users.find().project(noteOfTry).sort({ _id: 1 }).toArray()
+    : []
+  return JSON.stringify([hashes, users])
 }
 
 const driverWords =
@@ -49,35 +58,34 @@ const nastyKeys = [
   'é',
   '_id',
 ]
-const nastyText = fc.oneof(
-  fc.constantFrom(
-    '',
-    ' ',
-    '\0',
-    '\u{feff}x',
-    '\u202etxt',
-    'аdmin@example.com',
-    'ＡＢＣ',
-    'ﬀ',
-    'İ',
-    '🙂'.repeat(50),
-    '../../etc/passwd',
-    "'; DROP TABLE users; --",
-    '{"$gt":""}',
-    '<script>alert(1)</script>',
-    '=1+1',
-    '%00',
-    '%s%n',
-    'x'.repeat(70_000),
-    'http://169.254.169.254/',
-    'file:///etc/passwd',
-    '2026-13-45T99:99:99Z',
-    '\r\nSet-Cookie: a=b',
-  ),
-  fc.string({ unit: 'binary', maxLength: 30 }),
-)
+const nastyTextsOfOne = [
+  '',
+  ' ',
+  '\0',
+  '\u{feff}x',
+  '\u202etxt',
+  'аdmin@example.com',
+  'ＡＢＣ',
+  'ﬀ',
+  'İ',
+  '🙂'.repeat(50),
+  '../../etc/passwd',
+  "'; DROP TABLE users; --",
+  '{"$gt":""}',
+  '<script>alert(1)</script>',
+  '=1+1',
+  '%00',
+  '%s%n',
+  'x'.repeat(70_000),
+  'http://169.254.169.254/',
+  'file:///etc/passwd',
+  '2026-13-45T99:99:99Z',
+  '\r\nSet-Cookie: a=b',
+]
+const nastyText = fc.oneof(fc.constantFrom(...nastyTextsOfOne), fc.string({ unit: 'binary', maxLength: 30 }))
+const nastyNumbers = [0, -1, 1e308, -1e308, 2 ** 53, 2 ** 53 + 2, 2 ** 31, -(2 ** 63), 0.1, 1e-300]
 const nastyNumber = fc.oneof(
-  fc.constantFrom(0, -1, 1e308, -1e308, 2 ** 53, 2 ** 53 + 2, 2 ** 31, -(2 ** 63), 0.1, 1e-300),
+  fc.constantFrom(...nastyNumbers),
   fc.double({ noNaN: true, noDefaultInfinity: true }),
 )
 const nastyHash = fc.oneof(
@@ -93,6 +101,19 @@ const nastyValue = fc.oneof(
   fc.constantFrom(null, true, false, [], {}, [[]], [null], [{ $gt: '' }]),
   fc.jsonValue({ maxDepth: 3 }),
 )
+
+/** Every documented field gets each of them; the operators one field at a time. */
+const nastyForAll: unknown[] = [
+  ...nastyTextsOfOne,
+  ...nastyNumbers,
+  null,
+  true,
+  [],
+  {},
+  [[]],
+  [null],
+  [{ $gt: '' }],
+]
 
 const deep = (open: string, close: string, levels: number): string =>
   open.repeat(levels) + '1' + close.repeat(levels)
@@ -118,6 +139,10 @@ const nastyTexts = (wrapper: string | null): string[] => {
   ]
 }
 
+const description: Json = await (
+  await fetch(`${service.processes['control-plane']!.ready.http}/openapi.json`)
+).json()
+
 for (const described of endpoints) {
   const { body, method, path, operationId, needs } = described
   const row = conformanceRows[operationId]
@@ -130,19 +155,45 @@ for (const described of endpoints) {
     )
     const send = (sent: unknown) => world.service.call(method.toUpperCase(), target, sent, { key })
     const documentOf = (value: Json): Json => (body.wrapper === null ? value : value[body.wrapper])
-    const fields = [...fieldPaths(documentOf(good.body)), ...nastyKeys.map((name) => [name])]
+    const documented = fieldsOf(
+      body.wrapper,
+      description.paths[`/svc/api/v2${path.replaceAll(/:(\w+)/g, '{$1}')}`][method],
+    )
+    const fields = [...documented, ...fieldPaths(documentOf(good.body)), ...nastyKeys.map((name) => [name])]
 
-    let before = await digest()
+    let before = await digest(operationId)
     const judge = async (sent: unknown): Promise<void> => {
       const answer = await send(sent)
       const fault = faultOf(answer)
       if (fault !== null) throw new Error(fault)
-      const after = await digest()
+      const after = await digest(operationId)
       if (answer.body?.success === false && after !== before)
         throw new Error(`refused, and changed: ${answer.text}`)
       before = after
     }
+    /** Some at a time; where all of them are refused, all together may change nothing. */
+    const judgeAll = async (documents: Json[]): Promise<void> => {
+      for (let i = 0; i < documents.length; i += 8) {
+        const some = documents.slice(i, i + 8)
+        const answers = await Promise.all(
+          some.map((document) => send(body.wrapper === null ? document : { [body.wrapper]: document })),
+        )
+        const fault = answers.map(faultOf).find((found) => found !== null)
+        if (fault !== undefined) throw new Error(fault)
+        const after = await digest(operationId)
+        if (after !== before && answers.every((answer) => answer.body?.success === false))
+          throw new Error(`refused, and changed: ${answers.map(({ text }) => text).join()}`)
+        before = after
+      }
+    }
     for (const text of nastyTexts(body.wrapper)) await judge(text)
+    const document = documentOf(good.body)
+    const everywhere = (value: unknown): Json =>
+      documented.reduce((changed: Json, at) => changedAt(changed, at, value), document)
+    await judgeAll(nastyForAll.map(everywhere))
+    await judgeAll(
+      documented.flatMap((at) => operators.map((operator) => changedAt(document, at, { [operator]: '' }))),
+    )
     const change = fc.tuple(fc.constantFrom(...fields), nastyValue)
     await fc.assert(
       fc.asyncProperty(fc.array(change, { minLength: 1, maxLength: 3 }), async (changes) => {
@@ -219,5 +270,23 @@ function fieldPaths(document: Json, path: string[] = []): string[][] {
   return Object.entries<Json>(document).flatMap(([key, value]) => [
     [...path, key],
     ...fieldPaths(value, [...path, key]),
+  ])
+}
+
+/** The paths of all fields that a body is documented to have, in its wrapper. */
+function fieldsOf(wrapper: string | null, operation: Json): string[][] {
+  const whole = operation.requestBody.content['application/json'].schema
+  return schemaPaths(wrapper === null ? whole : whole.properties[wrapper])
+}
+
+function schemaPaths(schema: Json, path: string[] = []): string[][] {
+  const steps = String(schema.$ref ?? '')
+    .replace(/^#\/?/, '')
+    .split('/')
+    .filter(Boolean)
+  const resolved = steps.reduce((node: Json, step) => node[step], steps.length === 0 ? schema : description)
+  return Object.entries<Json>(resolved.properties ?? {}).flatMap(([key, inner]) => [
+    [...path, key],
+    ...schemaPaths(inner, [...path, key]),
   ])
 }
