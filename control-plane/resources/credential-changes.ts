@@ -1,4 +1,5 @@
 import type { ClientSession } from 'mongodb'
+import type { Caller } from '../../shared/api-keys.ts'
 import { inTransaction } from '../../shared/database.ts'
 import { RequestError } from '../../shared/errors.ts'
 import { systemOrganizationId } from '../../shared/schemas/organization.ts'
@@ -7,10 +8,12 @@ import type { ControlPlane } from '../control-plane.ts'
 /**
  * Runs a change of keys or users when no other one runs (`credentials_revision`), and takes it back when it would lock
  * everybody out: a usable system-admin key is left after it, and an active system-admin user where there was one.
- * `change` reads what it decides by in the session; it may run several times.
+ * `change` reads what it decides by in the session; it may run several times. The caller's own key is read again in
+ * it: one that was revoked, here or by another control plane, can't make itself a successor.
  */
 export async function takingTurns<T>(
   deps: ControlPlane,
+  caller: Caller,
   change: (session: ClientSession) => Promise<T>,
 ): Promise<T> {
   const { client, collections } = deps.database
@@ -20,6 +23,7 @@ export async function takingTurns<T>(
       { $inc: { credentials_revision: 1 } },
       { session },
     )
+    await refuseRevoked(deps, caller, session)
     const hadSystemUser = await hasSystemUser(deps, session)
     const result = await change(session)
     if (!(await hasUsableSystemKey(deps, session)))
@@ -36,6 +40,23 @@ export async function takingTurns<T>(
   })
   deps.callers.forget()
   return changed
+}
+
+/** The key must still be there and active, as must its user, and be as much as it was when it was looked up. */
+async function refuseRevoked(
+  { database }: ControlPlane,
+  { keyId, userId, role }: Caller,
+  session: ClientSession,
+): Promise<void> {
+  const { apiKeys, users } = database.collections
+  const key = await apiKeys.findOne({ _id: keyId, user_id: userId, active: true }, { session })
+  const user = userId === null ? null : await users.findOne({ _id: userId, active: true }, { session })
+  const roleNow = userId === null ? key?.role : user?.role
+  if (key !== null && roleNow === role) return
+  throw new RequestError('not_authorized', 'the API key was revoked or changed meanwhile', {
+    status: 401,
+    headers: { 'WWW-Authenticate': 'Basic realm="svc"' },
+  })
 }
 
 const activeSystemAdmin = { role: 'system_admin', active: true } as const

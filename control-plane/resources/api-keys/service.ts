@@ -35,7 +35,7 @@ export async function createApiKey({
     created_at: new Date(),
   }
   document._id = await nextIds(collections, 'api_key')
-  await takingTurns(deps, async (session) => {
+  await takingTurns(deps, caller, async (session) => {
     await refuseMoreThanCaller(deps, caller, document, session)
     refuseMisplacedRole(document)
     await refuseForeignUser(deps, document, session)
@@ -62,7 +62,7 @@ export async function changeApiKey({
   const set: Partial<ApiKeyDocument> = Object.fromEntries(
     Object.entries(given).filter(([, value]) => value !== undefined),
   )
-  const changed = await takingTurns(deps, async (session) => {
+  const changed = await takingTurns(deps, caller, async (session) => {
     const current = await findApiKey(deps, caller, params['id'], scope, session)
     await refuseMoreThanCaller(deps, caller, current, session)
     const wanted = { ...current, ...set }
@@ -84,7 +84,7 @@ export async function deleteApiKey({
   organizationId,
 }: Call<unknown, unknown>): Promise<void> {
   const scope = params['organization_id'] === undefined ? null : organizationId()
-  await takingTurns(deps, async (session) => {
+  await takingTurns(deps, caller, async (session) => {
     const key = await findApiKey(deps, caller, params['id'], scope, session)
     await refuseMoreThanCaller(deps, caller, key, session)
     await deps.database.collections.apiKeys.deleteOne({ _id: key._id }, { session })

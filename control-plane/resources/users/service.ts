@@ -95,7 +95,7 @@ export async function createUser({
     created_at: new Date(),
   }
   await refusingTakenEmail(given.email, () =>
-    takingTurns(deps, (session) => collections.users.insertOne(document, { session })),
+    takingTurns(deps, caller, (session) => collections.users.insertOne(document, { session })),
   )
   return document
 }
@@ -126,7 +126,7 @@ export async function changeUser({
     if (values !== undefined) set[`permissions.${key}`] = values
   }
   return refusingTakenEmail(given.email, () =>
-    takingTurns(deps, async (session) => {
+    takingTurns(deps, caller, async (session) => {
       const current = await findUser(deps, caller, params, session)
       refuseMore(current, caller, 'a user')
       if (Object.keys(set).length === 0) return current
@@ -143,7 +143,7 @@ export async function changeUser({
 export async function deleteUser({ deps, caller, params }: Call<unknown, unknown>): Promise<void> {
   const { users } = deps.database.collections
   refuseMore(await findUser(deps, caller, params), caller, 'a user')
-  await takingTurns(deps, async (session) => {
+  await takingTurns(deps, caller, async (session) => {
     const user = await findUser(deps, caller, params, session)
     refuseMore(user, caller, 'a user')
     if (user._id === caller.userId)
