@@ -3,6 +3,7 @@ import type { RequestHandler, Response } from 'express'
 import { Histogram, type Registry } from 'prom-client'
 import { clock } from '../../shared/clock.ts'
 import type { Logger } from '../../shared/logger.ts'
+import { credentialCandidates } from '../api/credentials.ts'
 
 /** What a request carries along, in `response.locals`. */
 export interface RequestState {
@@ -17,7 +18,7 @@ export const stateOf = (response: Response): RequestState => response.locals['st
 
 const clientRequestId = /^[\w.-]{1,128}$/
 
-/** Gives every request an id (the client's, where it is fit to be one), logs its end, and measures it. */
+/** Gives every request an id (the client's, where it is fit to be one and doesn't hold his key), logs its end, and measures it. */
 export function requestLog(log: Logger, registry: Registry): RequestHandler {
   const durations = new Histogram({
     name: 'rollcall_http_request_duration_seconds',
@@ -29,7 +30,9 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
   return (request, response, next) => {
     const startedAt = clock.monotonicMs()
     const given = request.get('x-request-id')
-    const id = given !== undefined && clientRequestId.test(given) ? given : randomUUID()
+    const isFit =
+      given !== undefined && clientRequestId.test(given) && !holdsKey(given, request.headers.authorization)
+    const id = isFit ? given : randomUUID()
     const state: RequestState = { id, log: log.child({ request_id: id }), route: 'none', errorCode: '' }
     response.locals['state'] = state
     response.set('X-Request-Id', id)
@@ -58,5 +61,9 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
     next()
   }
 }
+
+/** Whether an id shows the request's own credential: ids are logged. */
+const holdsKey = (id: string, authorization = ''): boolean =>
+  credentialCandidates(authorization).some(({ key }) => key !== '' && id.includes(key))
 
 const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
