@@ -47,9 +47,18 @@ export function createHttpServer(listener: RequestListener, limits: HttpLimits =
       requestTimeout: limits.requestTimeoutMs,
       keepAliveTimeout: limits.keepAliveTimeoutMs,
       connectionsCheckingInterval: limits.checkEveryMs,
+      // Node's own refusal has no envelope.
+      requireHostHeader: false,
     },
-    listener,
+    (request, response) => {
+      if (request.httpVersion === '1.1' && request.headers.host === undefined)
+        refuse(response, 400, 'the request has no Host header, which HTTP/1.1 requires')
+      else listener(request, response)
+    },
   )
+  server.on('checkExpectation', (_request, response: ServerResponse) => {
+    refuse(response, 417, 'the only expectation that can be met is "Expect: 100-continue"')
+  })
   server.timeout = limits.idleTimeoutMs
   server.on('clientError', refuseClient)
 
@@ -84,6 +93,13 @@ const refusals: Record<string, { status: string; message: string }> = {
     status: '408 Request Timeout',
     message: 'the request took too long to arrive: send it again over a faster connection, or in parts',
   },
+}
+
+/** What is refused before the application has a look at it. The body isn't read, so that the connection ends. */
+function refuse(response: ServerResponse, status: number, message: string): void {
+  const code: RequestErrorCode = 'invalid_request'
+  response.writeHead(status, { 'Content-Type': 'application/json; charset=utf-8', Connection: 'close' })
+  response.end(JSON.stringify({ success: false, data: null, error_code: code, error_message: message }))
 }
 
 /** Before there is a request there is no response to write to: the reply is written by hand. */
