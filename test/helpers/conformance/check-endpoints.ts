@@ -164,7 +164,9 @@ async function refusesLesserRoles(t: Test, subject: Subject): Promise<void> {
       ? []
       : needs === 'system_admin'
         ? [subject.world.nobody, subject.world.admin]
-        : [subject.world.nobody]
+        : typeof needs === 'string'
+          ? [subject.world.nobody]
+          : [subject.world.nobody, await subject.world.holderOfAllBut(...needs.permission)]
   for (const key of lesser)
     refused(t, await subject.send(wrong, { key }), 'not_authorized', JSON.stringify(needs), 403)
 }

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { permissionValues } from '../../../shared/schemas/user.ts'
 import { bootstrapKey, createList, type Json, type Service } from '../service.ts'
 
 /** What the conformance rows work in: an organization with its keys, and a foreign one. Records are made on demand. */
@@ -14,6 +15,8 @@ export interface World {
   foreign: World
   /** A key of a user of the organization who holds just this permission. */
   holderOf: (key: string, value: string) => Promise<string>
+  /** A key of a user who holds every permission but this one. */
+  holderOfAllBut: (key: string, value: string) => Promise<string>
   /** Posts as the organization's admin and resolves to `data`. */
   post: (path: string, body?: unknown) => Promise<Json>
   list: (options?: { fields?: unknown[]; list?: Record<string, unknown> }) => Promise<Json>
@@ -52,6 +55,12 @@ async function worldOf(service: Service): Promise<Omit<World, 'foreigner' | 'for
       const holder = holders.get(name) ?? makeHolder(service, organizationId, { [key]: [value] })
       holders.set(name, holder)
       return holder
+    },
+    holderOfAllBut: (key, value) => {
+      const others = Object.entries<readonly string[]>(permissionValues).map(
+        ([name, values]) => [name, values.filter((other) => name !== key || other !== value)] as const,
+      )
+      return makeHolder(service, organizationId, Object.fromEntries(others))
     },
     post,
     list: ({ fields, list } = {}) => createList({ ...service, post }, fields, list),
