@@ -37,7 +37,6 @@ async function twins(world: World): Promise<Json> {
 async function unsubscription(world: World, subscriber: Json): Promise<Json> {
   const secret = await keyHashSecret(world.service.collections)
   const { mailing_list_id: listId, id: subscriberId } = subscriber
-  // The driver hands bytes over as its own class.
   return { token: unsubscribeToken(secret, { listId, subscriberId, messageId: '1' }), ip: '192.0.2.7' }
 }
 
