@@ -27,6 +27,7 @@ t.test('the full view, with every default', async (t) => {
     mailing_list_name: list.name,
     state: 'scheduled',
     finished_at: null,
+    download: null,
     overwrite: false,
     deactivate_subscribers_not_in_import: false,
     error_message: null,
