@@ -1,29 +1,17 @@
-import { randomBytes } from 'node:crypto'
 import { truncateSync, writeFileSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { openDatabase } from '../../shared/database.ts'
 import { appendToGridFile, copyGridFile, createGridFile } from '../../shared/gridfs/grid-bucket.ts'
 import { newUploadToken } from '../../shared/uploads.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import { copySteady } from '../../shared/uploads/steady-copy.ts'
 import { UploadChanged, type UploadStore } from '../../shared/uploads/upload-store.ts'
-import { testMongodbUri } from '../helpers/service.ts'
+import { databaseAndFolder } from '../helpers/database-and-folder.ts'
 
-const database = await openDatabase({
-  uri: testMongodbUri(),
-  name: `test_${randomBytes(6).toString('hex')}`,
-})
+const { database, folder } = await databaseAndFolder(t)
 const { collections } = database
-const folder = await mkdtemp(path.join(tmpdir(), 'rollcall test '))
-t.teardown(async () => {
-  await database.db.dropDatabase()
-  await database.close()
-  await rm(folder, { recursive: true, force: true })
-})
 
 const megabyte = 1024 * 1024
 

@@ -1,25 +1,11 @@
-import { randomBytes } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import path from 'node:path'
 import t from 'tap'
 import { UploadDirectory } from '../../ftp/upload-directory.ts'
-import { openDatabase } from '../../shared/database.ts'
 import type { Logger } from '../../shared/logger.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
-import { testMongodbUri } from '../helpers/service.ts'
+import { databaseAndFolder } from '../helpers/database-and-folder.ts'
 
-const database = await openDatabase({
-  uri: testMongodbUri(),
-  name: `test_${randomBytes(6).toString('hex')}`,
-})
+const { database, folder } = await databaseAndFolder(t)
 const { collections } = database
-const folder = await mkdtemp(path.join(tmpdir(), 'rollcall test '))
-t.teardown(async () => {
-  await database.db.dropDatabase()
-  await database.close()
-  await rm(folder, { recursive: true, force: true })
-})
 const signal = new AbortController().signal
 const log = { warn: () => undefined } as unknown as Logger
 const limits = { files: 4, bytes: 1000 }
