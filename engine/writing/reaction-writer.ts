@@ -47,6 +47,7 @@ export function reactionWriter(
         writer.number('subscriber_id', row.subscriberId)
         writer.number('import_id', ids.importId)
         writer.string('state', 'queued')
+        writer.date('due_at', row.now)
         writer.date('created_at', row.now)
         writer.end(document)
         writer.documents += 1

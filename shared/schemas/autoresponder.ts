@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { id, instant } from './bson-schema.ts'
+import { id, instant, integer } from './bson-schema.ts'
 
 export const autoresponderTriggers = [
   'subscription',
@@ -13,7 +13,9 @@ export const autoresponderTriggers = [
   'autoresponder_send',
 ] as const
 
-/** What an import needs to know of an autoresponder. */
+export const delayUnits = ['minutes', 'hours', 'days', 'weeks', 'months'] as const
+
+/** A mail that answers what happens to a subscriber of its list. */
 export const autoresponderDocument = z.object({
   _id: id(),
   organization_id: id(),
@@ -21,11 +23,49 @@ export const autoresponderDocument = z.object({
   name: z.string(),
   /** Comparison form of the name, unique in the list. */
   name_key: z.string(),
+  /** While paused, its reactions accrue and none is handed out. */
+  paused: z.boolean(),
+  paused_at: instant().nullable(),
+  delay: z.enum(['immediately', 'with_delay']),
+  /** 0 without a delay. */
+  delay_amount: integer(),
+  /** Hour of the day in the organization's zone, for days and longer; 0 otherwise. */
+  delay_time: integer(),
+  delay_unit: z.enum(delayUnits).nullable(),
+  from_email: z.string().nullable(),
+  from_name: z.string().nullable(),
+  reply_to: z.string().nullable(),
+  bounce_email_domain_id: integer().nullable(),
+  bounce_email_user_id: integer().nullable(),
+  url_domain_id: integer().nullable(),
+  virtual_mta_id: integer().nullable(),
+  use_external_delivery_setting: z.boolean(),
+  special_sending_rule_id: integer().nullable(),
+  special_sending_rule_name: z.string().nullable(),
+  segmentation_criteria_id: integer().nullable(),
+  segmentation_criteria_name: z.string().nullable(),
+  track_links: z.boolean(),
+  track_opens: z.boolean(),
   trigger: z.enum(autoresponderTriggers),
+  trigger_autoresponder_to_click_id: id().nullable(),
+  trigger_autoresponder_to_click_on_any_url: z.boolean().nullable(),
+  trigger_autoresponder_to_click_urls: z.array(z.string()).nullable(),
+  trigger_autoresponder_to_open_id: id().nullable(),
+  trigger_autoresponder_to_send_id: id().nullable(),
+  trigger_campaign_to_click_id: id().nullable(),
+  trigger_campaign_to_click_on_any_url: z.boolean().nullable(),
+  trigger_campaign_to_click_urls: z.array(z.string()).nullable(),
+  trigger_campaign_to_open_id: id().nullable(),
   /** Of on-subscription ones: whether subscribers that an import brings count. */
   trigger_include_subscribers_from_import: z.boolean(),
-  /** Of on-subscription ones: whether subscribers that a request adds count; absent: they do. */
-  trigger_run_on_api: z.boolean().optional(),
+  /** Of on-subscription ones: whether subscribers that a request adds count. */
+  trigger_run_on_api: z.boolean(),
+  /** When its last reaction was queued; moved at most once a day. */
+  triggered_at: instant().nullable(),
+  content_subject: z.string().nullable(),
+  content_format: z.enum(['html', 'text', 'both']),
+  content_html: z.string().nullable(),
+  content_text: z.string().nullable(),
   created_at: instant(),
 })
 export type AutoresponderDocument = z.infer<typeof autoresponderDocument>
@@ -44,7 +84,15 @@ export const reactionDocument = z.object({
   subscriber_id: id(),
   /** The import that caused it; null for everything else. */
   import_id: id().nullable(),
-  state: z.enum(['queued']),
+  /**
+   * queued: waits for its time, or for its autoresponder to be unpaused; due: its message is in the outbox; sent:
+   * acknowledged by who mails it; dropped: it won't be sent. To the API, a queued one of a paused autoresponder is held.
+   */
+  state: z.enum(['queued', 'due', 'sent', 'dropped']),
+  due_at: instant(),
+  /** What a trigger call gave for its mail, keys as given; absent where nothing was. */
+  fields: z.record(z.string(), z.string()).optional(),
+  raw_fields: z.record(z.string(), z.string()).optional(),
   created_at: instant(),
 })
 export type ReactionDocument = z.infer<typeof reactionDocument>
@@ -59,6 +107,10 @@ export const requestReactionId = (
   autoresponderId: number,
   reactionId: number,
 ): string => `${subscriberId}:${autoresponderId}:request ${reactionId}`
+
+/** `_id` of the one reaction that an open, a click or the sending of a message causes, or that waits for its absence. */
+export const messageReactionId = (subscriberId: number, autoresponderId: number, messageId: string): string =>
+  `${subscriberId}:${autoresponderId}:message ${messageId}`
 
 /** The filter on `_id` for all reactions of a subscriber: ";" follows ":". */
 export const reactionsOfSubscriber = (subscriberId: number) => ({

@@ -44,6 +44,7 @@ import {
   type GridPieceDocument,
 } from './grid-file.ts'
 import { mailingListDocument, type MailingListDocument } from './mailing-list.ts'
+import { outboxDocument, type OutboxDocument } from './outbox.ts'
 import { organizationDocument, type OrganizationDocument } from './organization.ts'
 import {
   subscriberCountDocument,
@@ -133,6 +134,14 @@ export const collectionDefinitions: CollectionDefinition[] = [
     name: 'reactions',
     schema: reactionDocument,
     indexes: [{ keys: { mailing_list_id: 1, id: 1 } }],
+  },
+  {
+    name: 'outbox',
+    schema: outboxDocument,
+    indexes: [
+      { keys: { organization_id: 1, state: 1, due_at: 1, _id: 1 } },
+      { keys: { state: 1, due_at: 1, _id: 1 } },
+    ],
   },
   {
     name: 'subscribers',
@@ -265,6 +274,7 @@ export function collectionsOf(db: Db) {
     deletedFields: db.collection<DeletedFieldDocument>('deleted_fields'),
     autoresponders: db.collection<AutoresponderDocument>('autoresponders'),
     reactions: db.collection<ReactionDocument>('reactions'),
+    outbox: db.collection<OutboxDocument>('outbox'),
     subscribers: db.collection<SubscriberDocument>('subscribers'),
     confirmationForms: db.collection<ConfirmationFormDocument>('confirmation_forms'),
     pendingSubscribers: db.collection<PendingSubscriberDocument>('pending_subscribers'),

@@ -214,6 +214,7 @@ async function react(
       subscriber_id: subscriber.id,
       import_id: null,
       state: 'queued',
+      due_at: now,
       created_at: now,
     })),
     { session },

@@ -1,4 +1,5 @@
 import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { autoresponder } from './autoresponder.ts'
 import path from 'node:path'
 import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { idsOfImport, logKinds } from '../../shared/schemas/import.ts'
@@ -67,16 +68,14 @@ export async function prepareLists(service: Service, number: number): Promise<nu
 }
 
 async function addAutoresponder(service: Service, listId: number): Promise<void> {
-  await service.collections.autoresponders.insertOne({
-    _id: listId,
-    organization_id: 1,
-    mailing_list_id: listId,
-    name: 'Welcome',
-    name_key: 'welcome',
-    trigger: 'subscription',
-    trigger_include_subscribers_from_import: true,
-    created_at: new Date(),
-  })
+  await service.collections.autoresponders.insertOne(
+    autoresponder({
+      _id: listId,
+      mailing_list_id: listId,
+      name: 'Welcome',
+      trigger_include_subscribers_from_import: true,
+    }),
+  )
 }
 
 /** Begins the import; `url` where the file is downloaded instead of uploaded. */

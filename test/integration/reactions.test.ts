@@ -1,4 +1,5 @@
 import t from 'tap'
+import { autoresponder } from '../helpers/autoresponder.ts'
 import type { AutoresponderDocument } from '../../shared/schemas/autoresponder.ts'
 import { countsOf, createList, importText, startService, type Service } from '../helpers/service.ts'
 
@@ -12,16 +13,15 @@ async function addAutoresponder(
   given: Pick<AutoresponderDocument, '_id' | 'name' | 'trigger'> & { fromImport?: boolean },
 ): Promise<void> {
   const { _id, name, trigger, fromImport = false } = given
-  await service.collections.autoresponders.insertOne({
-    _id,
-    organization_id: 1,
-    mailing_list_id: listId,
-    name,
-    name_key: name.toLowerCase(),
-    trigger,
-    trigger_include_subscribers_from_import: fromImport,
-    created_at: new Date(),
-  })
+  await service.collections.autoresponders.insertOne(
+    autoresponder({
+      _id,
+      mailing_list_id: listId,
+      name,
+      trigger,
+      trigger_include_subscribers_from_import: fromImport,
+    }),
+  )
 }
 
 /** How many reactions there are, by autoresponder. */

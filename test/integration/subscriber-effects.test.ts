@@ -1,4 +1,5 @@
 import t from 'tap'
+import { autoresponder } from '../helpers/autoresponder.ts'
 import { keyHashSecret } from '../../shared/api-keys.ts'
 import { importReactionId } from '../../shared/schemas/autoresponder.ts'
 import { unsubscribeToken } from '../../shared/signed-token.ts'
@@ -25,17 +26,7 @@ const update = async (
 let nextAutoresponder = 1
 async function addAutoresponder(listId: number, name: string, more: object = {}): Promise<number> {
   const _id = nextAutoresponder++
-  await collections.autoresponders.insertOne({
-    _id,
-    organization_id: 1,
-    mailing_list_id: listId,
-    name,
-    name_key: name.toLowerCase(),
-    trigger: 'subscription',
-    trigger_include_subscribers_from_import: false,
-    created_at: new Date(),
-    ...more,
-  })
+  await collections.autoresponders.insertOne(autoresponder({ _id, mailing_list_id: listId, name, ...more }))
   return _id
 }
 
@@ -175,6 +166,7 @@ t.test(
       subscriber_id: ids[7]!,
       import_id: created.id,
       state: 'queued',
+      due_at: new Date(),
       created_at: new Date(),
     })
     await collections.imports.updateOne({ _id: created.id }, { $set: { begins_at: new Date() } })

@@ -1,0 +1,35 @@
+import type { AutoresponderDocument } from '../schemas/autoresponder.ts'
+import { localToUtcMs, zoneOffsetMs } from './time-zone.ts'
+
+/** How long an autoresponder waits after what it answers. */
+export type Delay = Pick<AutoresponderDocument, 'delay' | 'delay_amount' | 'delay_unit' | 'delay_time'>
+
+const minuteMs = 60_000
+const hourMs = 60 * minuteMs
+const dayMs = 24 * hourMs
+
+/**
+ * When a reaction to something is due. Minutes and hours are elapsed time; days, weeks and months are counted on the
+ * calendar of the organization's zone, and due there at the delay's hour. A month that lacks the day ends on its last;
+ * an hour that the clocks skip is the one after, of one that they show twice the first counts.
+ */
+export function dueTime(delay: Delay, causedAt: Date, zoneName: string): Date {
+  const { delay: kind, delay_amount: amount, delay_unit: unit, delay_time: hour } = delay
+  if (kind === 'immediately' || unit === null) return causedAt
+  if (unit === 'minutes') return new Date(causedAt.getTime() + amount * minuteMs)
+  if (unit === 'hours') return new Date(causedAt.getTime() + amount * hourMs)
+  const localMs = causedAt.getTime() + zoneOffsetMs(zoneName, causedAt.getTime())
+  const dayStartMs = Math.floor(localMs / dayMs) * dayMs
+  const dueDayMs =
+    unit === 'months'
+      ? monthsLater(dayStartMs, amount)
+      : dayStartMs + amount * (unit === 'weeks' ? 7 : 1) * dayMs
+  return new Date(localToUtcMs(zoneName, dueDayMs + hour * hourMs))
+}
+
+function monthsLater(dayStartMs: number, months: number): number {
+  const day = new Date(dayStartMs)
+  const first = Date.UTC(day.getUTCFullYear(), day.getUTCMonth() + months, 1)
+  const daysInMonth = new Date(Date.UTC(day.getUTCFullYear(), day.getUTCMonth() + months + 1, 0)).getUTCDate()
+  return first + (Math.min(day.getUTCDate(), daysInMonth) - 1) * dayMs
+}
