@@ -60,8 +60,11 @@ async function identify(
   password: string,
 ): Promise<Caller | 'wrong' | 'throttled'> {
   const { throttle, collections, keyHashSecret } = surroundings
-  if ((await throttle.blockedSeconds(control.remoteAddress)) > 0) return 'throttled'
-  const caller = username === 'api' ? await findCaller(collections, keyHashSecret, password) : null
+  const [blockedSeconds, caller] = await Promise.all([
+    throttle.blockedSeconds(control.remoteAddress),
+    username === 'api' ? findCaller(collections, keyHashSecret, password) : null,
+  ])
+  if (blockedSeconds > 0) return 'throttled'
   if (caller !== null) return caller
   return (await throttle.noteFailure(control.remoteAddress)) > 0 ? 'throttled' : 'wrong'
 }

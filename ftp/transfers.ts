@@ -43,9 +43,7 @@ export function receiveUpload(session: FtpSession, begin: () => Promise<Upload>)
       const socket = await beginData(session, { plain, signal, text: 'send the data' })
       await upload.receive(received(session, socket, signal))
       // An end of data says nothing about their completeness; a client that is still there a moment later does.
-      await sleep(afterglowMs, undefined, { signal })
-      signal.throwIfAborted()
-      await upload.sync()
+      await Promise.all([sleep(afterglowMs, undefined, { signal }), upload.prepare()])
       signal.throwIfAborted()
       await upload.publish()
     } finally {

@@ -35,6 +35,7 @@ interface UploadParts {
 export class Upload {
   readonly #parts: UploadParts
   #file: UploadInProgress | null = null
+  #released: Promise<void> | null = null
   #state: 'untouched' | 'unfinished' | 'over quota' | 'published' = 'untouched'
 
   /** Takes over the lock, unless it throws. */
@@ -101,18 +102,22 @@ export class Upload {
     }
   }
 
-  async sync(): Promise<void> {
-    await tellingFullDisk(() => this.#file!.sync())
+  /** What publishing needs and doesn't change what others see: all bytes on the disk, and the lock still ours. */
+  async prepare(): Promise<void> {
+    const file = this.#file!
+    const [isOurs] = await Promise.all([this.#parts.lock.confirm(), tellingFullDisk(() => file.prepare())])
+    if (!isOurs) throw takenOver()
   }
 
-  /** Gives the file its final name; throws when the upload isn't ours any more. */
+  /** Gives the prepared file its final name; throws when the upload isn't ours any more. */
   async publish(): Promise<void> {
     const { quota, lock } = this.#parts
     const file = this.#file!
     await quota.end(async () => {
-      if (!(await lock.confirm()) || !(await file.publish()))
-        throw new FtpError(426, 'another session has taken the upload over')
+      if (lock.lost.aborted || !(await file.publish())) throw takenOver()
       this.#state = 'published'
+      // The figures need it no longer, and a client waits for both.
+      this.#released = lock.release()
       return { published: file.size }
     })
   }
@@ -130,7 +135,7 @@ export class Upload {
       if (this.#state !== 'published') await quota.end(() => this.#outcome()).catch(() => undefined)
     } finally {
       // What may still arrive must not meet whoever goes on: he waits, and works on a copy then.
-      if (isDone) await lock.release()
+      if (isDone) await (this.#released ?? lock.release())
       else lock.leave()
     }
   }
@@ -148,6 +153,8 @@ export class Upload {
     return left === null ? 'removed' : { unfinished: left.size }
   }
 }
+
+const takenOver = () => new FtpError(426, 'another session has taken the upload over')
 
 const overQuota = () =>
   new FtpError(552, 'the upload directory is full: remove files, or ask the operator for more room')

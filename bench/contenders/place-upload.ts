@@ -11,7 +11,7 @@ export async function placeUpload(file: string, place: StagingPlace, database: D
   const options = { name: 'rows.csv', token: newUploadToken(), wasLeft: false, keep: 0 }
   const upload = await directory.takeUp(options)
   for await (const piece of createReadStream(file)) await upload.write(piece as Buffer)
-  await upload.sync()
+  await upload.prepare()
   await upload.publish()
   await upload.close()
 }

@@ -35,24 +35,26 @@ export function readUsage(
 }
 
 /**
- * Enters an upload with what it needs at once. `moved` are bytes that were counted for its name before and are the
- * upload's own from here on. False when that passes a limit.
+ * Enters an upload with what it needs at once, and resolves to when the figures were counted. `moved` are bytes that
+ * were counted for its name before and are the upload's own from here on. Null when that passes a limit, or when the
+ * figures are older than `countedAfter`, or none.
  */
 export async function holdUpload(
   { uploadUsage }: Collections,
   organizationId: number,
-  held: Held,
-  moved: number,
+  { held, moved, countedAfter }: { held: Held; moved: number; countedAfter: Date },
   limits: UploadLimits,
-): Promise<boolean> {
-  const { matchedCount } = await uploadUsage.updateOne(
+): Promise<Date | null> {
+  const usage = await uploadUsage.findOneAndUpdate(
     {
       _id: organizationId,
+      counted_at: { $gt: countedAfter },
       $expr: { $and: fits({ bytes: held.bytes - moved, files: held.files }, limits) },
     },
     { $inc: { bytes: -moved, revision: 1 }, $push: { uploads: held } },
+    { projection: { counted_at: 1 } },
   )
-  return matchedCount === 1
+  return usage?.counted_at ?? null
 }
 
 /** More bytes for an upload. False when that passes the limit, or when it isn't entered any more. */

@@ -33,14 +33,15 @@ export class DiskUpload implements UploadInProgress {
     this.isCopy = false
   }
 
-  sync(): Promise<void> {
-    return this.#options.handle.sync()
+  async prepare(): Promise<void> {
+    const { handle, settled } = this.#options
+    await handle.sync()
+    // Before the move: an import that finds the file need not watch it.
+    await settled(identityOf(await handle.stat({ bigint: true })))
   }
 
   async publish(): Promise<boolean> {
-    const { handle, own, final, settled } = this.#options
-    // Before the move: an import that finds the file need not watch it.
-    await settled(identityOf(await handle.stat({ bigint: true })))
+    const { own, final } = this.#options
     try {
       await rename(own, final)
     } catch (error) {

@@ -54,15 +54,16 @@ export class GridUpload implements UploadInProgress {
     this.#refuseAfterFailure()
   }
 
-  async sync(): Promise<void> {
+  async prepare(): Promise<void> {
     this.#send()
     await this.#sending
     this.#refuseAfterFailure()
+    const { collections, content } = this.#options
+    await collections.uploads.files.updateOne({ _id: content }, { $set: { length: this.#end } })
   }
 
   async publish(): Promise<boolean> {
     const { collections, nameId, token, content } = this.#options
-    await collections.uploads.files.updateOne({ _id: content }, { $set: { length: this.#end } })
     const before = await collections.uploadNames.findOneAndUpdate(
       { _id: nameId, 'unfinished.token': token, 'unfinished.content': content.toHexString() },
       [

@@ -32,7 +32,7 @@ export async function inTurn<T>(
   try {
     return await inTurn(collections, organizationId, others, work)
   } finally {
-    // It runs out by itself.
-    await releaseUploadLock(collections, holder).catch(() => undefined)
+    // Nobody waits for the answer but who wants the next turn, and it runs out by itself.
+    void releaseUploadLock(collections, holder).catch(() => undefined)
   }
 }

@@ -24,6 +24,7 @@ import type { UploadStore } from './upload-store.ts'
 
 /** Reserved ahead of what is written, so that few blocks ask the database. */
 const portionBytes = 4 * 1024 * 1024
+const firstPortionBytes = 64 * 1024
 const oldMs = 3_600_000
 /** Counting meets changes; it is tried so often, and what is known holds otherwise. */
 const mostCounts = 3
@@ -59,14 +60,21 @@ export class UploadQuota {
     const { name, token, start, finished, unfinished, expected } = upload
     const isKnown = finished !== null || unfinished !== null
     if (isUnlimited(limits)) return new HeldQuota(null, { granted: Infinity, unfinished, isKnown })
-    await this.#countIfOld()
     // One byte more than there is: a full directory takes no upload.
-    const bytes = Math.max(start + 1, unfinished ?? 0, expected ?? 0)
+    const least = Math.max(start + 1, unfinished ?? 0, expected ?? 0)
     const files = isKnown ? 0 : 1
-    const held = { token, name, bytes, files }
-    const tryIt = () => holdUpload(collections, organizationId, held, unfinished ?? 0, limits)
-    if (!(await tryIt()) && !((await this.#count()) && (await tryIt()))) return null
-    return new HeldQuota(this.#accountOf(name, token), { granted: bytes, unfinished, isKnown })
+    const tryIt = async (bytes: number) => {
+      const held = { token, name, bytes, files }
+      const countedAfter = new Date(clock.now().getTime() - oldMs)
+      const asked = { held, moved: unfinished ?? 0, countedAfter }
+      const seen = await holdUpload(collections, organizationId, asked, limits)
+      if (seen === null) return null
+      return new HeldQuota(this.#accountOf({ name, token, seen }), { granted: bytes, unfinished, isKnown })
+    }
+    // Most uploads are small: what they write is reserved here.
+    const held = (await tryIt(least + firstPortionBytes)) ?? (await tryIt(least))
+    if (held !== null) return held
+    return (await this.#count()) ? tryIt(least) : null
   }
 
   /** Removes the finished file; false when there is none. */
@@ -150,7 +158,7 @@ export class UploadQuota {
     return (await tryIt()) || ((await this.#count()) && (await tryIt()))
   }
 
-  #accountOf(name: string, token: string): QuotaAccount {
+  #accountOf({ name, token, seen }: { name: string; token: string; seen: Date }): QuotaAccount {
     const { collections, organizationId, limits, store } = this.#options
     const grow = (bytes: number) => growUpload(collections, organizationId, { token, bytes }, limits)
     return {
@@ -162,18 +170,12 @@ export class UploadQuota {
       recount: () => this.#count(),
       end: (work) =>
         this.inTurn([name], async () => {
-          const seen = await this.#countedAt()
           const finished = await store.find(name)
           const change = await work(finished?.size ?? null)
           // What has happened stands; the figures are counted anew before they refuse anybody.
           await endUpload(collections, organizationId, { token, change, seen }).catch(() => undefined)
         }),
     }
-  }
-
-  async #countIfOld(): Promise<void> {
-    const usage = await readUsage(this.#options.collections, this.#options.organizationId)
-    if (usage === null || clock.now().getTime() - usage.counted_at.getTime() > oldMs) await this.#count()
   }
 
   /** False when others changed the figures each time that they were counted. */

@@ -92,9 +92,9 @@ export interface UploadInProgress {
   /** There is nothing in it that the finished file doesn't have. */
   readonly isCopy: boolean
   write(piece: Uint8Array): Promise<void>
-  /** What was written lasts, whatever is killed. */
-  sync(): Promise<void>
-  /** Gives it its final name. False when it was taken up by somebody else. */
+  /** Before it is published: what was written lasts from here on, whatever is killed. */
+  prepare(): Promise<void>
+  /** Gives it its final name, after `prepare`. False when it was taken up by somebody else. */
   publish(): Promise<boolean>
   /** Ends writing. What isn't published stays. True when nothing of this one can arrive any more. */
   close(): Promise<boolean>

@@ -58,7 +58,7 @@ function inGrid({ collections, client }: Service): StoredUploads {
       const directory = openUploads({ STAGING: 'gridfs', DATA_DIR: '' }, { client, collections }).directory(1)
       const upload = await directory.takeUp({ name, token: newUploadToken(), wasLeft: false, keep: 0 })
       await upload.write(Buffer.from(content as string))
-      await upload.sync()
+      await upload.prepare()
       await upload.publish()
       await upload.close()
     },

@@ -102,7 +102,7 @@ t.test(
 const put = async (directory: UploadStore, name: string, content: string) => {
   const upload = await directory.takeUp({ name, token: newUploadToken(), wasLeft: false, keep: 0 })
   await upload.write(Buffer.from(content))
-  await upload.sync()
+  await upload.prepare()
   await upload.publish()
   await upload.close()
 }
@@ -127,7 +127,7 @@ for (const [organizationId, STAGING] of [
 
     const broken = await takeUp('half.csv', 0)
     await broken.write(Buffer.from('half'))
-    await broken.sync()
+    await broken.prepare()
     await broken.close()
     await t.rejects(takeUp('half.csv', 5), UploadChanged)
     await t.rejects(takeUp('half.csv', 5, true), UploadChanged)
@@ -135,7 +135,7 @@ for (const [organizationId, STAGING] of [
     const again = await takeUp('half.csv', 2, true)
     t.equal(again.size, 2)
     await again.write(Buffer.from('lo'))
-    await again.sync()
+    await again.prepare()
     t.equal(await again.publish(), true)
     await again.close()
     t.equal(await text((await directory.read('half.csv', 0))!), 'halo')

@@ -31,7 +31,7 @@ for (const [organizationId, STAGING] of [
     }
     const put = async (name: string, size: number) => {
       const upload = await begin(name, 'x'.repeat(size))
-      await upload.sync()
+      await upload.prepare()
       await upload.publish()
       await upload.end()
     }
@@ -62,14 +62,14 @@ for (const [organizationId, STAGING] of [
 
     const replacing = await begin('b.csv', 'new')
     await directory.delete('b.csv')
-    await replacing.sync()
+    await replacing.prepare()
     await replacing.publish()
     await replacing.end()
     await areRight('what an upload was to replace was removed')
 
     const fresh = await begin('d.csv', 'fresh')
     await directory.rename('c.csv', 'd.csv')
-    await fresh.sync()
+    await fresh.prepare()
     await fresh.publish()
     await fresh.end()
     await areRight('a file was given the name of an upload in progress')
