@@ -2,6 +2,11 @@ import { rename, rm, type FileHandle } from 'node:fs/promises'
 import { identityOf } from './file-identity.ts'
 import type { UploadInProgress } from './upload-store.ts'
 
+/**
+ * Large uploads go to the disk bit by bit: hundreds of megabytes at its end would hold up everybody's next sync.
+ */
+const syncEveryBytes = 8 * 1024 * 1024
+
 export interface DiskUploadOptions {
   /** Open for appending. */
   handle: FileHandle
@@ -20,6 +25,9 @@ export class DiskUpload implements UploadInProgress {
   isCopy: boolean
   readonly #options: DiskUploadOptions
   #isOpen = true
+  #unsynced = 0
+  /** The last of the syncs on the way; its failure shows at the next one. */
+  #syncing: Promise<void> = Promise.resolve()
 
   constructor(options: DiskUploadOptions) {
     this.#options = options
@@ -28,13 +36,21 @@ export class DiskUpload implements UploadInProgress {
   }
 
   async write(piece: Uint8Array): Promise<void> {
-    await this.#options.handle.writeFile(piece)
+    const { handle } = this.#options
+    await handle.writeFile(piece)
     this.size += piece.length
     this.isCopy = false
+    this.#unsynced += piece.length
+    if (this.#unsynced < syncEveryBytes) return
+    this.#unsynced = 0
+    await this.#syncing
+    this.#syncing = handle.datasync()
+    this.#syncing.catch(() => undefined)
   }
 
   async prepare(): Promise<void> {
     const { handle, settled } = this.#options
+    await this.#syncing
     await handle.sync()
     // Before the move: an import that finds the file need not watch it.
     await settled(identityOf(await handle.stat({ bigint: true })))
@@ -55,6 +71,7 @@ export class DiskUpload implements UploadInProgress {
   async close(): Promise<boolean> {
     if (this.#isOpen) {
       this.#isOpen = false
+      await this.#syncing.catch(() => undefined)
       await this.#options.handle.close()
     }
     return true
