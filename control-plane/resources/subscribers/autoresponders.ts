@@ -21,7 +21,7 @@ export async function planReactions(
     choice.autoresponder_filter === undefined ? () => true : globMatcher(choice.autoresponder_filter)
   const known = await onSubscription(database, listId)
   const autoresponderIds = known
-    .filter(({ name, trigger_run_on_api: runs }) => runs !== false && matches(name))
+    .filter(({ name, trigger_run_on_api: runs }) => runs && matches(name))
     .map(({ _id }) => _id)
     .sort((a, b) => a - b)
   if (autoresponderIds.length === 0) return undefined

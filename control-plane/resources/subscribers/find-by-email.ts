@@ -7,6 +7,7 @@ import { subscriberKey } from '../../../shared/values/identity.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { gatheredRead } from '../../gathered-read.ts'
 import { sharedRead } from '../../shared-read.ts'
 
 /**
@@ -137,7 +138,7 @@ async function firstMatches(
     // However the two kinds lie among each other, this many of the others are before the page.
     const ofOthers = Math.max(0, toSkip - keys.length)
     const found = await Promise.all([
-      keys.length === 0 ? [] : subscribers.find({ _id: { $in: keys } }, { projection: fields }).toArray(),
+      keys.length === 0 ? [] : subscribersByKeys(subscribers, { emailKey, keys }),
       others.length === 0
         ? []
         : subscribers
@@ -151,6 +152,46 @@ async function firstMatches(
     matches = matches.concat(merged.slice(toSkip - ofOthers))
   }
   return matches.slice(0, most)
+}
+
+interface PointReads {
+  emailKey: string
+  /** `_id`s, all of that email. */
+  keys: string[]
+}
+
+/** Searches that come at one moment are one query: most of what a small one costs is the way to the database. */
+async function subscribersByKeys(
+  subscribers: Collections['subscribers'],
+  reads: PointReads,
+): Promise<readonly Found[]> {
+  return (await foundByReads(subscribers, reads)) ?? []
+}
+
+const foundByReads = gatheredRead(
+  async (
+    subscribers: Collections['subscribers'],
+    searches: PointReads[],
+  ): Promise<Map<PointReads, Found[]>> => {
+    const keys =
+      searches.length === 1 ? searches[0]!.keys : [...new Set(searches.flatMap((search) => search.keys))]
+    const found = await subscribers.find({ _id: { $in: keys } }, { projection: fields }).toArray()
+    if (searches.length === 1) return new Map([[searches[0]!, found]])
+    const byEmail = new Map<string, Found[]>()
+    for (const subscriber of found) {
+      const emailKey = subscriber._id.slice(subscriber._id.indexOf(':') + 1)
+      const same = byEmail.get(emailKey)
+      if (same === undefined) byEmail.set(emailKey, [subscriber])
+      else same.push(subscriber)
+    }
+    return new Map(searches.map((search) => [search, withKeys(byEmail.get(search.emailKey) ?? [], search)]))
+  },
+)
+
+/** Two searches for one email may be for different lists. */
+function withKeys(found: Found[], { keys }: PointReads): Found[] {
+  const wanted = new Set(keys)
+  return found.filter(({ _id }) => wanted.has(_id))
 }
 
 /** How many matches the lists of each query have. */

@@ -1,4 +1,5 @@
 import type { Filter } from 'mongodb'
+import type { Database } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
@@ -8,6 +9,7 @@ import { emailIdentity } from '../../../shared/values/email.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { gatheredRead } from '../../gathered-read.ts'
 import { addressOfEmail } from './list-context.ts'
 
 /** Subscribers of one list, by point reads or by a range of its index on ids. */
@@ -65,6 +67,11 @@ export async function namedSubscribers(
       `${names.length} subscribers are asked for, and ${mostNamed} are possible at once`,
     )
   const addresses = names.map((name) => addressOf(list, name)).filter((address) => address !== null)
+  const [only] = addresses
+  if (addresses.length === 1 && isPoint(only!)) {
+    const subscriber = await subscriberAt(database, only)
+    return subscriber === null ? [] : [subscriber]
+  }
   const { subscribers } = database.collections
   const filters = filtersOf(list, addresses)
   const found = (
@@ -89,6 +96,37 @@ export async function namedSubscribers(
   }
   return [...named.values()]
 }
+
+const isPoint = (address: SubscriberAddress): address is PointAddress =>
+  typeof address === 'string' || 'id' in address
+
+type PointAddress = string | { listId: number; id: number }
+
+const subscriberAt = (database: Database, address: PointAddress): Promise<SubscriberDocument | null> =>
+  typeof address === 'string'
+    ? subscriberByKey(database, address)
+    : subscriberById(database, `${address.listId}:${address.id}`)
+
+const subscriberByKey = gatheredRead(async ({ collections }: Database, keys: string[]) => {
+  const found = await collections.subscribers.find({ _id: { $in: keys } }).toArray()
+  return new Map(found.map((subscriber) => [subscriber._id, subscriber]))
+})
+
+/** Asked for as `<list id>:<id>`. */
+const subscriberById = gatheredRead(async ({ collections }: Database, keys: string[]) => {
+  const idsByList = new Map<number, number[]>()
+  for (const key of keys) {
+    const [listId, id] = key.split(':').map(Number) as [number, number]
+    const ids = idsByList.get(listId)
+    if (ids === undefined) idsByList.set(listId, [id])
+    else ids.push(id)
+  }
+  const ranges = [...idsByList].map(([listId, ids]) => ({ mailing_list_id: listId, id: { $in: ids } }))
+  const found = await collections.subscribers
+    .find(ranges.length === 1 ? ranges[0]! : { $or: ranges })
+    .toArray()
+  return new Map(found.map((subscriber) => [`${subscriber.mailing_list_id}:${subscriber.id}`, subscriber]))
+})
 
 /** One filter for each index that they need. */
 function filtersOf(

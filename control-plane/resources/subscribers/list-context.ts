@@ -7,6 +7,7 @@ import { comparisonForm, subscriberKey } from '../../../shared/values/identity.t
 import type { SubscriberAddress } from '../../../shared/store/subscribers.ts'
 import { missing, pathId, reaches, refuseRemoteList } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { gatheredRead } from '../../gathered-read.ts'
 import { sharedRead } from '../../shared-read.ts'
 
 /** What reading, showing and writing a list's subscribers depends on. */
@@ -31,19 +32,33 @@ export async function findSubscriberList(
   return found
 }
 
-const listWithContext = sharedRead(async (database: Database, id: number): Promise<SubscriberList | null> => {
-  const { mailingLists, organizations } = database.collections
-  const list = await mailingLists.findOne({ _id: id })
+async function listWithContext(database: Database, id: number): Promise<SubscriberList | null> {
+  const list = await listById(database, id)
   if (list === null) return null
-  const [fields, organization] = await Promise.all([
+  const [fields, zone] = await Promise.all([
     fieldsOf(database, list),
-    organizations.findOne({ _id: list.organization_id }, { projection: { time_zone_name: 1 } }),
+    zoneOfOrganization(database, list.organization_id),
   ])
   const primaryKey = fields.find(({ field }) => field.id === list.primary_key_custom_field_id) ?? null
-  return { list, fields, primaryKey, zone: organization?.time_zone_name ?? 'UTC' }
+  return { list, fields, primaryKey, zone: zone ?? 'UTC' }
+}
+
+const listById = gatheredRead(async ({ collections }: Database, ids: number[]) => {
+  const lists = await collections.mailingLists.find({ _id: { $in: ids } }).toArray()
+  return new Map(lists.map((list) => [list._id, list]))
+})
+
+const zoneOfOrganization = gatheredRead(async ({ collections }: Database, ids: number[]) => {
+  const organizations = await collections.organizations
+    .find({ _id: { $in: ids } }, { projection: { time_zone_name: 1 } })
+    .toArray()
+  return new Map(organizations.map(({ _id, time_zone_name: zone }) => [_id, zone]))
 })
 
 /** Every change of a list's fields raises the list's revision, so fields are read once for each of them. */
+const readFields = sharedRead(({ collections }: Database, listId: number) =>
+  collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
+)
 const knownFields = new WeakMap<Database, Map<number, { revision: number; fields: FieldReader[] }>>()
 const mostKnownLists = 1_000
 
@@ -52,10 +67,7 @@ async function fieldsOf(database: Database, list: MailingListDocument): Promise<
   knownFields.set(database, known)
   const entry = known.get(list._id)
   if (entry?.revision === list.revision) return entry.fields
-  const documents = await database.collections.customFields
-    .find({ mailing_list_id: list._id })
-    .sort({ _id: 1 })
-    .toArray()
+  const documents = await readFields(database, list._id)
   const fields = documents.map((document) => fieldReader(toFieldDefinition(document), 'mdy'))
   if (known.size >= mostKnownLists) known.clear()
   known.set(list._id, { revision: list.revision, fields })

@@ -1,0 +1,63 @@
+/**
+ * Point reads that are asked for one by one and made together: who asks while `mostAtOnce` reads are under way goes
+ * with all who wait into the next one. A read begins after everybody in it has asked, so the answers are as true as
+ * one's own read. What a request costs is its round trips to the database, and sixteen at once share one.
+ */
+export function gatheredRead<Owner extends object, Key, Item>(
+  read: (owner: Owner, keys: Key[]) => Promise<Map<Key, Item>>,
+): (owner: Owner, key: Key) => Promise<Item | null> {
+  const gatherings = new WeakMap<Owner, Gathering<Key, Item>>()
+  return (owner, key) => {
+    let gathering = gatherings.get(owner)
+    if (gathering === undefined)
+      gatherings.set(owner, (gathering = new Gathering((keys) => read(owner, keys))))
+    return gathering.find(key)
+  }
+}
+
+/** One that meets a slow disk doesn't hold up those behind it. */
+const mostAtOnce = 2
+const mostKeys = 64
+
+interface Waiting<Key, Item> {
+  key: Key
+  resolve: (item: Item | null) => void
+  reject: (error: unknown) => void
+}
+
+class Gathering<Key, Item> {
+  readonly #read: (keys: Key[]) => Promise<Map<Key, Item>>
+  #waiting: Waiting<Key, Item>[] = []
+  #running = 0
+
+  constructor(read: (keys: Key[]) => Promise<Map<Key, Item>>) {
+    this.#read = read
+  }
+
+  find(key: Key): Promise<Item | null> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ key, resolve, reject })
+      // Requests whose bytes came together are handled in one turn of the event loop: they all go into one read.
+      if (this.#waiting.length === 1) setImmediate(() => this.#begin())
+    })
+  }
+
+  #begin(): void {
+    if (this.#running >= mostAtOnce || this.#waiting.length === 0) return
+    const group = this.#waiting.splice(0, mostKeys)
+    this.#running += 1
+    void this.#answer(group).finally(() => {
+      this.#running -= 1
+      this.#begin()
+    })
+  }
+
+  async #answer(group: Waiting<Key, Item>[]): Promise<void> {
+    try {
+      const found = await this.#read([...new Set(group.map(({ key }) => key))])
+      for (const { key, resolve } of group) resolve(found.get(key) ?? null)
+    } catch (error) {
+      for (const { reject } of group) reject(error)
+    }
+  }
+}
