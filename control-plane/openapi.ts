@@ -4,6 +4,7 @@ import type { RequestErrorCode } from '../shared/errors.ts'
 import type { BodyDescription, Endpoint, Need } from './api/endpoint.ts'
 import { describeAuthorization, describeNeed, scopeOf } from './api/authorization.ts'
 import { describeFields } from './field-texts.ts'
+import { documentedRefusals, type Refusal } from './refusals.ts'
 
 /**
  * The OpenAPI 3.1 description, made from the endpoints: the schemas are those that validate, the permissions those
@@ -162,16 +163,28 @@ function bodySchema({ wrapper, schema, beside }: BodyDescription<unknown>): z.Zo
 
 const needText = (need: Need): string => (typeof need === 'string' ? need : need.permission.join('/'))
 
-const failureExample = (error_code: RequestErrorCode, error_message: string) => ({
-  value: { success: false, data: null, error_code, error_message },
-})
+/** Named for their codes, numbered where several have the same. */
+function examplesOf(refusals: readonly Refusal[]) {
+  const seen = new Map<string, number>()
+  return Object.fromEntries(
+    refusals.map(({ code, message }) => {
+      const number = (seen.get(code) ?? 0) + 1
+      seen.set(code, number)
+      const value = { success: false, data: null, error_code: code, error_message: message }
+      return [number === 1 ? code : `${code}_${number}`, { value }]
+    }),
+  )
+}
 
 function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] {
-  const { reply, needs, body } = described
-  const refusal = (description: string, code: RequestErrorCode, message: string) => ({
+  const { reply, needs, body, forbids = [] } = described
+  const refusal = (description: string, code: RequestErrorCode, ...messages: string[]) => ({
     description,
     content: {
-      'application/json': { schema: failure, examples: { [code]: failureExample(code, message) } },
+      'application/json': {
+        schema: failure,
+        examples: examplesOf(messages.map((message) => ({ code, message }))),
+      },
     },
   })
   const retryAfter = { 'Retry-After': z.string().describe('seconds after which it may be tried again') }
@@ -185,13 +198,14 @@ function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] 
       ),
       headers: z.object({ 'WWW-Authenticate': z.string().describe('Basic realm="svc"') }),
     },
-    ...(needs === 'any_key'
+    ...(needs === 'any_key' && forbids.length === 0
       ? {}
       : {
           '403': refusal(
-            `The caller lacks ${describeNeed(needs)}`,
+            `The caller lacks ${describeNeed(needs)}${forbids.length === 0 ? '' : ', or what this very request needs'}`,
             'not_authorized',
             `this needs ${describeNeed(needs)}`,
+            ...forbids,
           ),
         }),
     ...(body === undefined
@@ -200,7 +214,7 @@ function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] 
           '413': refusal(
             'The body is too large',
             'invalid_request',
-            'the body is too large for this endpoint',
+            'the body is too large for this endpoint, which takes 1 MB',
           ),
           '415': refusal(
             'The body is not sent as JSON in UTF-8',
@@ -232,24 +246,6 @@ function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] 
   }
 }
 
-/** The refusals that come with status 200, each with an example: what all endpoints of a kind have, and its own. */
-function refusalExamples({ path, query, body, refusals = {} }: Endpoint) {
-  const common: Record<string, string> = {}
-  if (path.includes('/:')) common['not_found'] = 'there is no record 4711'
-  if (query !== undefined) common['invalid_request'] = 'page must be a non-negative integer'
-  if (body !== undefined) {
-    common['invalid_request'] =
-      body.wrapper === null ? 'the body must be a JSON hash' : `${body.wrapper} must be a hash`
-    common['validation_failed'] = 'name must be a string; id must be an integer'
-  }
-  return Object.fromEntries(
-    Object.entries({ ...common, ...refusals }).map(([code, message]) => [
-      code,
-      failureExample(code as RequestErrorCode, message),
-    ]),
-  )
-}
-
 function enveloped(described: Endpoint, reply: Extract<Endpoint['reply'], { data: z.ZodType }>) {
   const paging = reply.paging === undefined ? {} : reply.paging === 'pages' ? pages : tokens
   const success = z
@@ -277,7 +273,7 @@ function enveloped(described: Endpoint, reply: Extract<Endpoint['reply'], { data
     content: {
       'application/json': {
         schema: z.union([success, failure]),
-        examples: { done: { value }, ...refusalExamples(described) },
+        examples: { done: { value }, ...examplesOf(documentedRefusals(described)) },
       },
     },
   }
@@ -291,7 +287,7 @@ function streamed(described: Endpoint, reply: Extract<Endpoint['reply'], { conte
     description: 'The text, or a refusal with `success` false',
     content: {
       ...Object.fromEntries(texts),
-      'application/json': { schema: failure, examples: refusalExamples(described) },
+      'application/json': { schema: failure, examples: examplesOf(documentedRefusals(described)) },
     },
   }
 }

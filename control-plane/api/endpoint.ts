@@ -24,8 +24,13 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   /** Request headers with a meaning of their own, for the description. */
   headers?: Record<string, string>
   reply: ReplyDescription
-  /** Refusals of its own, by code, each with a message as an example. */
-  refusals?: Partial<Record<RequestErrorCode, string>>
+  /**
+   * What its handler refuses, by code, each message as the service says it (ids are examples). What follows from path,
+   * query and body alike for all endpoints is added by `documentedRefusals`. The conformance test provokes every one.
+   */
+  refusals?: Partial<Record<RequestErrorCode, string | readonly string[]>>
+  /** What its handler answers with a 403: what depends on the body or the record. */
+  forbids?: readonly string[]
   handle: (call: Call<Query, Body>) => Promise<Reply>
 }
 

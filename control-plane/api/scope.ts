@@ -53,9 +53,11 @@ export async function findMailingList(
 
 /** Imports, autoresponders and subscribers live only on lists of this service. */
 export function refuseRemoteList(list: MailingListDocument): void {
-  if (list.is_remote_list)
-    throw new RequestError(
-      'invalid_request',
-      `mailing list ${list._id} is a Remote List, which has no subscribers here`,
-    )
+  if (list.is_remote_list) throw new RequestError('invalid_request', remoteList(list._id))
 }
+
+const remoteList = (id: number): string =>
+  `mailing list ${id} is a Remote List, which has no subscribers here`
+
+/** What `refuseRemoteList` says, for descriptions. */
+export const remoteListRefusal = remoteList(12)

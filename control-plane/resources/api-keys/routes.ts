@@ -40,6 +40,12 @@ export const keyChange = z
   .object({ name: nameText(100), role: oneOf(roles), active: flag(), user_id: positiveId().nullable() })
   .partial()
 
+const more = 'nobody makes, changes or deletes an API key that may do more than he himself'
+const noKey = 'there is no API key 4711'
+const lastKey = 'this would leave no usable system-admin key: create another one first'
+const foreignUser = 'user_id names no user of organization 2'
+const misplacedRole = 'role can be system_admin only in organization 1'
+
 /** The same four endpoints, on the caller's organization and on one that the path names. */
 function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: string): Endpoint[] {
   return [
@@ -69,6 +75,9 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       tag,
       needs: 'admin',
       body: { wrapper: 'api_key', schema: keyCreation, example: { api_key: { name: 'Nightly import' } } },
+      // Without an organization in the path a key of a system admin is made in his own, which is organization 1.
+      refusals: { validation_failed: [foreignUser, ...(prefix === '' ? [] : [misplacedRole])] },
+      forbids: [more],
       reply: { data: createdView, example: { ...example, key: 'rollcall_4t5r8wqx1h0g6y2m9c3k7v5b' } },
       async handle(call) {
         return { data: await createApiKey(call) }
@@ -87,6 +96,8 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
         isUpdate: true,
         example: { api_key: { active: false } },
       },
+      refusals: { not_found: noKey, validation_failed: [foreignUser, misplacedRole, lastKey] },
+      forbids: [more],
       reply: { data: view, example: { ...example, active: false } },
       async handle(call) {
         return { data: await changeApiKey(call) }
@@ -99,6 +110,8 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       summary: 'Deletes an API key',
       tag,
       needs: 'admin',
+      refusals: { not_found: noKey, validation_failed: lastKey },
+      forbids: [more],
       reply: { data: z.null(), example: null },
       async handle(call) {
         await deleteApiKey(call)

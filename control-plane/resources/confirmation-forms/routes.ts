@@ -5,7 +5,7 @@ import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { nameText, pagingQuery } from '../../api/fields.ts'
 import { readPage } from '../../api/paging.ts'
-import { findMailingList, refuseRemoteList } from '../../api/scope.ts'
+import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 
 const tag = 'Confirmation forms'
 
@@ -94,6 +94,15 @@ export const confirmationFormEndpoints = [
       example: { confirmation_form: { name: 'Welcome' } },
     },
     reply: { data: view, example },
+    refusals: {
+      invalid_request: remoteListRefusal,
+      validation_failed: [
+        'name must not be blank',
+        'from_email must be an email address',
+        'html must hold %%confirmation_url%%',
+        'text must hold %%confirmation_url%%',
+      ],
+    },
     async handle({ deps, caller, params, body }) {
       const { collections } = deps.database
       const list = await findMailingList(deps, caller, params['mailing_list_id'])

@@ -71,6 +71,21 @@ export const fieldCreation = z.object({
 })
 export const fieldChange = z.object({ ...settings, field_type: oneOf(fieldTypes) }).partial()
 
+const faultySettings = [
+  'name must not be blank',
+  'name "Email" is that of a built-in column',
+  'name can\'t be "__proto__"',
+  'name "Plan" is taken by another custom field of the list',
+  'options must have at least 1 entry for a field of type select_single_dropdown',
+  'options are not possible for a field of type text',
+  'options must differ by more than case',
+  'minimum_length and maximum_length are not possible for a field of type number',
+  'minimum_value and maximum_value are not possible for a field of type text',
+  'minimum_length must not be more than maximum_length',
+  'minimum_value must not be more than maximum_value',
+  'default must be an integer',
+]
+
 export const customFieldEndpoints = [
   endpoint({
     method: 'get',
@@ -111,6 +126,7 @@ export const customFieldEndpoints = [
       },
     },
     reply: { data: view, example },
+    refusals: { validation_failed: faultySettings },
     async handle({ deps, caller, params, body }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       return { data: toView(await createCustomField(deps, list, body())) }
@@ -130,6 +146,14 @@ export const customFieldEndpoints = [
       example: { custom_field: { options: ['Free', 'Team', 'Enterprise'] } },
     },
     reply: { data: view, example: { ...example, options: ['Free', 'Team', 'Enterprise'] } },
+    refusals: {
+      not_found: 'there is no custom field 4711',
+      validation_failed: [
+        ...faultySettings,
+        "field_type can't be changed",
+        'required must be true for the primary key of the list',
+      ],
+    },
     async handle({ deps, caller, params, body }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       const field = await findCustomField(deps, list, params['id'])
@@ -144,6 +168,13 @@ export const customFieldEndpoints = [
     tag,
     needs: permission('custom_field', 'delete'),
     reply: { data: z.null(), example: null },
+    refusals: {
+      not_found: 'there is no custom field 4711',
+      validation_failed: [
+        "custom field 31 is the primary key of the list and can't be deleted",
+        'custom field 31 is mapped by import 4711, which is unfinished: wait for it, or cancel it',
+      ],
+    },
     async handle({ deps, caller, params }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       await deleteCustomField(deps, list, await findCustomField(deps, list, params['id']))

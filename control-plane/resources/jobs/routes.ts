@@ -88,6 +88,10 @@ function jobsEndpoint(path: string, operationId: string, scope: Scope, unfinishe
     needs: scope === 'everywhere' ? 'system_admin' : 'any_key',
     query: jobQuery,
     reply: { data: z.array(view), paging: 'pages', example: [example] },
+    refusals: {
+      invalid_request:
+        'begins_at__after must be ISO 8601 with date and time, such as 2026-01-31T08:00:00Z (a plus sign is sent as %2B), or UNIX seconds',
+    },
     async handle({ deps, organizationId, query }) {
       const { jobs, paging } = await listJobs(deps, query(), {
         organizationId: organizationId(),

@@ -51,6 +51,8 @@ export const listChange = z
   .object({ ...listFields, primary_key_custom_field_id: positiveId().nullable() })
   .partial()
 
+const takenName = 'name "Newsletter" is taken by another mailing list of the organization'
+
 export const mailingListEndpoints = [
   endpoint({
     method: 'get',
@@ -78,6 +80,7 @@ export const mailingListEndpoints = [
     tag,
     needs: 'any_key',
     reply: { data: view, example },
+    refusals: { not_found: 'there is no mailing list 4711' },
     async handle({ deps, caller, params }) {
       return { data: toView(await findMailingList(deps, caller, params['id'])) }
     },
@@ -96,6 +99,14 @@ export const mailingListEndpoints = [
       example: { mailing_list: { name: 'Newsletter' } },
     },
     reply: { data: view, example },
+    refusals: {
+      validation_failed: [
+        'name must not be blank',
+        takenName,
+        'primary_key_custom_field_id names no custom field of the list, which has none yet: set it when the field is there',
+        'organization_id: there is no organization 4711',
+      ],
+    },
     async handle({ deps, caller, body }) {
       return { data: toView(await createMailingList(deps, caller, body())) }
     },
@@ -114,6 +125,17 @@ export const mailingListEndpoints = [
       example: { mailing_list: { has_format: true } },
     },
     reply: { data: view, example: { ...example, has_format: true } },
+    refusals: {
+      not_found: 'there is no mailing list 4711',
+      validation_failed: [
+        'name must not be blank',
+        takenName,
+        'primary_key_custom_field_id names no custom field of list 12',
+        'primary_key_custom_field_id must name a required field of type text or number',
+        'primary_key_custom_field_id can be changed only while the list is empty',
+        "primary_key_custom_field_id can't be changed while import 4711 of the list is unfinished",
+      ],
+    },
     async handle({ deps, caller, params, body }) {
       const list = await findMailingList(deps, caller, params['id'])
       return { data: toView(await changeMailingList(deps, list, body())) }

@@ -38,6 +38,10 @@ const creation = z.object({
   subscriber_limit: limit.default(null),
 })
 const change = z.object({ name: nameText(255), time_zone_name: zoneName, subscriber_limit: limit }).partial()
+const faultyFields = [
+  'name must not be blank',
+  'time_zone_name must be the IANA name of a time zone, such as Europe/Berlin',
+]
 
 export const organizationEndpoints = [
   endpoint({
@@ -66,6 +70,7 @@ export const organizationEndpoints = [
     summary: 'One organization',
     tag,
     needs: 'any_key',
+    refusals: { not_found: 'there is no organization 4711' },
     reply: { data: view, example },
     async handle({ deps, caller, params }) {
       const id = pathId(params['id'], 'organization')
@@ -90,6 +95,7 @@ export const organizationEndpoints = [
       example: { organization: { name: 'Example Ltd', time_zone_name: 'Europe/Berlin' } },
     },
     reply: { data: view, example },
+    refusals: { validation_failed: faultyFields },
     async handle({ deps, body }) {
       const { collections } = deps.database
       const given = body()
@@ -117,6 +123,7 @@ export const organizationEndpoints = [
       example: { organization: { subscriber_limit: 100_000 } },
     },
     reply: { data: view, example: { ...example, subscriber_limit: 100_000 } },
+    refusals: { not_found: 'there is no organization 4711', validation_failed: faultyFields },
     async handle({ deps, params, body }) {
       const { client, collections } = deps.database
       const id = pathId(params['id'], 'organization')

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { OrganizationDocument } from '../../../shared/schemas/organization.ts'
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { findMailingList, refuseRemoteList } from '../../api/scope.ts'
+import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { unsubscribe, updateSubscriber } from './change.ts'
@@ -29,6 +29,22 @@ const mayRead = permission('subscriber', 'read')
 const listPath = '/mailing_lists/:mailing_list_id/subscribers'
 const subscriberPath = `${listPath}/:id_or_email`
 
+const noSubscriber = 'there is no subscriber 4711'
+const takenIdentity = 'the list already has a subscriber with this identity'
+const limitReached = "status can't be active: the organization's subscriber limit is reached"
+const faultyTokens = [
+  'page_token must not be given together with page',
+  'page_token is not one that this list gave out',
+]
+const faultyValues = [
+  'email must be an email address',
+  'subscribe_time must be a time in ISO 8601 with T, such as 2026-11-21T09:00:00Z',
+  'subscribe_ip must be an IPv4 or IPv6 address',
+  'custom_fields.Nothing is no custom field of the list',
+  'custom_fields.Plan is given twice',
+  'custom_fields.Plan must be an integer',
+]
+
 export const subscriberEndpoints = [
   endpoint({
     method: 'get',
@@ -39,6 +55,7 @@ export const subscriberEndpoints = [
     needs: mayRead,
     query: subscriberPage,
     reply: { data: z.array(subscriberView), paging: 'tokens', example: [exampleSubscriber] },
+    refusals: { invalid_request: [remoteListRefusal, ...faultyTokens] },
     async handle({ deps, caller, params, query }) {
       const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
       const { subscribers, paging } = await listSubscribers(deps, context.list, query())
@@ -55,8 +72,11 @@ export const subscriberEndpoints = [
     needs: mayRead,
     reply: { data: z.array(subscriberView), example: [exampleSubscriber] },
     refusals: {
-      requested_too_many:
+      invalid_request: remoteListRefusal,
+      requested_too_many: [
+        '101 subscribers are asked for, and 100 are possible at once',
         'more than 500 subscribers have what is asked for, and 500 are possible at once: go through them by pages of /mailing_lists/12/subscribers_by_email/:email',
+      ],
     },
     async handle({ deps, caller, params, lastSegment }) {
       const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
@@ -84,6 +104,11 @@ export const subscriberEndpoints = [
       },
     },
     reply: { data: subscriberView.nullable(), example: exampleSubscriber },
+    refusals: {
+      invalid_request: remoteListRefusal,
+      not_found: 'there is no confirmation form 3',
+      validation_failed: [...faultyValues, 'custom_fields.Plan is required', takenIdentity, limitReached],
+    },
     async handle({ deps, caller, params, body }) {
       return { data: await createSubscriber(deps, caller, params['mailing_list_id'], body) }
     },
@@ -103,6 +128,18 @@ export const subscriberEndpoints = [
       example: { subscriber: { status: 'unsubscribed', custom_fields: { Plan: null } } },
     },
     reply: { data: subscriberView, example: exampleSubscriber },
+    refusals: {
+      invalid_request: remoteListRefusal,
+      not_found: noSubscriber,
+      multiple_records_found:
+        'several subscribers have the email ann@example.com: name one of them by its id',
+      validation_failed: [
+        ...faultyValues,
+        "custom_fields.Plan is required and can't be unset",
+        takenIdentity,
+        limitReached,
+      ],
+    },
     async handle({ deps, caller, params, body }) {
       const path = { listText: params['mailing_list_id'], subscriberText: params['id_or_email']! }
       return { data: await updateSubscriber(deps, caller, path, body) }
@@ -116,6 +153,12 @@ export const subscriberEndpoints = [
     tag,
     needs: permission('subscriber', 'delete'),
     reply: { data: removalView, example: { subscriber_ids_removed: [9001], more_remaining: false } },
+    refusals: {
+      invalid_request: remoteListRefusal,
+      not_found: noSubscriber,
+      validation_failed:
+        "subscriber 9001 can't be deleted: the directive disable_subscriber_deletion is enabled",
+    },
     async handle({ deps, caller, params }) {
       const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
       return { data: await deleteSubscribers(deps, context, params['id_or_email']!) }
@@ -135,6 +178,10 @@ export const subscriberEndpoints = [
       example: { unsubscribe: { token: 'MTI6OTAwMTo1NQ.9bUqv0hG0q3mYx2c4rYvMw', ip: '192.0.2.7' } },
     },
     reply: { data: subscriberView, example: { ...exampleSubscriber, status: 'unsubscribed' as const } },
+    refusals: {
+      not_found: 'there is no mail with this unsubscribe token',
+      validation_failed: 'ip must be an IPv4 or IPv6 address',
+    },
     async handle({ deps, caller, body }) {
       return { data: await unsubscribe(deps, caller, body()) }
     },
@@ -149,6 +196,7 @@ export const subscriberEndpoints = [
     scope: 'own_organization',
     query: subscriberPage,
     reply: { data: z.array(foundSubscriberView), paging: 'tokens', example: [exampleFound] },
+    refusals: { invalid_request: faultyTokens },
     async handle({ deps, caller, params, query }) {
       return found(deps, params['email']!, { organization_id: caller.organizationId }, query())
     },
@@ -162,6 +210,7 @@ export const subscriberEndpoints = [
     needs: mayRead,
     query: subscriberPage,
     reply: { data: z.array(foundSubscriberView), paging: 'tokens', example: [exampleFound] },
+    refusals: { invalid_request: [remoteListRefusal, ...faultyTokens] },
     async handle({ deps, caller, params, query }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       refuseRemoteList(list)
@@ -181,6 +230,7 @@ export const subscriberEndpoints = [
       paging: 'tokens',
       example: [{ ...exampleFound, organization: { id: 2, name: 'Example Ltd' } }],
     },
+    refusals: { invalid_request: faultyTokens },
     async handle({ deps, params, query }) {
       return foundWithOrganizations(deps, params['email']!, {}, query())
     },
@@ -198,6 +248,7 @@ export const subscriberEndpoints = [
       paging: 'tokens',
       example: [{ ...exampleFound, organization: { id: 2, name: 'Example Ltd' } }],
     },
+    refusals: { invalid_request: faultyTokens },
     async handle({ deps, organizationId, params, query }) {
       return foundWithOrganizations(deps, params['email']!, { organization_id: organizationId() }, query())
     },

@@ -16,6 +16,25 @@ import { toView, toViews } from './view.ts'
 
 const tag = 'Users'
 
+const noUser = 'there is no user 4711'
+const more = 'nobody makes, changes or deletes a user that may do more than he himself'
+const lastAdmin = 'this would leave no active system-admin user: create another one first'
+const lastKey = 'this would leave no usable system-admin key: create another one first'
+const misplacedRole = 'role can be system_admin only in organization 1'
+const takenEmail = 'email is taken: there is a user with jane@example.com already'
+const noTerms =
+  'terms_and_conditions_version can be only null: this service has no terms and conditions to agree to'
+const faultyFields = [
+  'full_name must not be blank',
+  'email must be an email address',
+  'email must have a domain in ASCII: internationalized domain names are not supported here',
+  'default_preview_recipients.0 must be an email address',
+  'permissions has keys only of mailing_list, subscriber, segmentation_criteria, autoresponder, web_form, custom_field, campaign, campaign/template, seed_list, not other',
+  'permissions.seed_list.0 must be one of "create", "update", "delete"',
+  'password1 must have at least 8 characters',
+  'password1 must have at most 1024 bytes in UTF-8',
+]
+
 function listing(path: string, operationId: string, summary: string, isOfAll: boolean): Endpoint {
   return endpoint({
     method: 'get',
@@ -58,6 +77,9 @@ export const userEndpoints = [
       example: { user: { email: 'jane@example.com', password: 'correct horse battery' } },
     },
     reply: { data: userView, example: userExample },
+    refusals: {
+      not_authorized: 'the email or the password is wrong, or the user is inactive or locked out',
+    },
     async handle({ deps, caller, body }) {
       return { data: await toView(deps, await authenticate(deps, caller, body())) }
     },
@@ -70,6 +92,7 @@ export const userEndpoints = [
     tag,
     needs: 'admin',
     reply: { data: userView, example: userExample },
+    refusals: { not_found: noUser },
     async handle({ deps, caller, params }) {
       return { data: await toView(deps, await findUser(deps, caller, params)) }
     },
@@ -98,6 +121,17 @@ export const userEndpoints = [
       },
     },
     reply: { data: userView, example: userExample },
+    refusals: {
+      validation_failed: [
+        ...faultyFields,
+        'password2 must be the same as password1',
+        'organization_id: there is no organization 4711',
+        misplacedRole,
+        noTerms,
+        takenEmail,
+      ],
+    },
+    forbids: [more],
     async handle(call) {
       return { data: await toView(call.deps, await createUser(call)) }
     },
@@ -111,6 +145,19 @@ export const userEndpoints = [
     needs: 'admin',
     body: { wrapper: 'user', schema: userChange, isUpdate: true, example: { user: { active: false } } },
     reply: { data: userView, example: { ...userExample, active: false } },
+    refusals: {
+      not_found: noUser,
+      validation_failed: [
+        ...faultyFields,
+        'password2 must be the same as password1: a new password is given as both',
+        misplacedRole,
+        noTerms,
+        takenEmail,
+        lastAdmin,
+        lastKey,
+      ],
+    },
+    forbids: [more],
     async handle(call) {
       return { data: await toView(call.deps, await changeUser(call)) }
     },
@@ -124,6 +171,8 @@ export const userEndpoints = [
     needs: 'admin',
     body: { wrapper: null, schema: z.object({}), optional: true, example: {} },
     reply: { data: lockoutReset, example: { result: 'lockout_cleared' } },
+    refusals: { not_found: noUser },
+    forbids: [more],
     async handle({ deps, caller, params, body }) {
       const user = await findUser(deps, caller, params)
       refuseMore(user, caller, 'a user')
@@ -139,6 +188,11 @@ export const userEndpoints = [
     summary: 'Deletes a user; the API keys that belong to him are refused from then on',
     tag,
     needs: 'admin',
+    refusals: {
+      not_found: noUser,
+      validation_failed: ['nobody deletes himself: user 3 is the caller', lastAdmin],
+    },
+    forbids: [more],
     reply: { data: z.null(), example: null },
     async handle(call) {
       await deleteUser(call)

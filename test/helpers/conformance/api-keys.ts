@@ -9,6 +9,10 @@ function rows(
   organizationOf: (world: World) => Record<string, number>,
   failuresOfCreation: NonNullable<Row['failures']>,
 ): Rows {
+  /** The key that the service was set up with: the only one of a system admin. */
+  const systemKey = () => ({
+    params: { ...(suffix === '' ? {} : { organization_id: 1 }), id: 1 },
+  })
   const onNewKey = (body?: unknown): Row['good'] => {
     return async (world) => ({
       params: { ...organizationOf(world), id: (await newKey(world)).id },
@@ -36,8 +40,53 @@ function rows(
         ...failuresOfCreation,
       },
     },
-    [`updateApiKey${suffix}`]: { good: onNewKey({ api_key: { name: 'Renamed', active: false } }) },
-    [`deleteApiKey${suffix}`]: { good: onNewKey() },
+    [`updateApiKey${suffix}`]: {
+      good: onNewKey({ api_key: { name: 'Renamed', active: false } }),
+      failures: {
+        'a key that may do more than his own': async (world) => ({
+          sent: { ...systemKey(), key: await world.adminBesideSystem(), body: { api_key: { name: 'Mine' } } },
+          code: 'not_authorized',
+          status: 403,
+        }),
+        'a user who is not there': async (world) => ({
+          sent: {
+            params: { ...organizationOf(world), id: (await newKey(world)).id },
+            body: { api_key: { user_id: 999_999 } },
+          },
+          code: 'validation_failed',
+          message: /^user_id names no user/,
+        }),
+        'a system admin outside of organization 1': async (world) => ({
+          sent: {
+            key: world.system,
+            params: { ...organizationOf(world), id: (await newKey(world)).id },
+            body: { api_key: { role: 'system_admin' } },
+          },
+          code: 'validation_failed',
+          message: /^role can be system_admin only/,
+        }),
+        'switching off the last key of a system admin': (world) => ({
+          sent: { ...systemKey(), key: world.system, body: { api_key: { active: false } } },
+          code: 'validation_failed',
+          message: /no usable system-admin key/,
+        }),
+      },
+    },
+    [`deleteApiKey${suffix}`]: {
+      good: onNewKey(),
+      failures: {
+        'a key that may do more than his own': async (world) => ({
+          sent: { ...systemKey(), key: await world.adminBesideSystem() },
+          code: 'not_authorized',
+          status: 403,
+        }),
+        'the last key of a system admin': (world) => ({
+          sent: { ...systemKey(), key: world.system },
+          code: 'validation_failed',
+          message: /no usable system-admin key/,
+        }),
+      },
+    },
   }
 }
 

@@ -5,7 +5,7 @@ import { conformanceRows } from '../conformance-rows.ts'
 import type { Row, Sent } from './row.ts'
 import { makeWorld, type World } from './world.ts'
 import { changedAt, requiredKeysOf, wrongValuesOf } from './wrong-values.ts'
-import { startService, type Answer, type Json } from '../service.ts'
+import { callerOf, startProcess, startService, type Answer, type Json } from '../service.ts'
 
 /**
  * Endpoints against everything that is documented of them. What is said of all endpoints alike is derived from their
@@ -58,10 +58,29 @@ async function checkEndpoint(t: Test, subject: Subject): Promise<void> {
     await t.test('reads its query as documented', (t) => readsItsQuery(t, subject))
   for (const [title, make] of Object.entries(row.failures ?? {}))
     await t.test(`refuses ${title}`, async (t) => {
-      const { sent, code, message, status } = await make(world)
-      refused(t, await subject.send(sent), code, title, status)
-      if (message !== undefined) t.match((await subject.send(sent)).body.error_message, message)
+      const { sent, code, message, status, settings, after } = await make(world)
+      const base = settings === undefined ? undefined : await startBeside(t, world, settings)
+      const answer = await subject.send(sent, base === undefined ? {} : { base })
+      await after?.()
+      refused(t, answer, code, title, status)
+      if (message !== undefined) t.match(answer.body?.error_message, message)
+      t.ok(subject.documented.has(keyOf(answer.status, answer.body)), `is documented: ${answer.text}`)
     })
+  await t.test('was seen to refuse whatever it is documented to refuse', (t) => {
+    t.same(
+      [...subject.documented].filter((refusal) => !subject.seen.has(refusal)),
+      [],
+      'documented refusals that no request provoked: give them a row',
+    )
+    t.end()
+  })
+}
+
+/** Another control plane with other settings; resolves to its address. */
+async function startBeside(t: Test, { service }: World, settings: Record<string, string>): Promise<string> {
+  const running = await startProcess('control-plane', { ...service.settings, ...settings })
+  t.teardown(() => running.stop())
+  return running.ready.http!
 }
 
 /** An endpoint with its row and its part of the description. */
@@ -72,6 +91,9 @@ class Subject {
   /** The whole description, and its part about the endpoint. */
   readonly document: Json
   readonly operation: Json
+  /** The refusals that the description lists, and those that were seen. */
+  readonly documented: ReadonlySet<string>
+  readonly seen = new Set<string>()
 
   constructor(described: Endpoint, row: Row, world: World, document: Json) {
     this.described = described
@@ -80,6 +102,7 @@ class Subject {
     this.document = document
     const path = `/svc/api/v2${described.path.replaceAll(/:(\w+)/g, '{$1}')}`
     this.operation = document.paths[path][described.method]
+    this.documented = documentedIn(this.operation)
   }
 
   get params(): string[] {
@@ -97,14 +120,19 @@ class Subject {
     return { any_key: this.world.nobody, admin: this.world.admin, system_admin: this.world.system }[needs]
   }
 
-  async send(sent: Sent, options: { key?: string; method?: string } = {}): Promise<Answer> {
+  async send(sent: Sent, options: { key?: string; method?: string; base?: string } = {}): Promise<Answer> {
     const path = this.described.path.replaceAll(/:(\w+)/g, (_, name: string) =>
       encodeURIComponent(String(sent.params?.[name] ?? '1')).replaceAll('%2C', ','),
     )
     const key = options.key ?? sent.key ?? (await this.leastKey())
     const method = options.method ?? this.described.method.toUpperCase()
     const { headers = {} } = sent
-    return this.world.service.call(method, `${path}${sent.query ?? ''}`, sent.body, { key, headers })
+    const more = { key, headers }
+    const { base } = options
+    const call = base === undefined ? this.world.service.call : callerOf(() => base)
+    const answer = await call(method, `${path}${sent.query ?? ''}`, sent.body, more)
+    if (answer.body?.success === false) this.seen.add(keyOf(answer.status, answer.body))
+    return answer
   }
 
   /** A body whose document is changed at one place. */
@@ -112,6 +140,32 @@ class Subject {
     const { wrapper } = this.described.body!
     return changedAt(body, wrapper === null ? path : [wrapper, ...path], value)
   }
+}
+
+/** What comes whatever an endpoint does: too many requests, a fault of the service, a database that is away. */
+const ofEveryEndpoint = ['429', '500', '503']
+
+function documentedIn(operation: Json): Set<string> {
+  const responses = Object.entries<Json>(operation.responses).filter(
+    ([status]) => !ofEveryEndpoint.includes(status),
+  )
+  const examples = responses.flatMap(([status, { content }]) =>
+    Object.values<Json>(content['application/json'].examples ?? {}).map(({ value }) => ({ status, value })),
+  )
+  return new Set(
+    examples
+      .filter(({ value }) => value.success === false)
+      .map(({ status, value }) => keyOf(Number(status), value)),
+  )
+}
+
+/** A refusal, ids, names and addresses apart. */
+function keyOf(status: number, body: Json): string {
+  const message = String(body?.error_message)
+    .replaceAll(/"(?:[^"\\]|\\.)*"/g, '"…"')
+    .replaceAll(/[^\s"]+@[^\s"]+/g, '…@…')
+    .replaceAll(/\d+/g, '1')
+  return `${status} ${body?.error_code}: ${message}`
 }
 
 function refused(t: Test, answer: Answer, code: string, what: string, status = 200): void {
@@ -329,9 +383,14 @@ async function readsItsBody(t: Test, subject: Subject): Promise<void> {
     'fields with a wrong value',
   )
   const absent = isUpdate === true ? [undefined] : [undefined, null]
+  const required = requiredKeysOf(subject.document, schema)
+  if (required.length > 0) {
+    const empty = wrapper === null ? {} : { [wrapper]: {} }
+    refused(t, await send(empty), 'validation_failed', 'an empty document')
+  }
   await holds(
     t,
-    requiredKeysOf(subject.document, schema).flatMap((path) =>
+    required.flatMap((path) =>
       absent.map((value) =>
         refuses(
           subject.bodyWith(good.body, path, value),

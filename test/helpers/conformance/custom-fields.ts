@@ -1,5 +1,5 @@
 import type { Json } from '../service.ts'
-import type { Rows } from './row.ts'
+import type { Row, Rows, Sent } from './row.ts'
 import type { World } from './world.ts'
 
 async function newField(world: World, field: Record<string, unknown> = {}): Promise<Json> {
@@ -10,6 +10,58 @@ async function newField(world: World, field: Record<string, unknown> = {}): Prom
 }
 
 const paramsOf = (field: Json) => ({ mailing_list_id: field.mailing_list_id, id: field.id })
+
+async function newPrimaryKey(world: World): Promise<Json> {
+  const field = await newField(world, { required: true })
+  const answer = await world.service.call(
+    'PUT',
+    `/mailing_lists/${field.mailing_list_id}`,
+    { mailing_list: { primary_key_custom_field_id: field.id } },
+    { key: world.admin },
+  )
+  if (!answer.body.success) throw new Error(answer.text)
+  return field
+}
+
+/** Settings that don't go together, on a list that has a field `Plan`. */
+const faulty: Record<string, [settings: Record<string, unknown>, message: RegExp]> = {
+  'a blank name': [{ field_type: 'text', name: ' ' }, /^name must not be blank/],
+  'the name of a built-in column': [{ field_type: 'text', name: 'Email' }, /built-in/],
+  'a name that no hash can hold': [{ field_type: 'text', name: '__proto__' }, /^name can't be/],
+  'a name that is taken, in any case': [{ field_type: 'text', name: 'PLAN' }, /is taken/],
+  'a select without options': [{ field_type: 'select_single_dropdown', options: [] }, /at least 1 entry/],
+  'options of a text': [{ field_type: 'text', options: ['a'] }, /^options are not possible/],
+  'options that are the same': [
+    { field_type: 'select_single_dropdown', options: ['a', 'A'] },
+    /^options must differ/,
+  ],
+  'a length of a number': [{ field_type: 'number', minimum_length: 1 }, /^minimum_length and/],
+  'a value of a text': [{ field_type: 'text', minimum_value: 1 }, /^minimum_value and/],
+  'lengths that leave none': [
+    { field_type: 'text', minimum_length: 2, maximum_length: 1 },
+    /^minimum_length must not be more/,
+  ],
+  'values that leave none': [
+    { field_type: 'number', minimum_value: 2, maximum_value: 1 },
+    /^minimum_value must not be more/,
+  ],
+  'a default that the field refuses': [{ field_type: 'number', default: 'x' }, /^default must be an integer/],
+}
+
+function faultySettings(
+  requestWith: (world: World, settings: Record<string, unknown>) => Promise<Sent>,
+): NonNullable<Row['failures']> {
+  return Object.fromEntries(
+    Object.entries(faulty).map(([title, [settings, message]]) => [
+      title,
+      async (world: World) => ({
+        sent: await requestWith(world, settings),
+        code: 'validation_failed',
+        message,
+      }),
+    ]),
+  )
+}
 
 export const customFieldRows: Rows = {
   listCustomFields: { good: async ({ list }) => ({ params: { mailing_list_id: (await list()).id } }) },
@@ -25,24 +77,10 @@ export const customFieldRows: Rows = {
         },
       },
     }),
-    failures: {
-      'the name of a built-in column': async ({ list }) => ({
-        sent: {
-          params: { mailing_list_id: (await list()).id },
-          body: { custom_field: { name: 'Email', field_type: 'text' } },
-        },
-        code: 'validation_failed',
-        message: /^name/,
-      }),
-      'a name that is taken, in any case': async (world) => ({
-        sent: {
-          params: { mailing_list_id: (await newField(world)).mailing_list_id },
-          body: { custom_field: { name: 'PLAN', field_type: 'text' } },
-        },
-        code: 'validation_failed',
-        message: /^name/,
-      }),
-    },
+    failures: faultySettings(async (world, settings) => ({
+      params: { mailing_list_id: (await newField(world)).mailing_list_id },
+      body: { custom_field: { name: 'Other', ...settings } },
+    })),
   },
   updateCustomField: {
     good: async (world) => ({
@@ -50,6 +88,22 @@ export const customFieldRows: Rows = {
       body: { custom_field: { name: 'Tariff', maximum_length: 20 } },
     }),
     failures: {
+      ...faultySettings(async (world, { field_type, ...settings }) => {
+        const first = await newField(world)
+        const options = field_type === 'select_single_dropdown' ? { options: ['a'] } : {}
+        const field = await world.post(`/mailing_lists/${first.mailing_list_id}/custom_fields`, {
+          custom_field: { name: 'Another', field_type, ...options },
+        })
+        return { params: paramsOf(field), body: { custom_field: settings } }
+      }),
+      'a primary key that is not required': async (world) => ({
+        sent: {
+          params: paramsOf(await newPrimaryKey(world)),
+          body: { custom_field: { required: false } },
+        },
+        code: 'validation_failed',
+        message: /^required must be true/,
+      }),
       'another type': async (world) => ({
         sent: { params: paramsOf(await newField(world)), body: { custom_field: { field_type: 'number' } } },
         code: 'validation_failed',
@@ -60,16 +114,25 @@ export const customFieldRows: Rows = {
   deleteCustomField: {
     good: async (world) => ({ params: paramsOf(await newField(world)) }),
     failures: {
-      'the primary key': async (world) => {
-        const field = await newField(world, { required: true })
-        const answer = await world.service.call(
-          'PUT',
-          `/mailing_lists/${field.mailing_list_id}`,
-          { mailing_list: { primary_key_custom_field_id: field.id } },
-          { key: world.admin },
-        )
-        if (!answer.body.success) throw new Error(answer.text)
-        return { sent: { params: paramsOf(field) }, code: 'validation_failed', message: /primary key/ }
+      'the primary key': async (world) => ({
+        sent: { params: paramsOf(await newPrimaryKey(world)) },
+        code: 'validation_failed',
+        message: /primary key/,
+      }),
+      'a field that an unfinished import maps': async (world) => {
+        const field = await newField(world)
+        await world.post(`/mailing_lists/${field.mailing_list_id}/subscriber_imports`, {
+          subscriber_import: {
+            begins_at: '2030-01-31T08:00:00Z',
+            column_mapping: ['email', 'Plan'],
+            file_source: { type: 'json', content: 'ann@example.com' },
+          },
+        })
+        return {
+          sent: { params: paramsOf(field) },
+          code: 'validation_failed',
+          message: /is mapped by import/,
+        }
       },
     },
   },

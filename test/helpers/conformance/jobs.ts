@@ -12,9 +12,9 @@ const row = (isOfOrganization: boolean): Row => {
       ['2030-01-31', 'tomorrow', '', '1e3', '2030-01-31T08:00:00+01:00'].map((time) => [
         `the time ${JSON.stringify(time)}`,
         ({ organizationId }) => ({
-          sent: { ...params(organizationId), query: `?finished_at__before=${time}` },
+          sent: { ...params(organizationId), query: `?begins_at__after=${time}` },
           code: 'invalid_request',
-          message: /^finished_at__before must be ISO 8601/,
+          message: /^begins_at__after must be ISO 8601/,
         }),
       ]),
     ),

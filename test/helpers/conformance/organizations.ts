@@ -27,5 +27,17 @@ export const organizationRows: Rows = {
       params: { id: organizationId },
       body: { organization: { subscriber_limit: null } },
     }),
+    failures: {
+      'a blank name': ({ organizationId }) => ({
+        sent: { params: { id: organizationId }, body: { organization: { name: '' } } },
+        code: 'validation_failed',
+        message: /^name must not be blank$/,
+      }),
+      'a zone that is none': ({ organizationId }) => ({
+        sent: { params: { id: organizationId }, body: { organization: { time_zone_name: 'Mars' } } },
+        code: 'validation_failed',
+        message: /^time_zone_name must be the IANA name/,
+      }),
+    },
   },
 }

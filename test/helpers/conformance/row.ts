@@ -11,11 +11,17 @@ export interface Sent {
   key?: string
 }
 
+/** A request that is refused as the endpoint's description says, its message being one of those there. */
 export interface Failure {
   sent: Sent
   code: string
+  /** Which message it is, where the code alone doesn't say it. */
   message?: RegExp
   status?: number
+  /** Puts back what others need. */
+  after?: () => Promise<unknown>
+  /** Settings of a control plane of its own that the request goes to. */
+  settings?: Record<string, string>
 }
 
 /**
@@ -26,7 +32,7 @@ export interface Failure {
 export interface Row {
   /** A request that succeeds, each time anew. */
   good: (world: World) => Promise<Sent> | Sent
-  /** By what they say: the documented refusals. */
+  /** The documented refusals that nothing below provokes, by what they refuse. */
   failures?: Record<string, (world: World) => Promise<Failure> | Failure>
   /** Values of parameters that aren't ids, with the code that each gets; null where it succeeds. */
   otherParams?: Record<string, { value: string; code: string | null }[]>

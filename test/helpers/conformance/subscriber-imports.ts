@@ -1,3 +1,4 @@
+import { autoresponder } from '../autoresponder.ts'
 import { until, type Json } from '../service.ts'
 import type { Row, Rows } from './row.ts'
 import type { World } from './world.ts'
@@ -49,7 +50,12 @@ const refusedCreation = (
   message: RegExp,
 ): NonNullable<Row['failures']>[string] => {
   return async ({ list }) => ({
-    sent: { params: { mailing_list_id: (await list()).id }, body: creation(more) },
+    sent: {
+      params: {
+        mailing_list_id: (await list({ fields: [{ name: 'Number', field_type: 'number' }] })).id,
+      },
+      body: creation(more),
+    },
     code: 'validation_failed',
     message,
   })
@@ -66,6 +72,58 @@ const onRemoteList = (body?: unknown): NonNullable<Row['failures']>[string] => {
   })
 }
 
+const fileSource = (more: Record<string, unknown>) => ({ file_source: more })
+const named = (filename: string) => fileSource({ type: 'upload_directory', filename })
+const at = (url: string) => fileSource({ type: 'url', url })
+
+/** What a creation on a list with the number `Number` is refused for. */
+const faulty: Record<string, [more: Record<string, unknown>, message: RegExp]> = {
+  'no email column': [{ column_mapping: [null] }, /^column_mapping must hold email/],
+  'a column that is none': [{ column_mapping: ['email', 'Nothing'] }, /^column_mapping\.1 .* is neither/],
+  'a column twice': [{ column_mapping: ['email', 'email'] }, /^column_mapping\.1 .* twice/],
+  'a confirmation that the list has not': [
+    { column_mapping: ['email', 'confirmed'] },
+    /confirmed needs a list/,
+  ],
+  'a format that the list has not': [
+    { column_mapping: ['email', 'email_format'] },
+    /email_format needs a list/,
+  ],
+  'a default of a field that is none': [
+    { default_custom_fields: { Nothing: 'x' } },
+    /^default_custom_fields\.Nothing is no/,
+  ],
+  'a default that the field refuses': [
+    { default_custom_fields: { Number: 'x' } },
+    /^default_custom_fields\.Number must be/,
+  ],
+  'an autoresponder without id and name': [
+    { autoresponders: { api: { trigger_new: {} } } },
+    /must have the key id or name$/,
+  ],
+  'an autoresponder that is none': [
+    { autoresponders: { api: { trigger_new: { id: 999_999 } } } },
+    /is no autoresponder of the list$/,
+  ],
+  'a date alone': [{ begins_at: '2030-01-31' }, /^begins_at/],
+  'a type that is none': [fileSource({ type: 'ftp' }), /^file_source\.type/],
+  'no content': [fileSource({ type: 'json' }), /content is required$/],
+  'blank content': [fileSource({ type: 'json', content: ' \n' }), /content must not be blank$/],
+  'no file name': [fileSource({ type: 'upload_directory' }), /filename is required$/],
+  'a blank file name': [named(''), /filename must not be blank$/],
+  'a name out of the directory': [named('../2/x.csv'), /without a path$/],
+  'control characters in a file name': [named('a\nb'), /control characters$/],
+  'a hidden file': [named('.profile'), /begin with a dot$/],
+  'a long file name': [named('x'.repeat(201)), /200 bytes$/],
+  'a file that is not there': [named('nothing.csv'), /"nothing\.csv" is not in the upload directory$/],
+  'no URL': [fileSource({ type: 'url' }), /url is required$/],
+  'a URL of another scheme': [at('gopher://example.com/x'), /^file_source\.url must be a URL/],
+  'a URL with half an escape': [at('ftp://example.com/%zz'), /hexadecimal/],
+  'a private address': [at('http://169.254.169.254/latest/meta-data'), /^file_source\.url can't be used/],
+  'a callback of another scheme': [{ callback_url: 'ftp://example.com/x' }, /^callback_url must be a URL/],
+  'a callback to a private address': [{ callback_url: 'http://10.0.0.7/' }, /^callback_url can't be used/],
+}
+
 export const subscriberImportRows: Rows = {
   listSubscriberImports: { good: () => ({ query: '?scope=all&per_page=5' }) },
   listSubscriberImportsOfList: {
@@ -80,33 +138,45 @@ export const subscriberImportRows: Rows = {
     }),
     failures: {
       'a Remote List': onRemoteList(creation({})),
-      'no email column': refusedCreation({ column_mapping: [null] }, /^column_mapping/),
-      'a column that is none': refusedCreation(
-        { column_mapping: ['email', 'Nothing'] },
-        /^column_mapping\.1/,
+      ...Object.fromEntries(
+        Object.entries(faulty).map(([title, [more, message]]) => [title, refusedCreation(more, message)]),
       ),
-      'a default of a field that is none': refusedCreation(
-        { default_custom_fields: { Nothing: 'x' } },
-        /^default_custom_fields/,
-      ),
-      'empty content': refusedCreation({ file_source: { type: 'json', content: ' \n' } }, /content/),
-      'a file that is not there': refusedCreation(
-        { file_source: { type: 'upload_directory', filename: 'nothing.csv' } },
-        /nothing\.csv.* is not in the upload directory/,
-      ),
-      'a name out of the directory': refusedCreation(
-        { file_source: { type: 'upload_directory', filename: '../2/x.csv' } },
-        /filename/,
-      ),
-      'a private address': refusedCreation(
-        { file_source: { type: 'url', url: 'http://169.254.169.254/latest/meta-data' } },
-        /url/,
-      ),
-      'a date alone': refusedCreation({ begins_at: '2030-01-31' }, /^begins_at/),
-      'an autoresponder that is none': refusedCreation(
-        { autoresponders: { api: { trigger_new: { id: 999_999 } } } },
-        /^autoresponders/,
-      ),
+      'a mapping without the primary key': async (world) => {
+        const { id } = await world.list({
+          fields: [{ name: 'Number', field_type: 'number', required: true }],
+        })
+        const fields = await world.service.call('GET', `/mailing_lists/${id}/custom_fields`, undefined, {
+          key: world.admin,
+        })
+        const change = { primary_key_custom_field_id: fields.body.data[0].id }
+        await world.service.call(
+          'PUT',
+          `/mailing_lists/${id}`,
+          { mailing_list: change },
+          { key: world.admin },
+        )
+        return {
+          sent: { params: { mailing_list_id: id }, body: creation({}) },
+          code: 'validation_failed',
+          message: /primary key of the list$/,
+        }
+      },
+      'an autoresponder of another type': async (world) => {
+        const { id } = await world.list()
+        const document = autoresponder({
+          _id: 4_000_000 + Number(id),
+          mailing_list_id: id,
+          name: 'Welcome',
+          trigger: 'subscription',
+        })
+        await world.service.collections.autoresponders.insertOne(document)
+        const api = { trigger_new: { id: document._id } }
+        return {
+          sent: { params: { mailing_list_id: id }, body: creation({ autoresponders: { api } }) },
+          code: 'validation_failed',
+          message: /not by the API$/,
+        }
+      },
       'the same Idempotency-Key with another body': async (world) => {
         const { id } = await world.list()
         const headers = { 'idempotency-key': world.unique('key') }
@@ -137,11 +207,17 @@ export const subscriberImportRows: Rows = {
   getSubscriberImport: { good: async (world) => ({ params: { id: (await newImport(world)).id } }) },
   pauseSubscriberImport: {
     good: async (world) => ({ params: { id: (await newImport(world)).id } }),
-    failures: { 'a cancelled one': refusedMove((world) => moved(world, 'cancel')) },
+    failures: {
+      'a cancelled one': refusedMove((world) => moved(world, 'cancel')),
+      'a paused one': refusedMove((world) => moved(world, 'pause')),
+    },
   },
   unpauseSubscriberImport: {
     good: async (world) => ({ params: { id: (await moved(world, 'pause')).id } }),
-    failures: { 'one that is not paused': refusedMove((world) => newImport(world)) },
+    failures: {
+      'one that is not paused': refusedMove((world) => newImport(world)),
+      'a cancelled one': refusedMove((world) => moved(world, 'cancel')),
+    },
   },
   cancelSubscriberImport: {
     good: async (world) => ({ params: { id: (await newImport(world)).id } }),

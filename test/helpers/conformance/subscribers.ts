@@ -1,7 +1,7 @@
 import { keyHashSecret } from '../../../shared/api-keys.ts'
 import { unsubscribeToken } from '../../../shared/signed-token.ts'
 import type { Json } from '../service.ts'
-import type { Rows } from './row.ts'
+import type { Failure, Row, Rows, Sent } from './row.ts'
 import type { World } from './world.ts'
 
 async function newSubscriber(world: World, listId?: number, subscriber: object = {}): Promise<Json> {
@@ -47,6 +47,68 @@ const leftOut = { id_or_email: noSuchSubscriber.map((value) => ({ value, code: n
 const missing = { id_or_email: noSuchSubscriber.map((value) => ({ value, code: 'not_found' })) }
 const anyEmail = { email: [...noSuchSubscriber, '%', '*'].map((value) => ({ value, code: null })) }
 
+const onRemoteList =
+  (more: Partial<Sent> = {}, params: Record<string, string | number> = {}) =>
+  async ({ list }: World): Promise<Failure> => ({
+    sent: {
+      ...more,
+      params: { mailing_list_id: (await list({ list: { is_remote_list: true } })).id, ...params },
+    },
+    code: 'invalid_request',
+    message: /Remote List/,
+  })
+
+const faultyTokens = (requestWith: (world: World) => Promise<Sent> | Sent): NonNullable<Row['failures']> => ({
+  'a token beside a page': async (world) => ({
+    sent: { ...(await requestWith(world)), query: '?page=1&page_token=x' },
+    code: 'invalid_request',
+    message: /^page_token must not/,
+  }),
+  'a token that it never gave': async (world) => ({
+    sent: { ...(await requestWith(world)), query: '?page_token=x' },
+    code: 'invalid_request',
+    message: /^page_token is not/,
+  }),
+})
+
+/** Values that a list with the required number `Plan` refuses. */
+const faulty: Record<string, [values: Record<string, unknown>, message: RegExp]> = {
+  'what is no email': [{ email: 'nobody' }, /^email must be/],
+  'a date alone as a time': [{ subscribe_time: '2026-01-31' }, /^subscribe_time must be/],
+  'what is no address': [{ subscribe_ip: '192.0.2.256' }, /^subscribe_ip must be/],
+  'an unknown custom field': [{ custom_fields: { Plan: 1, Nothing: 'x' } }, /^custom_fields.Nothing is no/],
+  'a field that is given twice': [{ custom_fields: { Plan: 1, PLAN: 1 } }, /is given twice/],
+  'a value that the field refuses': [{ custom_fields: { Plan: 'x' } }, /^custom_fields.Plan must be/],
+}
+
+function faultyValues(
+  requestWith: (world: World, listId: number, values: Record<string, unknown>) => Promise<Sent> | Sent,
+): NonNullable<Row['failures']> {
+  return Object.fromEntries(
+    Object.entries(faulty).map(([title, [values, message]]) => [
+      title,
+      async (world: World) => {
+        const { id } = await world.list({ fields: [planField] })
+        return { sent: await requestWith(world, id, values), code: 'validation_failed', message }
+      },
+    ]),
+  )
+}
+
+const planField = { name: 'Plan', field_type: 'number', required: true }
+
+/** A list of an organization whose limit leaves no place; with the key of its admin. */
+async function fullOrganization({ service, unique }: World): Promise<{ listId: number; key: string }> {
+  const { id } = await service.post('/organizations', {
+    organization: { name: unique('Full'), subscriber_limit: 0 },
+  })
+  const list = await service.post('/mailing_lists', {
+    mailing_list: { name: 'News', organization_id: id },
+  })
+  const { key } = await service.post(`/organizations/${id}/api_keys`, { api_key: { name: 'Admin' } })
+  return { listId: list.id, key }
+}
+
 export const subscriberRows: Rows = {
   listSubscribers: {
     good: async (world) => ({
@@ -54,22 +116,32 @@ export const subscriberRows: Rows = {
       query: '?per_page=1',
     }),
     failures: {
-      'a token beside a page': async ({ list }) => ({
-        sent: { params: { mailing_list_id: (await list()).id }, query: '?page=1&page_token=x' },
-        code: 'invalid_request',
-        message: /^page_token/,
-      }),
-      'a token that it never gave': async ({ list }) => ({
-        sent: { params: { mailing_list_id: (await list()).id }, query: '?page_token=x' },
-        code: 'invalid_request',
-        message: /^page_token/,
-      }),
+      'a Remote List': onRemoteList(),
+      ...faultyTokens(async ({ list }) => ({ params: { mailing_list_id: (await list()).id } })),
     },
   },
   getSubscribers: {
     good: async (world) => ({ params: paramsOf(await newSubscriber(world)) }),
     otherParams: { ...leftOut },
     failures: {
+      'a Remote List': onRemoteList(),
+      'an email that more than 500 have': async (world) => {
+        const { mailing_list_id, id } = await twins(world)
+        const { subscribers } = world.service.collections
+        const twin = (await subscribers.findOne({ mailing_list_id }))!
+        await subscribers.insertMany(
+          Array.from({ length: 500 }, (_, i) => ({
+            ...twin,
+            _id: `${mailing_list_id}:${i + 10}`,
+            id: 1_000_000_000 + mailing_list_id * 1000 + i,
+          })),
+        )
+        return {
+          sent: { params: { mailing_list_id, id_or_email: id } },
+          code: 'requested_too_many',
+          message: /^more than 500/,
+        }
+      },
       'more than 100 at once': async ({ list }) => ({
         sent: {
           params: {
@@ -115,14 +187,31 @@ export const subscriberRows: Rows = {
           message: /already/,
         }
       },
-      'an unknown custom field': async ({ list }) => ({
+      'a Remote List': onRemoteList({ body: { subscriber: { email: 'a@example.com' } } }),
+      ...faultyValues((_world, mailing_list_id, values) => ({
+        params: { mailing_list_id },
+        body: { subscriber: { email: 'a@example.com', custom_fields: { Plan: 1 }, ...values } },
+      })),
+      'a required field without a value': async ({ list }) => ({
         sent: {
-          params: { mailing_list_id: (await list()).id },
-          body: { subscriber: { email: 'a@example.com', custom_fields: { constructor: 'x' } } },
+          params: { mailing_list_id: (await list({ fields: [planField] })).id },
+          body: { subscriber: { email: 'a@example.com' } },
         },
         code: 'validation_failed',
-        message: /^custom_fields.constructor/,
+        message: /^custom_fields.Plan is required$/,
       }),
+      'one more than the limit': async (world) => {
+        const { listId, key } = await fullOrganization(world)
+        return {
+          sent: {
+            params: { mailing_list_id: listId },
+            body: { subscriber: { email: 'a@example.com' } },
+            key,
+          },
+          code: 'validation_failed',
+          message: /limit is reached$/,
+        }
+      },
       'a confirmation form of another list': async (world) => {
         const form = await newForm(world)
         return {
@@ -146,6 +235,33 @@ export const subscriberRows: Rows = {
     }),
     otherParams: missing,
     failures: {
+      'a Remote List': onRemoteList({ body: { subscriber: {} } }),
+      ...faultyValues(async (world, listId, values) => ({
+        params: paramsOf(await newSubscriber(world, listId, { custom_fields: { Plan: 1 } })),
+        body: { subscriber: values },
+      })),
+      'unsetting a required field': async (world) => {
+        const { id } = await world.list({ fields: [planField] })
+        return {
+          sent: {
+            params: paramsOf(await newSubscriber(world, id, { custom_fields: { Plan: 1 } })),
+            body: { subscriber: { custom_fields: { Plan: null } } },
+          },
+          code: 'validation_failed',
+          message: /can't be unset$/,
+        }
+      },
+      'one more than the limit': async (world) => {
+        const { listId, key } = await fullOrganization(world)
+        const subscriber = await world.service.post(`/mailing_lists/${listId}/subscribers`, {
+          subscriber: { email: 'a@example.com', status: 'bounced' },
+        })
+        return {
+          sent: { params: paramsOf(subscriber), body: { subscriber: { status: 'active' } }, key },
+          code: 'validation_failed',
+          message: /limit is reached$/,
+        }
+      },
       'an email that several have': async (world) => ({
         sent: { params: paramsOf(await twins(world)), body: { subscriber: { status: 'bounced' } } },
         code: 'multiple_records_found',
@@ -164,12 +280,29 @@ export const subscriberRows: Rows = {
   deleteSubscriber: {
     good: async (world) => ({ params: paramsOf(await newSubscriber(world)) }),
     otherParams: missing,
+    failures: {
+      'a Remote List': onRemoteList(),
+      'everybody, where deletion is disabled': async (world) => ({
+        sent: { params: paramsOf(await newSubscriber(world)) },
+        code: 'validation_failed',
+        message: /^subscriber \d+ can't be deleted/,
+        settings: { DISABLE_SUBSCRIBER_DELETION: 'true' },
+      }),
+    },
   },
   unsubscribe: {
     good: async (world) => ({
       body: { unsubscribe: await unsubscription(world, await newSubscriber(world)) },
     }),
     failures: {
+      'what is no address': async (world) => {
+        const unsubscribe = await unsubscription(world, await newSubscriber(world))
+        return {
+          sent: { body: { unsubscribe: { ...unsubscribe, ip: 'here' } } },
+          code: 'validation_failed',
+          message: /^ip must be/,
+        }
+      },
       'an unknown token': () => ({
         sent: { body: { unsubscribe: { token: 'MTI6OTAwMTo1NQ.9bUqv0hG0q3mYx2c4rYvMw' } } },
         code: 'not_found',
@@ -194,6 +327,7 @@ export const subscriberRows: Rows = {
     good: async (world) => ({ params: { email: (await newSubscriber(world)).email } }),
     otherParams: anyEmail,
     strangerSeesNothing: true,
+    failures: faultyTokens(() => ({ params: { email: 'ann@example.com' } })),
   },
   findSubscribersByEmailInList: {
     good: async (world) => {
@@ -201,16 +335,26 @@ export const subscriberRows: Rows = {
       return { params: { mailing_list_id, email } }
     },
     otherParams: anyEmail,
+    failures: {
+      'a Remote List': onRemoteList({}, { email: 'ann@example.com' }),
+      ...faultyTokens(async ({ list }) => ({
+        params: { mailing_list_id: (await list()).id, email: 'ann@example.com' },
+      })),
+    },
   },
   findSubscribersByEmailEverywhere: {
     good: async (world) => ({ params: { email: (await newSubscriber(world)).email } }),
     otherParams: anyEmail,
+    failures: faultyTokens(() => ({ params: { email: 'ann@example.com' } })),
   },
   findSubscribersByEmailInOrganization: {
     good: async (world) => ({
       params: { organization_id: world.organizationId, email: (await newSubscriber(world)).email },
     }),
     otherParams: anyEmail,
+    failures: faultyTokens(({ organizationId }) => ({
+      params: { organization_id: organizationId, email: 'ann@example.com' },
+    })),
   },
 }
 
@@ -218,6 +362,17 @@ async function newForm(world: World): Promise<Json> {
   const { id } = await world.list()
   return world.post(`/mailing_lists/${id}/confirmation_forms`, { confirmation_form: { name: 'Welcome' } })
 }
+
+const refusedForm =
+  (fields: Record<string, unknown>, message: RegExp) =>
+  async ({ list }: World): Promise<Failure> => ({
+    sent: {
+      params: { mailing_list_id: (await list()).id },
+      body: { confirmation_form: { name: 'Welcome', ...fields } },
+    },
+    code: 'validation_failed',
+    message,
+  })
 
 export const confirmationFormRows: Rows = {
   listConfirmationForms: {
@@ -238,6 +393,10 @@ export const confirmationFormRows: Rows = {
       },
     }),
     failures: {
+      'a Remote List': onRemoteList({ body: { confirmation_form: { name: 'Welcome' } } }),
+      'a blank name': refusedForm({ name: ' ' }, /^name must not be blank$/),
+      'a sender who is none': refusedForm({ from_email: 'nobody' }, /^from_email must be/),
+      'HTML without the link': refusedForm({ html: 'Hello' }, /^html must hold/),
       'a mail without the link': async ({ list }) => ({
         sent: {
           params: { mailing_list_id: (await list()).id },

@@ -13,6 +13,8 @@ export interface World {
   foreigner: string
   /** The foreign organization with its own records, for the rows to be made in. */
   foreign: World
+  /** A key of an organization admin of organization 1, where system admins are. */
+  adminBesideSystem: () => Promise<string>
   /** A key of a user of the organization who holds just this permission. */
   holderOf: (key: string, value: string) => Promise<string>
   /** A key of a user who holds every permission but this one. */
@@ -50,6 +52,7 @@ async function worldOf(service: Service): Promise<Omit<World, 'foreigner' | 'for
     system: bootstrapKey,
     admin,
     nobody: await keyIn(organizationId, 'standard'),
+    adminBesideSystem: () => keyIn(1, 'organization_admin'),
     holderOf: (key, value) => {
       const name = `${key}/${value}`
       const holder = holders.get(name) ?? makeHolder(service, organizationId, { [key]: [value] })
