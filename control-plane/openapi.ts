@@ -2,6 +2,9 @@ import { z } from 'zod'
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi'
 import type { RequestErrorCode } from '../shared/errors.ts'
 import type { BodyDescription, Endpoint, Need } from './api/endpoint.ts'
+import { tooLarge } from './api/body-pieces.ts'
+import { allElseTooLarge } from './api/json-skeleton.ts'
+import { megabyte } from './api/request-body.ts'
 import { describeAuthorization, describeNeed, scopeOf } from './api/authorization.ts'
 import { describeFields } from './field-texts.ts'
 import { documentedRefusals, type Refusal } from './refusals.ts'
@@ -214,12 +217,14 @@ function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] 
           '413': refusal(
             'The body is too large',
             'invalid_request',
-            'the body is too large for this endpoint, which takes 1 MB',
+            (body.stagedText === undefined ? tooLarge(megabyte) : allElseTooLarge(body.stagedText, megabyte))
+              .message,
           ),
           '415': refusal(
             'The body is not sent as JSON in UTF-8',
             'invalid_request',
             'the body must be sent with Content-Type: application/json, in UTF-8',
+            'the body must be JSON in UTF-8, plain or with Content-Encoding gzip, deflate, br or zstd',
           ),
         }),
     '429': {

@@ -65,7 +65,7 @@ function decompressorOf(request: IncomingMessage): Transform | null {
   }
 }
 
-const tooLarge = (limit: number): RequestError =>
+export const tooLarge = (limit: number): RequestError =>
   new RequestError(
     'invalid_request',
     `the body is too large for this endpoint, which takes ${limit / 1024 / 1024} MB`,

@@ -53,6 +53,8 @@ export interface BodyDescription<Body> {
   schema: z.ZodType<Body>
   /** Keys of the schema that may also stand beside the wrapper; what is inside goes first. */
   beside?: readonly string[]
+  /** Keys that are ignored, whatever they hold, from anybody who is no system admin. */
+  forSystemAdmins?: readonly string[]
   /** A change of an existing record: null clears what can be cleared, instead of being the same as no key. */
   isUpdate?: boolean
   /** May be left out altogether. */

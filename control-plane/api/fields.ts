@@ -1,14 +1,55 @@
 import { z } from 'zod'
+import { emailExpectation, emailIdentity } from '../../shared/values/email.ts'
+import { codePoints } from '../../shared/values/field-value.ts'
 
-/** The kinds of values that request documents are made of, each with the message that a wrong one gets. */
+/**
+ * The kinds of values that request documents are made of, each with the message that a wrong one gets. What a check of
+ * zod's own doesn't say in the description is said in its `meta`.
+ */
+
+/** A text by its length in code points, which JSON Schema counts too; zod's own bounds count halves of them. */
+export function boundedText({ least = 0, most }: { least?: number; most: number }) {
+  return z
+    .string()
+    .check(({ value, issues }) => {
+      const length = codePoints(value)
+      const issue = { origin: 'string', inclusive: true, input: value } as const
+      if (length < least) issues.push({ ...issue, code: 'too_small', minimum: least })
+      if (length > most) issues.push({ ...issue, code: 'too_big', maximum: most })
+    })
+    .meta({ ...(least === 0 ? {} : { minLength: least }), maxLength: most })
+}
 
 /** A trimmed name that isn't blank. */
 export const nameText = (longest: number) =>
   z
     .string()
-    .transform((text) => text.trim())
-    .pipe(z.string().min(1).max(longest))
+    .trim()
+    .pipe(boundedText({ least: 1, most: longest }))
     .refine((text) => !text.includes('\0'), { error: 'must not hold NUL characters' })
+    .meta({ override: { minLength: 1, maxLength: longest, pattern: String.raw`\S` } })
+
+/** A local part and a domain of 256 characters each. */
+const longestEmail = 513
+
+/** A trimmed email; whether it is one is for its reader to say, in the words of `emailExpectation`. */
+export const emailText = (format: 'email' | 'idn-email' = 'idn-email') =>
+  z
+    .string()
+    .trim()
+    .pipe(boundedText({ most: longestEmail }))
+    .meta({ override: { maxLength: longestEmail, format } })
+
+export const validEmail = (format: 'email' | 'idn-email' = 'idn-email') =>
+  emailText(format).refine((text) => emailIdentity(text) !== null, { error: `must be ${emailExpectation}` })
+
+/** What `parseApiTime` reads, as far as a pattern can say it. */
+export const timePattern = String.raw`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?$`
+
+export const timeText = () => z.string().meta({ override: { pattern: timePattern } })
+
+/** An address as `canonicalIp` reads it. */
+export const ipText = () => z.string().meta({ override: { anyOf: [{ format: 'ipv4' }, { format: 'ipv6' }] } })
 
 /** A custom field's value as JSON; whether it fits the field's type is for its reader to say. */
 export const fieldJson = () =>
@@ -24,16 +65,23 @@ export const oneOf = <const T extends readonly [string, ...string[]]>(values: T)
 
 /** A value out of a list, written in any case; stands for itself in lower case. */
 export function oneOfAnyCase<const T extends readonly [string, ...string[]]>(values: T) {
-  return z.string().transform((text, context): T[number] => {
-    const value = values.find((candidate) => candidate === text.toLowerCase())
-    if (value !== undefined) return value
-    context.addIssue({
-      code: 'custom',
-      message: `must be one of ${values.map((candidate) => JSON.stringify(candidate)).join(', ')} (case doesn't matter)`,
+  return z
+    .string()
+    .transform((text, context): T[number] => {
+      const value = values.find((candidate) => candidate === text.toLowerCase())
+      if (value !== undefined) return value
+      context.addIssue({
+        code: 'custom',
+        message: `must be one of ${values.map((candidate) => JSON.stringify(candidate)).join(', ')} (case doesn't matter)`,
+      })
+      return z.NEVER
     })
-    return z.NEVER
-  })
+    .meta({ override: { pattern: `^(${values.map(inAnyCase).join('|')})$` } })
 }
+
+/** A pattern for a word, whatever its case: JSON Schema's have no flags. */
+const inAnyCase = (word: string): string =>
+  word.replaceAll(/[a-z]/g, (letter) => `[${letter}${letter.toUpperCase()}]`)
 
 /** `page` and `per_page` of a query, `per_page` clamped to what is allowed. */
 export function pagingQuery(options: { perPage: number; most: number }) {

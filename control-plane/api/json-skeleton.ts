@@ -151,7 +151,7 @@ export class JsonSkeleton {
 
   #keep(byte: number): void {
     if (this.#length === this.#bytes.length) {
-      if (this.#length >= this.#limit) throw tooLarge(this.#path, this.#limit)
+      if (this.#length >= this.#limit) throw allElseTooLarge(this.#path, this.#limit)
       const larger = Buffer.allocUnsafe(Math.min(2 * this.#length, this.#limit))
       this.#bytes.copy(larger)
       this.#bytes = larger
@@ -160,7 +160,8 @@ export class JsonSkeleton {
   }
 }
 
-function tooLarge(path: readonly string[], limit: number): RequestError {
+/** Of a body whose text at `path` may be large; `limit` is in bytes. */
+export function allElseTooLarge(path: readonly string[], limit: number): RequestError {
   return new RequestError(
     'invalid_request',
     `the body without ${path.join('.')} may have at most ${limit} bytes`,

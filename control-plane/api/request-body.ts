@@ -7,7 +7,7 @@ import { JsonSkeleton } from './json-skeleton.ts'
 import { parseJson } from './json-text.ts'
 import { StagedContent, type InlineContent } from './staged-content.ts'
 
-const megabyte = 1024 * 1024
+export const megabyte = 1024 * 1024
 
 /** What a request's body comes to. */
 export interface RequestBody {

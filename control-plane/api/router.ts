@@ -5,7 +5,7 @@ import type { ControlPlane } from '../control-plane.ts'
 import { rateLimitByKey } from '../middleware/rate-limit.ts'
 import { stateOf } from '../middleware/request-log.ts'
 import { organizationOf, refuseCaller } from './authorization.ts'
-import type { Call, Endpoint, Reply } from './endpoint.ts'
+import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
 import { credentialCandidates } from './credentials.ts'
 import { readInlineBody, readSmallBody, type RequestBody } from './request-body.ts'
@@ -155,12 +155,18 @@ async function callOf(
     lastSegment: request.path.replace(/\/$/, '').split('/').at(-1)!,
     headers: request.headers,
     query: () => readQuery(described.query, request.query),
-    body: () => (described.body === undefined ? undefined : readBody(described.body, sent?.value)),
+    body: () =>
+      described.body === undefined
+        ? undefined
+        : readBody(described.body, sent?.value, ignoredKeys(described.body, caller)),
     documentAsSent: () => documentIn(described.body?.wrapper ?? null, sent?.value),
     bodyHash: sent?.hash ?? '',
     content: sent?.content ?? null,
   }
 }
+
+const ignoredKeys = ({ forSystemAdmins = [] }: BodyDescription<unknown>, { role }: Caller) =>
+  role === 'system_admin' ? [] : forSystemAdmins
 
 async function send(response: Response, reply: Reply): Promise<void> {
   if ('data' in reply) {

@@ -18,8 +18,12 @@ export function readQuery<Query>(
   return parse(schema, query, 'invalid_request')
 }
 
-/** Takes the document out of its wrapper and checks it. */
-export function readBody<Body>(description: BodyDescription<Body>, body: unknown): Body {
+/** Takes the document out of its wrapper and checks it, without the keys that are to be ignored. */
+export function readBody<Body>(
+  description: BodyDescription<Body>,
+  body: unknown,
+  ignored: readonly string[] = [],
+): Body {
   const { wrapper, schema, optional, beside = [] } = description
   if (body === undefined && optional === true) return parse(schema, {}, 'validation_failed')
   if (!isHash(body))
@@ -30,7 +34,9 @@ export function readBody<Body>(description: BodyDescription<Body>, body: unknown
   const wrapped = wrapper === null ? body : body[wrapper]
   if (!isHash(wrapped)) throw new RequestError('invalid_request', `${wrapper} must be a hash`)
   const others = beside.filter((key) => Object.hasOwn(body, key)).map((key) => [key, body[key]] as const)
-  const document = { ...Object.fromEntries(others), ...wrapped }
+  const document = Object.fromEntries(
+    [...others, ...Object.entries(wrapped)].filter(([key]) => !ignored.includes(key)),
+  )
   return parse(schema, description.isUpdate === true ? document : withoutNulls(document), 'validation_failed')
 }
 
@@ -54,9 +60,17 @@ function withoutNulls(value: unknown): unknown {
 }
 
 function parse<T>(schema: z.ZodType<T>, value: unknown, code: RequestErrorCode): T {
-  const result = schema.safeParse(value, { reportInput: true })
+  const result = schema.safeParse(value, { reportInput: true, error: integerMessage })
   if (result.success) return result.data
   throw new RequestError(code, result.error.issues.map(sentenceOf).join('; '))
+}
+
+const notAnInteger = 'must be an integer'
+
+/** Zod expects just a number where an integer is due, as long as what came is none. */
+const integerMessage: z.core.$ZodErrorMap = ({ code, inst }) => {
+  const def = inst?._zod.def as { format?: unknown } | undefined
+  return code === 'invalid_type' && def?.format === 'safeint' ? notAnInteger : undefined
 }
 
 /** Problems that a schema can't see, as the same kind of message. Throws when there are any. */
@@ -79,6 +93,7 @@ function sentenceOf(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':
       if (issue.input === undefined) return `${name} is required`
+      if (issue.message === notAnInteger) return `${name} ${notAnInteger}`
       return `${name} must be ${typeNames[issue.expected] ?? issue.expected}`
     case 'invalid_value':
       if (issue.input === undefined) return `${name} is required`

@@ -1,9 +1,8 @@
 import { z } from 'zod'
 import { nextIds } from '../../../shared/database.ts'
 import type { ConfirmationFormDocument } from '../../../shared/schemas/confirmation.ts'
-import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts'
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { nameText, pagingQuery } from '../../api/fields.ts'
+import { boundedText, nameText, pagingQuery, validEmail } from '../../api/fields.ts'
 import { readPage } from '../../api/paging.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 
@@ -31,21 +30,15 @@ const standard = {
 
 /** Without the link nobody could ever confirm. */
 const content = (fallback: string) =>
-  z
-    .string()
-    .max(500_000)
+  boundedText({ most: 500_000 })
     .refine((text) => text.includes(link), { error: `must hold ${link}` })
+    .meta({ pattern: link })
     .default(fallback)
 
 export const formCreation = z.object({
   name: nameText(255),
   from_name: nameText(255).nullable().default(null),
-  from_email: z
-    .string()
-    .transform((text) => text.trim())
-    .refine((text) => emailIdentity(text) !== null, { error: `must be ${emailExpectation}` })
-    .nullable()
-    .default(null),
+  from_email: validEmail().nullable().default(null),
   subject: nameText(998).default(standard.subject),
   html: content(standard.html),
   text: content(standard.text),

@@ -96,6 +96,7 @@ export const mailingListEndpoints = [
     body: {
       wrapper: 'mailing_list',
       schema: listCreation,
+      forSystemAdmins: ['organization_id'],
       example: { mailing_list: { name: 'Newsletter' } },
     },
     reply: { data: view, example },

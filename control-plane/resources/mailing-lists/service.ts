@@ -17,8 +17,7 @@ export async function createMailingList(
 ): Promise<MailingListDocument> {
   const { collections } = deps.database
   const { organization_id: wanted, ...fields } = given
-  const organizationId =
-    caller.role === 'system_admin' ? (wanted ?? caller.organizationId) : caller.organizationId
+  const organizationId = wanted ?? caller.organizationId
   if (
     (await collections.organizations.findOne({ _id: organizationId }, { projection: { _id: 1 } })) === null
   ) {

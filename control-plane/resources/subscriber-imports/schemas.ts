@@ -2,7 +2,15 @@ import { z } from 'zod'
 import { importStates } from '../../../shared/import-state.ts'
 import { logKinds, rowResults, sourceTypes } from '../../../shared/schemas/import.ts'
 import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
-import { fieldJson, flag, oneOf, oneOfAnyCase, pagingQuery, positiveId } from '../../api/fields.ts'
+import {
+  fieldJson,
+  flag,
+  oneOf,
+  oneOfAnyCase,
+  pagingQuery,
+  positiveId,
+  timePattern,
+} from '../../api/fields.ts'
 
 /** What goes into and comes out of the import endpoints. */
 
@@ -15,6 +23,7 @@ const autoresponderReference = z
 export const importCreation = z.object({
   begins_at: z
     .string()
+    .meta({ override: { anyOf: [{ const: 'now' }, { pattern: timePattern }] } })
     .optional()
     .describe("`now`, or ISO 8601 with `T`; without an offset it is the organization's local time"),
   overwrite: flag().default(false),
@@ -85,7 +94,11 @@ export const importCreation = z.object({
   blank_cells: oneOf(['keep', 'clear'])
     .default('keep')
     .describe('whether a blank cell clears a custom field when an existing subscriber is overwritten'),
-  callback_url: z.string().optional().describe('is sent the import when it has ended'),
+  callback_url: z
+    .string()
+    .meta({ format: 'uri' })
+    .optional()
+    .describe('is sent the import when it has ended'),
 })
 export type ImportCreation = z.infer<typeof importCreation>
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { fieldTypes } from '../../../shared/schemas/custom-field.ts'
 import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
-import { fieldJson, flag, oneOf, positiveId } from '../../api/fields.ts'
+import { emailText, fieldJson, flag, ipText, oneOf, positiveId, timeText } from '../../api/fields.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { isHash } from '../../api/validation.ts'
 
@@ -10,8 +10,8 @@ import { isHash } from '../../api/validation.ts'
 export const subscriberPage = tokenPagingQuery({ perPage: 100, most: 500 })
 
 const time = () =>
-  z.string().describe("ISO 8601 with `T`; without an offset it is the organization's local time")
-const ip = () => z.string().describe('IPv4 or IPv6')
+  timeText().describe("ISO 8601 with `T`; without an offset it is the organization's local time")
+const ip = () => ipText().describe('IPv4 or IPv6')
 
 /** Not a record: zod would drop a field named `__proto__` without a word. */
 const customFields = () =>
@@ -21,7 +21,7 @@ const customFields = () =>
   })
 
 const given = {
-  email: z.string(),
+  email: emailText(),
   email_format: oneOf(emailFormats).describe('only used on lists with the format field'),
   status: oneOf(subscriberStatuses),
   subscribe_time: time(),

@@ -108,6 +108,7 @@ export const userEndpoints = [
     body: {
       wrapper: 'user',
       schema: userCreation,
+      forSystemAdmins: ['organization_id'],
       example: {
         user: {
           full_name: 'Jane Roe',

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { roles } from '../../../shared/schemas/api-key.ts'
 import { permissionValues } from '../../../shared/schemas/user.ts'
 import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts'
-import { flag, nameText, oneOf, pagingQuery, positiveId } from '../../api/fields.ts'
+import { emailText, flag, nameText, oneOf, pagingQuery, positiveId, validEmail } from '../../api/fields.ts'
 import { isHash } from '../../api/validation.ts'
 
 /** What users look like in requests and replies. */
@@ -68,9 +68,7 @@ export const userExample: z.infer<typeof userView> = {
   password_failure_lockout: { is_locked_out: false, expires_at: null },
 }
 
-const trimmedEmail = () => z.string().transform((text) => text.trim())
-
-const email = trimmedEmail().superRefine((text, context) => {
+const email = emailText('email').superRefine((text, context) => {
   if (emailIdentity(text) === null)
     context.addIssue({ code: 'custom', message: `must be ${emailExpectation}` })
   else if (/[^\x00-\x7f]/.test(text)) {
@@ -79,11 +77,7 @@ const email = trimmedEmail().superRefine((text, context) => {
   }
 })
 
-const recipients = z
-  .array(
-    trimmedEmail().refine((text) => emailIdentity(text) !== null, { error: `must be ${emailExpectation}` }),
-  )
-  .max(100)
+const recipients = z.array(validEmail()).max(100)
 
 /** Each value once, in the order in which the document lists them. */
 const permissionsGiven = z.strictObject(
@@ -113,6 +107,7 @@ const password = z
   .refine((text) => Buffer.byteLength(text) <= mostPasswordBytes, {
     error: `must have at most ${mostPasswordBytes} bytes in UTF-8`,
   })
+  .meta({ minLength: leastPasswordCharacters, maxLength: mostPasswordBytes })
 
 const fields = {
   full_name: nameText(100),

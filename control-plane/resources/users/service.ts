@@ -74,8 +74,7 @@ export async function createUser({
   const { collections } = deps.database
   refuseMoreThanAsked(documentAsSent(), caller, 'a user')
   const { organization_id: wanted, password1, password2: _same, ...given } = body()
-  const organizationId =
-    caller.role === 'system_admin' ? (wanted ?? caller.organizationId) : caller.organizationId
+  const organizationId = wanted ?? caller.organizationId
   refuseProblems([
     ...(await missingOrganization(deps, organizationId)),
     ...misplacedRole(given.role, organizationId),

@@ -1,4 +1,5 @@
 import { Ajv2020 } from 'ajv/dist/2020.js'
+import formats from 'ajv-formats'
 import type { Json } from '../service.ts'
 
 /** Values that a body's JSON schema refuses, field by field. */
@@ -15,7 +16,7 @@ export function wrongValuesOf(document: Json, schema: Json, path: string[] = [])
   const resolved = resolve(document, schema)
   const found: WrongValue[] = []
   for (const [key, property] of Object.entries<Json>(resolved.properties ?? {})) {
-    const validate = new Ajv2020({ strict: false }).compile({
+    const validate = newAjv().compile({
       ...resolve(document, property),
       components: document.components,
     })
@@ -23,6 +24,12 @@ export function wrongValuesOf(document: Json, schema: Json, path: string[] = [])
     found.push(...wrongValuesOf(document, property, [...path, key]))
   }
   return found
+}
+
+export function newAjv(): Ajv2020 {
+  const ajv = new Ajv2020({ strict: false })
+  ;(formats as unknown as (target: Ajv2020) => void)(ajv)
+  return ajv.addFormat('idn-email', /^[^@\s]+@[^@\s]+$/)
 }
 
 /** Keys that a schema requires, at every depth where what holds them is required too. */
