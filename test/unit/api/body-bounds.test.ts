@@ -114,14 +114,17 @@ function trialsOf(field: Field, sample: unknown): { taken: unknown[]; refused: u
         ...inner.taken.map((value) => [value]),
       ],
       refused: [
-        ...(schema.maxItems === undefined ? [] : [many(schema.maxItems + 1)]),
+        ...(schema.maxItems === undefined ? [] : [many(Number(schema.maxItems) + 1)]),
         ...(schema.minItems === undefined ? [] : [many(schema.minItems - 1)]),
         ...inner.refused.map((value) => [value]),
       ],
     }
   }
   if (schema.type === 'integer' || schema.type === 'number')
-    return { taken: [schema.minimum, schema.maximum], refused: [schema.minimum - 1, schema.maximum + 1] }
+    return {
+      taken: [schema.minimum, schema.maximum],
+      refused: [schema.minimum - 1, Number(schema.maximum) + 1],
+    }
   const isListed = schema.enum !== undefined || schema.const !== undefined || schema.anyOf !== undefined
   if (schema.type !== 'string' || isListed) return { taken: [], refused: [] }
   const { minLength, maxLength } = schema
@@ -133,7 +136,7 @@ function trialsOf(field: Field, sample: unknown): { taken: unknown[]; refused: u
       ...(minLength === undefined ? [] : [text(minLength)]),
     ],
     refused: [
-      ...(maxLength === undefined ? [] : [text(maxLength + 1)]),
+      ...(maxLength === undefined ? [] : [text(Number(maxLength) + 1)]),
       ...(minLength === undefined ? [] : [text(minLength - 1)]),
     ],
   }
