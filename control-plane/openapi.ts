@@ -198,6 +198,7 @@ function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] 
         'The API key is missing or wrong',
         'not_authorized',
         'the API key is wrong or no longer active',
+        'an Authorization header with an API key is required',
       ),
       headers: z.object({ 'WWW-Authenticate': z.string().describe('Basic realm="svc"') }),
     },

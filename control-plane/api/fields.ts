@@ -48,6 +48,12 @@ export const timePattern = String.raw`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d
 
 export const timeText = () => z.string().meta({ override: { pattern: timePattern } })
 
+/** A time in a reply. */
+export const instantView = () =>
+  z
+    .string()
+    .meta({ description: "ISO 8601 in the organization's time zone", override: { format: 'date-time' } })
+
 /** An address as `canonicalIp` reads it. */
 export const ipText = () => z.string().meta({ override: { anyOf: [{ format: 'ipv4' }, { format: 'ipv6' }] } })
 

@@ -71,7 +71,8 @@ export type Call = (
   method: string,
   path: string,
   body?: unknown,
-  options?: { key?: string; headers?: Record<string, string> },
+  /** A key of null sends no credential. */
+  options?: { key?: string | null; headers?: Record<string, string> },
 ) => Promise<Answer>
 
 export async function startService(
@@ -198,7 +199,7 @@ export function callerOf(base: () => string): Call {
     const response = await fetch(`${origin}${pathAndQuery}`, {
       method,
       headers: {
-        authorization: basic(`api:${options.key ?? bootstrapKey}`),
+        ...(options.key === null ? {} : { authorization: basic(`api:${options.key ?? bootstrapKey}`) }),
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         ...options.headers,
       },

@@ -111,7 +111,7 @@ t.test('a creation says all that is wrong with its fields, and changes nothing',
     [
       'terms as text',
       { terms_and_conditions_version: '1' },
-      /^terms_and_conditions_version must be a number/,
+      /^terms_and_conditions_version must be an integer/,
     ],
     ['negative terms', { terms_and_conditions_version: -1 }, /at least 0$/],
     ['terms that are off', { terms_and_conditions_version: 0 }, /no terms and conditions to agree to$/],

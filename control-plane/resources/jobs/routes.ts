@@ -1,10 +1,10 @@
 import { z } from 'zod'
 import { importStates } from '../../../shared/import-state.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
-import { pagingQuery } from '../../api/fields.ts'
+import { instantView, pagingQuery } from '../../api/fields.ts'
 import { jobTypes, listJobs } from './service.ts'
 
-const instant = (what: string) => z.string().describe(`${what}, ISO 8601 in the organization's time zone`)
+const instant = (what: string) => instantView().describe(`${what}, ISO 8601 in the organization's time zone`)
 
 const view = z
   .object({

@@ -5,6 +5,7 @@ import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscr
 import {
   fieldJson,
   flag,
+  instantView,
   oneOf,
   oneOfAnyCase,
   pagingQuery,
@@ -110,7 +111,7 @@ export const importListQuery = z.object({
 })
 export type ImportListQuery = z.infer<typeof importListQuery>
 
-const instant = z.string().describe("ISO 8601 in the organization's time zone")
+const instant = instantView()
 const count = z.int().min(0)
 
 const fileSource = z.object({ type: z.enum(sourceTypes), filename: z.string(), url: z.string().nullable() })

@@ -31,7 +31,10 @@ const subscriberPath = `${listPath}/:id_or_email`
 
 const noSubscriber = 'there is no subscriber 4711'
 const takenIdentity = 'the list already has a subscriber with this identity'
-const limitReached = "status can't be active: the organization's subscriber limit is reached"
+const noPlace = [
+  "status can't be active: the organization's subscriber limit is reached",
+  "status can't be active just now: imports hold what is left under the organization's subscriber limit, try again when they have ended",
+]
 const faultyTokens = [
   'page_token must not be given together with page',
   'page_token is not one that this list gave out',
@@ -107,7 +110,7 @@ export const subscriberEndpoints = [
     refusals: {
       invalid_request: remoteListRefusal,
       not_found: 'there is no confirmation form 3',
-      validation_failed: [...faultyValues, 'custom_fields.Plan is required', takenIdentity, limitReached],
+      validation_failed: [...faultyValues, 'custom_fields.Plan is required', takenIdentity, ...noPlace],
     },
     async handle({ deps, caller, params, body }) {
       return { data: await createSubscriber(deps, caller, params['mailing_list_id'], body) }
@@ -137,7 +140,7 @@ export const subscriberEndpoints = [
         ...faultyValues,
         "custom_fields.Plan is required and can't be unset",
         takenIdentity,
-        limitReached,
+        ...noPlace,
       ],
     },
     async handle({ deps, caller, params, body }) {

@@ -1,7 +1,16 @@
 import { z } from 'zod'
 import { fieldTypes } from '../../../shared/schemas/custom-field.ts'
 import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
-import { emailText, fieldJson, flag, ipText, oneOf, positiveId, timeText } from '../../api/fields.ts'
+import {
+  emailText,
+  fieldJson,
+  flag,
+  instantView,
+  ipText,
+  oneOf,
+  positiveId,
+  timeText,
+} from '../../api/fields.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { isHash } from '../../api/validation.ts'
 
@@ -85,7 +94,7 @@ export const unsubscription = z.object({
   ip: ip().optional(),
 })
 
-const instant = z.string().describe("ISO 8601 in the organization's time zone")
+const instant = instantView()
 const epoch = z.int().describe('the same in whole seconds since 1970')
 
 export const subscriberView = z

@@ -2,7 +2,16 @@ import { z } from 'zod'
 import { roles } from '../../../shared/schemas/api-key.ts'
 import { permissionValues } from '../../../shared/schemas/user.ts'
 import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts'
-import { emailText, flag, nameText, oneOf, pagingQuery, positiveId, validEmail } from '../../api/fields.ts'
+import {
+  emailText,
+  flag,
+  instantView,
+  nameText,
+  oneOf,
+  pagingQuery,
+  positiveId,
+  validEmail,
+} from '../../api/fields.ts'
 import { isHash } from '../../api/validation.ts'
 
 /** What users look like in requests and replies. */
@@ -38,7 +47,7 @@ export const userView = z
         is_locked_out: z
           .boolean()
           .describe('whether sign-ins are refused, also with the right password; API keys are not concerned'),
-        expires_at: z.string().nullable().describe("in the organization's zone; null when not locked out"),
+        expires_at: instantView().nullable().describe("in the organization's zone; null when not locked out"),
       })
       .meta({ id: 'PasswordFailureLockout' }),
   })

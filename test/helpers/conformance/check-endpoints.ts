@@ -2,9 +2,10 @@ import type { Test } from 'tap'
 import type { Endpoint } from '../../../control-plane/api/endpoint.ts'
 import { endpoints } from '../../../control-plane/endpoints.ts'
 import { conformanceRows } from '../conformance-rows.ts'
-import type { Row, Sent } from './row.ts'
+import type { Failure, MakeFailure, Row, Sent } from './row.ts'
 import { makeWorld, type World } from './world.ts'
 import { changedAt, requiredKeysOf, wrongValuesOf } from './wrong-values.ts'
+import { faultsOf, fieldTables } from '../field-tables.ts'
 import { callerOf, startProcess, startService, type Answer, type Json } from '../service.ts'
 
 /**
@@ -32,18 +33,43 @@ export async function checkEndpoints(t: Test, group: keyof typeof groups | 'othe
   const world = await makeWorld(service)
   const answer = await fetch(`${service.processes['control-plane']!.ready.http}/openapi.json`)
   const document: Json = await answer.json()
+  const subjects: Subject[] = []
   for (const described of ofGroup) {
     const row = conformanceRows[described.operationId]
     if (row === undefined) t.fail(`${described.operationId} has no row`)
-    else
-      await t.test(`${described.method.toUpperCase()} ${described.path}`, (t) =>
-        checkEndpoint(t, new Subject(described, row, world, document)),
-      )
+    else subjects.push(new Subject(described, row, world, document))
+  }
+  const slow = new Map(subjects.map((subject) => [subject, startSlowFailures(subject)]))
+  for (const subject of subjects) {
+    const { method, path } = subject.described
+    await t.test(`${method.toUpperCase()} ${path}`, (t) => checkEndpoint(t, subject, slow.get(subject)!))
   }
 }
 
-async function checkEndpoint(t: Test, subject: Subject): Promise<void> {
-  const { described, row, world } = subject
+type Refused = Promise<{ failure: Failure; answer: Answer }>
+
+/** What the service takes its time to refuse goes on while all else is tried. */
+function startSlowFailures(subject: Subject): Map<string, Refused> {
+  return new Map(
+    Object.entries(subject.row.slowFailures ?? {}).map(([title, make]) => {
+      const refused = refusal(subject, make)
+      // Whoever waits for it is told.
+      refused.catch(() => undefined)
+      return [title, refused]
+    }),
+  )
+}
+
+async function refusal(subject: Subject, make: MakeFailure, t?: Test): Refused {
+  const failure = await make(subject.world)
+  const base = failure.settings && t && (await startBeside(t, subject.world, failure.settings))
+  const answer = await subject.send(failure.sent, base === undefined ? {} : { base })
+  await failure.after?.()
+  return { failure, answer }
+}
+
+async function checkEndpoint(t: Test, subject: Subject, slow: Map<string, Refused>): Promise<void> {
+  const { described, row } = subject
   await t.test('succeeds, for whoever has just enough rights', (t) => succeeds(t, subject))
   await t.test('asks for a credential', (t) => asksForCredential(t, subject))
   await t.test('is nobody’s who may less', (t) => refusesLesserRoles(t, subject))
@@ -56,14 +82,15 @@ async function checkEndpoint(t: Test, subject: Subject): Promise<void> {
     await t.test('reads its body as documented, field by field', (t) => readsItsBody(t, subject))
   if (described.query !== undefined)
     await t.test('reads its query as documented', (t) => readsItsQuery(t, subject))
-  for (const [title, make] of Object.entries(row.failures ?? {}))
+  const failures = Object.entries(row.failures ?? {}).map(
+    ([title, make]) => [title, (t: Test) => refusal(subject, make, t)] as const,
+  )
+  const slowFailures = [...slow].map(([title, refused]) => [title, () => refused] as const)
+  for (const [title, refuse] of [...failures, ...slowFailures])
     await t.test(`refuses ${title}`, async (t) => {
-      const { sent, code, message, status, settings, after } = await make(world)
-      const base = settings === undefined ? undefined : await startBeside(t, world, settings)
-      const answer = await subject.send(sent, base === undefined ? {} : { base })
-      await after?.()
-      refused(t, answer, code, title, status)
-      if (message !== undefined) t.match(answer.body?.error_message, message)
+      const { failure, answer } = await refuse(t)
+      refused(t, answer, failure.code, title, failure.status)
+      if (failure.message !== undefined) t.match(answer.body?.error_message, failure.message)
       t.ok(subject.documented.has(keyOf(answer.status, answer.body)), `is documented: ${answer.text}`)
     })
   await t.test('was seen to refuse whatever it is documented to refuse', (t) => {
@@ -120,11 +147,14 @@ class Subject {
     return { any_key: this.world.nobody, admin: this.world.admin, system_admin: this.world.system }[needs]
   }
 
-  async send(sent: Sent, options: { key?: string; method?: string; base?: string } = {}): Promise<Answer> {
+  async send(
+    sent: Sent,
+    options: { key?: string | null; method?: string; base?: string } = {},
+  ): Promise<Answer> {
     const path = this.described.path.replaceAll(/:(\w+)/g, (_, name: string) =>
       encodeURIComponent(String(sent.params?.[name] ?? '1')).replaceAll('%2C', ','),
     )
-    const key = options.key ?? sent.key ?? (await this.leastKey())
+    const key = options.key === null ? null : (options.key ?? sent.key ?? (await this.leastKey()))
     const method = options.method ?? this.described.method.toUpperCase()
     const { headers = {} } = sent
     const more = { key, headers }
@@ -179,7 +209,9 @@ function succeeded(t: Test, answer: Answer, what: string): void {
 }
 
 async function succeeds(t: Test, subject: Subject): Promise<void> {
-  succeeded(t, await subject.send(await subject.good()), 'with the least key')
+  const answer = await subject.send(await subject.good())
+  succeeded(t, answer, 'with the least key')
+  holdsItsTable(t, subject.described, answer)
   succeeded(t, await subject.send(await subject.good(), { key: subject.world.system }), 'as a system admin')
   const { body } = subject.described
   const good = await subject.good()
@@ -189,6 +221,19 @@ async function succeeds(t: Test, subject: Subject): Promise<void> {
     const again = await subject.good()
     succeeded(t, await subject.send({ ...again, body: mixed(more, again.body) }), `${key} is ignored`)
   }
+}
+
+/** The reply against the document's table of its fields, where there is one. */
+function holdsItsTable(t: Test, { operationId }: Endpoint, { body }: Answer): void {
+  const table = fieldTables.find(({ shownBy }) => shownBy.includes(operationId))
+  if (table === undefined) return
+  const records: Json[] = Array.isArray(body.data) ? body.data : [body.data]
+  t.ok(records.length > 0, 'there is a record to be looked at')
+  t.same(
+    records.flatMap((record) => faultsOf(table, record)),
+    [],
+    'the reply has the fields of the table',
+  )
 }
 
 /** The new request's own values, with what was added. */
@@ -204,8 +249,12 @@ function mixed(more: Json, body: Json): Json {
 }
 
 async function asksForCredential(t: Test, subject: Subject): Promise<void> {
-  for (const authorization of ['', 'Basic bm9ib2R5Om5vdGhpbmc=', 'Bearer x']) {
-    const answer = await subject.send({ headers: { authorization }, body: subject.described.body && {} })
+  const { body } = subject.described
+  const credentials = [null, '', 'Basic bm9ib2R5Om5vdGhpbmc=', 'Bearer x']
+  for (const authorization of credentials) {
+    const headers: Record<string, string> = authorization === null ? {} : { authorization }
+    const key = authorization === null ? { key: null } : {}
+    const answer = await subject.send({ headers, body: body && {} }, key)
     refused(t, answer, 'not_authorized', JSON.stringify(authorization), 401)
     t.equal(answer.headers.get('www-authenticate'), 'Basic realm="svc"')
   }

@@ -7,7 +7,16 @@ const row = (isOfOrganization: boolean): Row => {
   const params = (organizationId: number) =>
     isOfOrganization ? { params: { organization_id: organizationId } } : {}
   return {
-    good: ({ organizationId }) => ({ ...params(organizationId), query }),
+    good: async ({ organizationId, list, post }) => {
+      await post(`/mailing_lists/${(await list()).id}/subscriber_imports`, {
+        subscriber_import: {
+          begins_at: '2030-01-31T08:00:00Z',
+          column_mapping: ['email'],
+          file_source: { type: 'json', content: 'ann@example.com' },
+        },
+      })
+      return { ...params(organizationId), query }
+    },
     failures: Object.fromEntries(
       ['2030-01-31', 'tomorrow', '', '1e3', '2030-01-31T08:00:00+01:00'].map((time) => [
         `the time ${JSON.stringify(time)}`,

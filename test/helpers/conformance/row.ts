@@ -24,6 +24,8 @@ export interface Failure {
   settings?: Record<string, string>
 }
 
+export type MakeFailure = (world: World) => Promise<Failure> | Failure
+
 /**
  * What the conformance test can't make out of an endpoint's description: a request that succeeds, what else is
  * documented to fail, and what its parameters are that aren't ids. All else is derived: credential, role, other
@@ -33,7 +35,9 @@ export interface Row {
   /** A request that succeeds, each time anew. */
   good: (world: World) => Promise<Sent> | Sent
   /** The documented refusals that nothing below provokes, by what they refuse. */
-  failures?: Record<string, (world: World) => Promise<Failure> | Failure>
+  failures?: Record<string, MakeFailure>
+  /** Those that the service waits for before it says them; they are asked for before all else is tried. */
+  slowFailures?: Record<string, MakeFailure>
   /** Values of parameters that aren't ids, with the code that each gets; null where it succeeds. */
   otherParams?: Record<string, { value: string; code: string | null }[]>
   /** Keys of the body (dotted, below the wrapper) about which the description says less than the service checks. */

@@ -1,7 +1,12 @@
 import type { Rows } from './row.ts'
 
 export const subscriberCountRows: Rows = {
-  getSubscriberCounts: { good: () => ({}) },
+  getSubscriberCounts: {
+    good: async ({ list }) => {
+      await list()
+      return {}
+    },
+  },
   getSubscriberCountsOfOrganization: {
     good: ({ organizationId }) => ({ params: { organization_id: organizationId } }),
   },

@@ -125,7 +125,12 @@ const faulty: Record<string, [more: Record<string, unknown>, message: RegExp]> =
 }
 
 export const subscriberImportRows: Rows = {
-  listSubscriberImports: { good: () => ({ query: '?scope=all&per_page=5' }) },
+  listSubscriberImports: {
+    good: async (world) => {
+      await newImport(world)
+      return { query: '?scope=all&per_page=5' }
+    },
+  },
   listSubscriberImportsOfList: {
     good: async ({ list }) => ({ params: { mailing_list_id: (await list()).id } }),
     failures: { 'a Remote List': onRemoteList() },

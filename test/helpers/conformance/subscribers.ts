@@ -97,16 +97,29 @@ function faultyValues(
 
 const planField = { name: 'Plan', field_type: 'number', required: true }
 
-/** A list of an organization whose limit leaves no place; with the key of its admin. */
-async function fullOrganization({ service, unique }: World): Promise<{ listId: number; key: string }> {
+/** A list of an organization with that limit; with the key of its admin. */
+async function limitedOrganization(
+  { service, unique }: World,
+  limit: number,
+): Promise<{ organizationId: number; listId: number; key: string }> {
   const { id } = await service.post('/organizations', {
-    organization: { name: unique('Full'), subscriber_limit: 0 },
+    organization: { name: unique('Full'), subscriber_limit: limit },
   })
   const list = await service.post('/mailing_lists', {
     mailing_list: { name: 'News', organization_id: id },
   })
   const { key } = await service.post(`/organizations/${id}/api_keys`, { api_key: { name: 'Admin' } })
-  return { listId: list.id, key }
+  return { organizationId: id, listId: list.id, key }
+}
+
+/** The same, where an import holds the only place and doesn't give it back. */
+async function heldOrganization(world: World): Promise<{ listId: number; key: string }> {
+  const limited = await limitedOrganization(world, 1)
+  const holder = { _id: `held:${limited.listId}`, organization_id: limited.organizationId, places_held: 1 }
+  await world.service.db
+    .collection<typeof holder & { dry_run: boolean }>('import_chunks')
+    .insertOne({ ...holder, dry_run: false }, { bypassDocumentValidation: true })
+  return limited
 }
 
 export const subscriberRows: Rows = {
@@ -155,6 +168,20 @@ export const subscriberRows: Rows = {
     },
   },
   createSubscriber: {
+    slowFailures: {
+      'a place that an import holds': async (world) => {
+        const { listId, key } = await heldOrganization(world)
+        return {
+          sent: {
+            params: { mailing_list_id: listId },
+            body: { subscriber: { email: 'a@example.com' } },
+            key,
+          },
+          code: 'validation_failed',
+          message: /^status can't be active just now/,
+        }
+      },
+    },
     good: async ({ list, unique }) => ({
       params: {
         mailing_list_id: (
@@ -201,7 +228,7 @@ export const subscriberRows: Rows = {
         message: /^custom_fields.Plan is required$/,
       }),
       'one more than the limit': async (world) => {
-        const { listId, key } = await fullOrganization(world)
+        const { listId, key } = await limitedOrganization(world, 0)
         return {
           sent: {
             params: { mailing_list_id: listId },
@@ -226,6 +253,19 @@ export const subscriberRows: Rows = {
     },
   },
   updateSubscriber: {
+    slowFailures: {
+      'a place that an import holds': async (world) => {
+        const { listId, key } = await heldOrganization(world)
+        const subscriber = await world.service.post(`/mailing_lists/${listId}/subscribers`, {
+          subscriber: { email: 'a@example.com', status: 'bounced' },
+        })
+        return {
+          sent: { params: paramsOf(subscriber), body: { subscriber: { status: 'active' } }, key },
+          code: 'validation_failed',
+          message: /^status can't be active just now/,
+        }
+      },
+    },
     good: async (world) => ({
       params: paramsOf(await newSubscriber(world)),
       body: {
@@ -252,7 +292,7 @@ export const subscriberRows: Rows = {
         }
       },
       'one more than the limit': async (world) => {
-        const { listId, key } = await fullOrganization(world)
+        const { listId, key } = await limitedOrganization(world, 0)
         const subscriber = await world.service.post(`/mailing_lists/${listId}/subscribers`, {
           subscriber: { email: 'a@example.com', status: 'bounced' },
         })

@@ -91,7 +91,12 @@ const refusedSignIn = (email: string) => (): Failure => ({
 const filters = '?full_name_contains=j&email_contains=@&order_by=full_name&page=0&per_page=5'
 
 export const userRows: Rows = {
-  listUsers: { good: () => ({ query: filters }) },
+  listUsers: {
+    good: async (world) => {
+      await post(world)
+      return { query: filters }
+    },
+  },
   listUsersOfOrganization: {
     good: ({ organizationId }) => ({ params: { organization_id: organizationId }, query: filters }),
   },

@@ -1,0 +1,288 @@
+import type { Json } from './service.ts'
+
+/**
+ * The tables of fields in the API's document, as data: what a reply must have, whatever the schemas in the code say.
+ * Types are those of JSON, and `time` for ISO 8601 in whole seconds with an offset; `?` allows null.
+ */
+export interface FieldTable {
+  /** The component of the description that has these fields. */
+  schema: string
+  /** By dotted path; `[]` is an entry of an array, `*` any key. */
+  fields: Record<string, string>
+  /** The only values that a field may have. */
+  values?: Record<string, readonly string[]>
+  /** Nothing but these fields, where the document says so. */
+  isWhole?: boolean
+  /** Endpoints that reply with it, or with an array of it; at least one of their replies has an entry. */
+  shownBy: string[]
+}
+
+const importStates = [
+  'scheduled',
+  'downloading',
+  'splitting',
+  'importing',
+  'paused',
+  'finished',
+  'failed',
+  'cancelled',
+]
+const statuses = ['active', 'bounced', 'unsubscribed', 'scomp', 'deactivated']
+const formats = ['html', 'text', 'both']
+const verbs = ['create', 'update', 'delete']
+
+const importSummary = {
+  id: 'integer',
+  mailing_list_id: 'integer',
+  mailing_list_name: 'string',
+  created_at: 'time',
+  state: 'string',
+  begins_at: 'time',
+  finished_at: 'time?',
+  'file_source.type': 'string',
+  'file_source.filename': 'string',
+  'file_source.url': 'string?',
+  'stats.number_of_records': 'integer?',
+  'stats.records_imported': 'integer',
+}
+
+export const fieldTables: FieldTable[] = [
+  {
+    schema: 'SubscriberImportSummary',
+    fields: importSummary,
+    values: { state: importStates, 'file_source.type': ['json', 'upload_directory', 'url'] },
+    isWhole: true,
+    shownBy: ['listSubscriberImports'],
+  },
+  {
+    schema: 'SubscriberImport',
+    fields: {
+      ...importSummary,
+      overwrite: 'boolean',
+      deactivate_subscribers_not_in_import: 'boolean',
+      error_message: 'string?',
+      'autoresponders.subscription.trigger': 'boolean',
+      'autoresponders.subscription.also_trigger_on_updated_subscribers': 'boolean',
+      'autoresponders.api.trigger_new': 'object?',
+      'autoresponders.api.trigger_updated': 'object?',
+      'overwrite_what.custom_fields': 'boolean',
+      'overwrite_what.confirmed': 'boolean',
+      'overwrite_what.format': 'boolean',
+      'overwrite_what.status': 'boolean',
+      'overwrite_when_status.active': 'boolean',
+      'overwrite_when_status.unsubscribed': 'boolean',
+      'overwrite_when_status.bounced': 'boolean',
+      'overwrite_when_status.deactivated': 'boolean',
+      'overwrite_when_status.scomp': 'boolean',
+      column_mapping: 'array',
+      'column_mapping.[]': 'string?',
+      default_custom_fields: 'object',
+      'subscriber_defaults.status': 'string',
+      'file_format.csv_has_headers': 'boolean',
+      'file_format.character_set': 'string',
+      'file_format.csv_field_separator': 'string',
+      'file_format.csv_field_enclosure': 'string',
+      'file_format.date_format': 'string',
+      'stats.subscribers.added': 'integer',
+      'stats.subscribers.updated': 'integer',
+      'stats.subscribers.failed': 'integer',
+      'stats.subscribers.skipped_overwrite': 'integer',
+      'stats.subscribers.skipped_active': 'integer',
+      'stats.subscribers.skipped_unsubscribed': 'integer',
+      'stats.subscribers.skipped_scomp': 'integer',
+      'stats.subscribers.skipped_bounced': 'integer',
+      'stats.subscribers.skipped_deactivated': 'integer',
+      'stats.subscribers.skipped_duplicate': 'integer',
+      'stats.subscribers.skipped_over_limit': 'integer',
+    },
+    values: {
+      state: importStates,
+      'subscriber_defaults.status': statuses,
+      'file_format.character_set': ['utf-8', 'iso-8859-1'],
+      'file_format.csv_field_separator': [',', '\t', ';'],
+      'file_format.csv_field_enclosure': ['"', "'"],
+      'file_format.date_format': ['mdy', 'dmy'],
+    },
+    shownBy: [
+      'getSubscriberImport',
+      'createSubscriberImport',
+      'pauseSubscriberImport',
+      'unpauseSubscriberImport',
+      'cancelSubscriberImport',
+    ],
+  },
+  {
+    schema: 'User',
+    fields: {
+      id: 'integer',
+      full_name: 'string',
+      email: 'string',
+      active: 'boolean',
+      role: 'string',
+      show_quick_tips: 'boolean',
+      default_preview_recipients: 'array',
+      'default_preview_recipients.[]': 'string',
+      terms_and_conditions_version: 'integer?',
+      'permissions.mailing_list.[]': 'string',
+      'permissions.subscriber.[]': 'string',
+      'permissions.segmentation_criteria.[]': 'string',
+      'permissions.autoresponder.[]': 'string',
+      'permissions.web_form.[]': 'string',
+      'permissions.custom_field.[]': 'string',
+      'permissions.campaign.[]': 'string',
+      'permissions.campaign/template.[]': 'string',
+      'permissions.seed_list.[]': 'string',
+      'password_failure_lockout.is_locked_out': 'boolean',
+      'password_failure_lockout.expires_at': 'time?',
+    },
+    values: {
+      role: ['system_admin', 'organization_admin', 'standard'],
+      'permissions.mailing_list.[]': verbs,
+      'permissions.subscriber.[]': [...verbs, 'read', 'import', 'export'],
+      'permissions.segmentation_criteria.[]': verbs,
+      'permissions.autoresponder.[]': [...verbs, 'update_state', 'read_stats'],
+      'permissions.web_form.[]': verbs,
+      'permissions.custom_field.[]': verbs,
+      'permissions.campaign.[]': [...verbs, 'send', 'update_state', 'read_stats'],
+      'permissions.campaign/template.[]': verbs,
+      'permissions.seed_list.[]': verbs,
+    },
+    shownBy: ['listUsers', 'getUser', 'createUser', 'updateUser', 'authenticateUser'],
+  },
+  {
+    schema: 'Subscriber',
+    fields: {
+      id: 'integer',
+      mailing_list_id: 'integer',
+      email: 'string',
+      created_at: 'time',
+      created_at_epoch: 'integer',
+      status: 'string',
+      subscribe_time: 'time',
+      subscribe_time_epoch: 'integer',
+      subscribe_ip: 'string?',
+      custom_fields: 'object',
+      'custom_fields.*.name': 'string',
+      'custom_fields.*.type': 'string',
+    },
+    values: { status: statuses, email_format: formats },
+    shownBy: ['listSubscribers', 'getSubscribers', 'createSubscriber', 'updateSubscriber', 'unsubscribe'],
+  },
+  {
+    schema: 'FoundSubscriber',
+    fields: {
+      id: 'integer',
+      status: 'string',
+      email: 'string',
+      'mailing_list.id': 'integer',
+      'mailing_list.name': 'string',
+    },
+    values: { status: statuses },
+    shownBy: ['findSubscribersByEmail', 'findSubscribersByEmailInList'],
+  },
+  {
+    schema: 'Job',
+    fields: {
+      id: 'integer',
+      mailing_list_id: 'integer',
+      organization_id: 'integer',
+      suppression_list_id: 'null',
+      state: 'string',
+      state2: 'null',
+      paused: 'boolean',
+      name: 'string',
+      progress_value: 'integer',
+      progress_total: 'integer?',
+      job_type: 'string',
+      begins_at: 'time',
+      started_at: 'time?',
+      finished_at: 'time?',
+      created_at: 'time',
+      updated_at: 'time',
+      retry_at: 'time?',
+    },
+    values: { state: importStates, job_type: ['SubscriberImport'] },
+    isWhole: true,
+    shownBy: ['listJobs', 'listUnfinishedJobs', 'listJobsOfOrganization'],
+  },
+  {
+    schema: 'SubscriberCounts',
+    fields: {
+      'organization.id': 'integer',
+      'organization.name': 'string',
+      ...countsAt('counts'),
+      mailing_lists: 'array',
+      'mailing_lists.[].mailing_list.id': 'integer',
+      'mailing_lists.[].mailing_list.name': 'string',
+      ...countsAt('mailing_lists.[].counts'),
+    },
+    isWhole: true,
+    shownBy: ['getSubscriberCounts', 'getSubscriberCountsOfOrganization'],
+  },
+]
+
+function countsAt(path: string): Record<string, string> {
+  return Object.fromEntries(statuses.map((status) => [`${path}.${status}`, 'integer']))
+}
+
+/** What creations do where a field is left out. */
+export const creationDefaults: Record<string, Record<string, unknown>> = {
+  createSubscriberImport: {
+    overwrite: false,
+    deactivate_subscribers_not_in_import: false,
+    'overwrite_what.custom_fields': true,
+    'overwrite_what.confirmed': false,
+    'overwrite_what.format': false,
+    'overwrite_what.status': false,
+    'overwrite_when_status.active': true,
+    'overwrite_when_status.unsubscribed': false,
+    'overwrite_when_status.bounced': false,
+    'overwrite_when_status.deactivated': false,
+    'overwrite_when_status.scomp': false,
+    default_custom_fields: {},
+    'file_format.csv_has_headers': true,
+    'file_format.character_set': 'utf-8',
+    'file_format.csv_field_separator': ',',
+    'file_format.csv_field_enclosure': '"',
+    'file_format.date_format': 'mdy',
+  },
+  createUser: { show_quick_tips: true },
+}
+
+const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)$/
+
+/** Where a reply's record isn't what the table says; `isWhole` concerns its top level. */
+export function faultsOf(table: FieldTable, record: Json): string[] {
+  const others = Object.keys(record).filter(
+    (key) => !Object.keys(table.fields).some((path) => path.split('.')[0] === key),
+  )
+  return [
+    ...(table.isWhole === true ? others.map((key) => `${key} is not in the table`) : []),
+    ...Object.entries(table.fields).flatMap(([path, type]) =>
+      valuesAt(record, path.split('.'))
+        .filter((value) => !fits(value, type) || table.values?.[path]?.includes(value) === false)
+        .map((value) => `${path} is ${JSON.stringify(value)}, not ${type}`),
+    ),
+  ]
+}
+
+function valuesAt(value: Json, [step, ...rest]: string[]): Json[] {
+  if (step === undefined) return [value]
+  if (step === '[]' || step === '*')
+    return Object.values<Json>(value).flatMap((entry) => valuesAt(entry, rest))
+  return valuesAt(value?.[step], rest)
+}
+
+function fits(value: unknown, type: string): boolean {
+  if (value === null) return type.endsWith('?') || type === 'null'
+  switch (type.replace('?', '')) {
+    case 'integer':
+      return Number.isInteger(value)
+    case 'time':
+      return typeof value === 'string' && time.test(value)
+    case 'array':
+      return Array.isArray(value)
+    default:
+      return typeof value === type.replace('?', '')
+  }
+}
