@@ -29,7 +29,11 @@ t.test('the description has no fault that its linter knows', async (t) => {
 t.test('every endpoint is described, with who may call it and how it refuses', (t) => {
   t.equal(operations.length, endpoints.length)
   for (const { operationId, summary, description, responses, parameters, ...operation } of operations) {
-    const { needs, body, forbids = [] } = endpoints.find((described) => described.operationId === operationId)!
+    const {
+      needs,
+      body,
+      forbids = [],
+    } = endpoints.find((described) => described.operationId === operationId)!
     const statuses = ['200', '401', '429', '500', '503']
     if (needs !== 'any_key' || forbids.length > 0) statuses.push('403')
     if (body !== undefined) statuses.push('413', '415')
