@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi'
 import type { RequestErrorCode } from '../shared/errors.ts'
-import type { BodyDescription, Endpoint, Need } from './api/endpoint.ts'
-import { describeAuthorization, describeNeed, scopeOf } from './api/authorization.ts'
+import type { BodyDescription, Endpoint } from './api/endpoint.ts'
+import { describeAuthorization, describeNeed, needText, scopeOf } from './api/authorization.ts'
 import { describeFields } from './field-texts.ts'
 
 /**
@@ -65,6 +65,8 @@ const tagTexts: Record<string, string> = {
   'Background jobs': 'What engines are at: every import is a job',
   Subscribers: 'Single subscribers of a mailing list',
   'Confirmation forms': 'What a subscriber is asked before he is added',
+  Autoresponders: 'Mails that answer what happens to a subscriber of their list',
+  'Campaign templates': 'What campaigns begin as: contents, and how they are to be delivered',
   Users: 'People with a role, permissions and a password',
 }
 
@@ -159,8 +161,6 @@ function bodySchema({ wrapper, schema, beside }: BodyDescription<unknown>): z.Zo
   const shape = schema.shape as Record<string, z.ZodType>
   return z.object({ ...wrapped, ...Object.fromEntries(beside.map((key) => [key, shape[key]!])) })
 }
-
-const needText = (need: Need): string => (typeof need === 'string' ? need : need.permission.join('/'))
 
 const failureExample = (error_code: RequestErrorCode, error_message: string) => ({
   value: { success: false, data: null, error_code, error_message },
