@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { emailExpectation, emailIdentity } from '../../shared/values/email.ts'
 
 /** The kinds of values that request documents are made of, each with the message that a wrong one gets. */
 
@@ -9,6 +10,27 @@ export const nameText = (longest: number) =>
     .transform((text) => text.trim())
     .pipe(z.string().min(1).max(longest))
     .refine((text) => !text.includes('\0'), { error: 'must not hold NUL characters' })
+
+/** One line of a mail's header, trimmed; blank is null. Whatever could end the line is refused. */
+export const headerText = (longest: number) =>
+  z
+    .string()
+    .transform((text) => text.trim())
+    .pipe(z.string().max(longest))
+    .refine((text) => !/[\x00-\x1f\x7f\u2028\u2029]/.test(text), {
+      error: 'must be one line without control characters',
+    })
+    .transform(nullIfBlank)
+
+/** An address of a mail's header, trimmed; blank is null. */
+export const emailText = () =>
+  z
+    .string()
+    .transform((text) => text.trim())
+    .refine((text) => text === '' || emailIdentity(text) !== null, { error: `must be ${emailExpectation}` })
+    .transform(nullIfBlank)
+
+const nullIfBlank = (text: string): string | null => (text === '' ? null : text)
 
 /** A custom field's value as JSON; whether it fits the field's type is for its reader to say. */
 export const fieldJson = () =>

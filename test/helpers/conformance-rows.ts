@@ -1,4 +1,5 @@
 import { apiKeyRows } from './conformance/api-keys.ts'
+import { autoresponderRows } from './conformance/autoresponders.ts'
 import { customFieldRows } from './conformance/custom-fields.ts'
 import { jobRows } from './conformance/jobs.ts'
 import { mailingListRows } from './conformance/mailing-lists.ts'
@@ -19,6 +20,7 @@ export const conformanceRows: Rows = {
   ...subscriberImportRows,
   ...subscriberRows,
   ...confirmationFormRows,
+  ...autoresponderRows,
   ...subscriberCountRows,
   ...jobRows,
 }
