@@ -1,0 +1,128 @@
+import { z } from 'zod'
+import { endpoint, permission } from '../../api/endpoint.ts'
+import { findMailingList } from '../../api/scope.ts'
+import { refuseReadOnly } from './read-only.ts'
+import {
+  exampleTemplate,
+  templateChange,
+  templateCreation,
+  templateSummaryView,
+  templateView,
+} from './schemas.ts'
+import { changeTemplate, createTemplate, findTemplate } from './service.ts'
+import { summaries, toView } from './view.ts'
+
+const tag = 'Campaign templates'
+const listPath = '/mailing_lists/:mailing_list_id/templates'
+
+const { id, name, mailing_list_id, mailing_list_name, organization_id, segmentation_criteria_id } =
+  exampleTemplate
+const exampleSummary = {
+  id,
+  name,
+  mailing_list_id,
+  mailing_list_name,
+  organization_id,
+  segmentation_criteria_id,
+}
+
+export const campaignTemplateEndpoints = [
+  endpoint({
+    method: 'get',
+    path: '/templates',
+    operationId: 'listTemplates',
+    summary: "The organization's campaign templates, by id, all of them at once",
+    tag,
+    needs: 'any_key',
+    reply: { data: z.array(templateSummaryView), example: [exampleSummary] },
+    async handle({ deps, caller }) {
+      return { data: await summaries(deps, { organization_id: caller.organizationId }) }
+    },
+  }),
+  endpoint({
+    method: 'get',
+    path: listPath,
+    operationId: 'listTemplatesOfList',
+    summary: "The list's campaign templates, by id, all of them at once",
+    tag,
+    needs: 'any_key',
+    reply: { data: z.array(templateSummaryView), example: [exampleSummary] },
+    async handle({ deps, caller, params }) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      return { data: await summaries(deps, { mailing_list_id: list._id }) }
+    },
+  }),
+  endpoint({
+    method: 'get',
+    path: '/templates/:template_id',
+    operationId: 'getTemplate',
+    summary: 'One campaign template',
+    tag,
+    needs: 'any_key',
+    reply: { data: templateView, example: exampleTemplate },
+    async handle({ deps, caller, params }) {
+      return { data: await toView(deps, await findTemplate(deps, caller, params['template_id'])) }
+    },
+  }),
+  endpoint({
+    method: 'post',
+    path: listPath,
+    operationId: 'createTemplate',
+    summary: 'Creates a campaign template; fields that only replies have are refused',
+    tag,
+    needs: permission('campaign/template', 'create'),
+    body: {
+      wrapper: 'campaign',
+      schema: templateCreation,
+      example: {
+        campaign: {
+          name: 'Monthly news',
+          contents: [
+            { name: 'Plain', subject: 'News', format: 'text', text: 'What is new' },
+            { name: 'Pictures', subject: 'News!', format: 'html', html: '<p>What is new</p>' },
+          ],
+          dispatch_attributes: { virtual_mta_id: 0, bounce_email_id: '3@7', autowinner_percentage: 25 },
+        },
+      },
+    },
+    reply: { data: templateView, example: exampleTemplate },
+    refusals: { validation_failed: 'organization_id is read-only and must not be sent' },
+    async handle({ deps, caller, params, body, documentAsSent }) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      const given = body()
+      refuseReadOnly(documentAsSent(), { isUpdate: false })
+      return { data: await toView(deps, await createTemplate(deps, list, given)) }
+    },
+  }),
+  endpoint({
+    method: 'put',
+    path: '/templates/:template_id',
+    operationId: 'updateTemplate',
+    summary:
+      'Changes the fields that are given: contents with an `id` are changed (removed with `_destroy`), those without are added, the others stay',
+    tag,
+    needs: permission('campaign/template', 'update'),
+    body: {
+      wrapper: 'campaign',
+      schema: templateChange,
+      isUpdate: true,
+      example: {
+        campaign: {
+          contents: [
+            { id: 9, _destroy: true },
+            { id: 10, subject: 'The news' },
+          ],
+          dispatch_attributes: { speed: 0 },
+        },
+      },
+    },
+    reply: { data: templateView, example: exampleTemplate },
+    refusals: { validation_failed: 'contents.0.id 11 names no content of the template' },
+    async handle({ deps, caller, params, body, documentAsSent }) {
+      const found = await findTemplate(deps, caller, params['template_id'])
+      const given = body()
+      refuseReadOnly(documentAsSent(), { isUpdate: true })
+      return { data: await toView(deps, await changeTemplate(deps, found, given)) }
+    },
+  }),
+]
