@@ -19,6 +19,7 @@ import {
   type IdempotencyDocument,
   type InstallationDocument,
 } from './bookkeeping.ts'
+import { campaignTemplateDocument, type CampaignTemplateDocument } from './campaign-template.ts'
 import {
   confirmationFormDocument,
   pendingSubscriberDocument,
@@ -129,6 +130,14 @@ export const collectionDefinitions: CollectionDefinition[] = [
     name: 'autoresponders',
     schema: autoresponderDocument,
     indexes: [{ keys: { mailing_list_id: 1, name_key: 1 }, options: { unique: true } }],
+  },
+  {
+    name: 'campaign_templates',
+    schema: campaignTemplateDocument,
+    indexes: [
+      { keys: { mailing_list_id: 1, name_key: 1 }, options: { unique: true } },
+      { keys: { organization_id: 1, _id: 1 } },
+    ],
   },
   {
     name: 'reactions',
@@ -273,6 +282,7 @@ export function collectionsOf(db: Db) {
     customFields: db.collection<CustomFieldDocument>('custom_fields'),
     deletedFields: db.collection<DeletedFieldDocument>('deleted_fields'),
     autoresponders: db.collection<AutoresponderDocument>('autoresponders'),
+    campaignTemplates: db.collection<CampaignTemplateDocument>('campaign_templates'),
     reactions: db.collection<ReactionDocument>('reactions'),
     outbox: db.collection<OutboxDocument>('outbox'),
     subscribers: db.collection<SubscriberDocument>('subscribers'),

@@ -1,6 +1,7 @@
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import t from 'tap'
+import { needText } from '../../control-plane/api/authorization.ts'
 import { endpoints } from '../../control-plane/endpoints.ts'
 import { openApiDocument } from '../../control-plane/openapi.ts'
 import type { Json } from '../helpers/service.ts'
@@ -40,7 +41,7 @@ t.test('every endpoint is described, with who may call it and how it refuses', (
     t.same(Object.keys(responses).sort(), statuses.sort(), operationId)
     t.match(description, /^Needs /)
     t.ok(summary)
-    t.equal(operation['x-needs'], typeof needs === 'string' ? needs : needs.permission.join('/'))
+    t.equal(operation['x-needs'], needText(needs))
     t.same(
       (parameters ?? []).filter((parameter: Json) => !parameter.description).map(({ name }: Json) => name),
       [],
