@@ -1,4 +1,10 @@
-import { createServer, type RequestListener, type Server, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
 import type { Socket } from 'node:net'
 import type { RequestErrorCode } from '../shared/errors.ts'
 import type { Part } from '../shared/service.ts'
@@ -21,6 +27,8 @@ export interface HttpLimits {
   keepAliveTimeoutMs: number
   /** For which requests under way may go on when the server stops. */
   graceMs: number
+  /** For which headers that have begun to come may go on when the server stops. */
+  headersGraceMs: number
   /** How often the first two are looked at. */
   checkEveryMs: number
 }
@@ -32,6 +40,7 @@ export const httpLimits: HttpLimits = {
   idleTimeoutMs: 60_000,
   keepAliveTimeoutMs: 65_000,
   graceMs: 7_000,
+  headersGraceMs: 3_000,
   checkEveryMs: 5_000,
 }
 
@@ -62,24 +71,36 @@ export function createHttpServer(listener: RequestListener, limits: HttpLimits =
   server.timeout = limits.idleTimeoutMs
   server.on('clientError', refuseClient)
 
-  const underWay = new Set<ServerResponse>()
+  const connections = new Set<Socket>()
+  server.on('connection', (socket: Socket) => {
+    connections.add(socket)
+    socket.once('close', () => connections.delete(socket))
+  })
+  /** Responses with the connections that they go to. */
+  const underWay = new Map<ServerResponse, Socket>()
   let isStopping = false
-  server.prependListener('request', (_request, response: ServerResponse) => {
-    underWay.add(response)
+  server.prependListener('request', (request: IncomingMessage, response: ServerResponse) => {
+    underWay.set(response, request.socket)
     response.once('close', () => underWay.delete(response))
     if (isStopping) response.shouldKeepAlive = false
   })
 
+  const closeWithoutRequest = (): void => {
+    const busy = new Set(underWay.values())
+    for (const socket of connections) if (!busy.has(socket)) socket.destroy()
+  }
   const stop = async (): Promise<void> => {
     isStopping = true
     // Their replies say "Connection: close", so that no client sends its next request into a server that is going.
-    for (const response of underWay) response.shouldKeepAlive = false
+    for (const response of underWay.keys()) response.shouldKeepAlive = false
     if (!server.listening) return
     const sweep = setInterval(() => server.closeIdleConnections(), 50)
-    const patience = setTimeout(() => server.closeAllConnections(), limits.graceMs)
+    const forHeaders = setTimeout(closeWithoutRequest, limits.headersGraceMs)
+    const forRequests = setTimeout(() => server.closeAllConnections(), limits.graceMs)
     await new Promise<void>((resolve) => server.close(() => resolve()))
     clearInterval(sweep)
-    clearTimeout(patience)
+    clearTimeout(forHeaders)
+    clearTimeout(forRequests)
   }
   return { server, stop }
 }

@@ -230,7 +230,7 @@ function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] 
         }),
     '429': {
       ...refusal(
-        'Too many wrong credentials from this address, or too many requests with this key',
+        'Too many wrong credentials from this address, or too many requests with this key; where passwords are checked or set, 200 others of the organization that wait for it',
         'not_authorized',
         'too many wrong credentials came from this address: try again in 42 s',
       ),
@@ -243,7 +243,7 @@ function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] 
     ),
     '503': {
       ...refusal(
-        'The database is out of reach',
+        'The database is out of reach, the same records are written by many at once, or the service is stopping',
         'internal_error',
         "the database can't be reached just now, try again (request 7f0c)",
       ),

@@ -127,8 +127,11 @@ export class AuthThrottle {
     if (clock.monotonicMs() < (this.#free.get(address) ?? 0)) return 0
     this.#free.delete(address)
     const notedBefore = this.#noted
-    const failures = await this.#collections.authFailures.findOne({ _id: address })
-    const seconds = failures !== null && failures.count > this.#limit ? secondsUntil(failures.until) : 0
+    const failures = await this.#collections.authFailures.findOne<CountedFailures>(
+      { _id: address },
+      { projection: countedFailures },
+    )
+    const seconds = failures !== null && failures.count > this.#limit ? failures.seconds : 0
     if (seconds === 0 && this.#noted === notedBefore) {
       if (this.#free.size >= mostBelieved) this.#free.clear()
       this.#free.set(address, untilMs)
@@ -139,7 +142,7 @@ export class AuthThrottle {
   /** Notes a failure; resolves as `blockedSeconds` does. */
   async noteFailure(address: string): Promise<number> {
     const isSameMinute = { $gt: ['$until', '$$NOW'] }
-    const failures = await this.#collections.authFailures.findOneAndUpdate(
+    const failures = (await this.#collections.authFailures.findOneAndUpdate(
       { _id: address },
       [
         {
@@ -149,14 +152,22 @@ export class AuthThrottle {
           },
         },
       ],
-      { upsert: true, returnDocument: 'after' },
-    )
+      { upsert: true, returnDocument: 'after', projection: countedFailures },
+    )) as unknown as CountedFailures
     this.#noted += 1
     this.#free.delete(address)
-    return failures!.count > this.#limit ? secondsUntil(failures!.until) : 0
+    return failures.count > this.#limit ? failures.seconds : 0
   }
 }
 
-function secondsUntil(instant: Date): number {
-  return Math.max(0, Math.ceil((instant.getTime() - Date.now()) / 1000))
+interface CountedFailures {
+  count: number
+  /** Until their minute is over. */
+  seconds: number
+}
+
+/** By the database's clock, which set the end: those of several processes may differ by more than a minute. */
+const countedFailures = {
+  count: 1,
+  seconds: { $max: [0, { $ceil: { $divide: [{ $subtract: ['$until', '$$NOW'] }, 1000] } }] },
 }

@@ -63,7 +63,7 @@ function documentOf(row: number): SubscriberDocument {
     email,
     status: 'active',
     created_at: new Date(),
-    subscribe_time: toInstant(parseDateTime(subscribeTime, 'mdy')!, 'UTC'),
+    subscribe_time: toInstant(parseDateTime(subscribeTime, 'mdy')!, 'UTC')!,
     custom_fields: Object.fromEntries(customFields.map((_, i) => [String(i + 1), values[i]!])),
   }
 }

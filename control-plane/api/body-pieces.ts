@@ -8,15 +8,28 @@ import { refusedBody } from './json-text.ts'
 export const drainMs = 10_000
 export const drainBytes = 64 * 1024 * 1024
 
+/** How a body is waited for when the process stops. Less in all than requests under way have, so that it is answered. */
+export interface BodyPatience {
+  stopping: AbortSignal
+  /** From one piece to the next. */
+  stalledMs?: number
+  /** From the beginning of the stop to the end of the body. */
+  arrivingMs?: number
+}
+
 /**
  * A request's body as it arrives, decompressed. Throws 413 as soon as it is known to have more than `limit` bytes, as
- * sent or decompressed; 415 for an unknown Content-Encoding; `invalid_request` where it breaks off. Whoever stops early
- * leaves the request as it is, so that a reply can still be read.
+ * sent or decompressed; 415 for an unknown Content-Encoding; `invalid_request` where it breaks off; 503 where it doesn't
+ * come while the process stops. Whoever stops early leaves the request as it is, so that a reply can still be read.
  */
-export async function* bodyPieces(request: IncomingMessage, limit: number): AsyncGenerator<Buffer> {
+export async function* bodyPieces(
+  request: IncomingMessage,
+  limit: number,
+  patience: BodyPatience,
+): AsyncGenerator<Buffer> {
   if (Number(request.headers['content-length'] ?? 0) > limit) throw tooLarge(limit)
   const decompressor = decompressorOf(request)
-  const sent = bounded(request.iterator({ destroyOnReturn: false }), limit)
+  const sent = bounded(whilePatient(request.iterator({ destroyOnReturn: false }), patience), limit)
   try {
     if (decompressor === null) yield* sent
     else yield* bounded(decompressed(sent, decompressor), limit)
@@ -24,6 +37,45 @@ export async function* bodyPieces(request: IncomingMessage, limit: number): Asyn
     throw toRefusal(error)
   }
 }
+
+/** The pieces as they come, and without an end to the patience as long as the process doesn't stop. */
+async function* whilePatient(
+  pieces: AsyncIterator<unknown, undefined>,
+  { stopping, stalledMs = 3_000, arrivingMs = 6_500 }: BodyPatience,
+): AsyncGenerator {
+  const over = Promise.withResolvers<never>()
+  const giveUp = () => over.reject(notWaitedFor())
+  over.promise.catch(() => undefined)
+  let stalled: NodeJS.Timeout | undefined
+  let arriving: NodeJS.Timeout | undefined
+  const beginStop = () => {
+    stalled = setTimeout(giveUp, stalledMs)
+    arriving = setTimeout(giveUp, arrivingMs)
+  }
+  if (stopping.aborted) beginStop()
+  else stopping.addEventListener('abort', beginStop, { once: true })
+  try {
+    for (;;) {
+      stalled?.refresh()
+      const { done, value } = await Promise.race([pieces.next(), over.promise])
+      if (done === true) return
+      yield value
+    }
+  } finally {
+    stopping.removeEventListener('abort', beginStop)
+    clearTimeout(stalled)
+    clearTimeout(arriving)
+    // So that the rest can be drained. Where the next piece is still waited for, it ends with that one or the request.
+    void pieces.return?.()?.catch(() => undefined)
+  }
+}
+
+const notWaitedFor = (): RequestError =>
+  new RequestError(
+    'internal_error',
+    'the service is stopping and the body had not arrived, so nothing was done: send the request again',
+    { status: 503, headers: { 'Retry-After': '1' } },
+  )
 
 async function* bounded(pieces: AsyncIterable<unknown>, limit: number): AsyncGenerator<Buffer> {
   let size = 0

@@ -30,7 +30,10 @@ export const errorHandler: ErrorRequestHandler = (error: unknown, request, respo
   const { id, log } = stateOf(response)
   const refusal = toRequestError(error, id)
   drain(request)
-  if (refusal.code === 'internal_error') log.error({ err: error }, 'a request could not be answered')
+  // Of a stop, or of many who want the same at once: nothing is broken.
+  const isExpected = error instanceof RequestError && error.status === 503
+  if (refusal.code === 'internal_error')
+    log[isExpected ? 'info' : 'error']({ err: error }, 'a request could not be answered')
   // A reply that has begun can't be mended; a cut connection tells the client that it isn't whole.
   if (response.headersSent) response.destroy()
   else sendError(response, refusal)

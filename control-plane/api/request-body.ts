@@ -21,10 +21,13 @@ export interface RequestBody {
   discard: () => Promise<void>
 }
 
-/** Reads a body of at most 1 MB. Throws `invalid_request`, or 413. */
-export async function readSmallBody(request: IncomingMessage): Promise<RequestBody> {
+/** Reads a body of at most 1 MB. Throws `invalid_request`, 413, or 503 when the process stops before it is there. */
+export async function readSmallBody(
+  request: IncomingMessage,
+  { stopping }: Pick<ControlPlane, 'stopping'>,
+): Promise<RequestBody> {
   const pieces: Buffer[] = []
-  for await (const piece of bodyPieces(request, megabyte)) pieces.push(piece)
+  for await (const piece of bodyPieces(request, megabyte, { stopping })) pieces.push(piece)
   const bytes = Buffer.concat(pieces)
   return {
     value: bytes.length === 0 ? undefined : parseJson(bytes),
@@ -41,7 +44,7 @@ export async function readSmallBody(request: IncomingMessage): Promise<RequestBo
 export async function readInlineBody(
   request: IncomingMessage,
   path: readonly string[],
-  { settings, staging, database }: ControlPlane,
+  { settings, staging, database, stopping }: ControlPlane,
 ): Promise<RequestBody> {
   const hash = createHash('sha256')
   const staged = new StagedContent(staging, database)
@@ -49,7 +52,8 @@ export async function readInlineBody(
   let refusal: { error: unknown } | null = null
   let isEmpty = true
   try {
-    for await (const piece of bodyPieces(request, settings.HTTP_INLINE_LIMIT_MB * megabyte)) {
+    const limit = settings.HTTP_INLINE_LIMIT_MB * megabyte
+    for await (const piece of bodyPieces(request, limit, { stopping })) {
       hash.update(piece)
       isEmpty = false
       // A body that is refused is read to its end: that it is too large would have to be said first.

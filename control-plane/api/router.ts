@@ -100,7 +100,7 @@ function readBytes(described: Endpoint, deps: ControlPlane): RequestHandler[] {
     async (request, response, next) => {
       response.locals['body'] =
         body.stagedText === undefined
-          ? await readSmallBody(request)
+          ? await readSmallBody(request, deps)
           : await readInlineBody(request, body.stagedText, deps)
       next()
     },

@@ -34,10 +34,11 @@ export function readBody<Body>(
   const wrapped = wrapper === null ? body : body[wrapper]
   if (!isHash(wrapped)) throw new RequestError('invalid_request', `${wrapper} must be a hash`)
   const others = beside.filter((key) => Object.hasOwn(body, key)).map((key) => [key, body[key]] as const)
-  const document = Object.fromEntries(
-    [...others, ...Object.entries(wrapped)].filter(([key]) => !ignored.includes(key)),
-  )
-  return parse(schema, description.isUpdate === true ? document : withoutNulls(document), 'validation_failed')
+  const given = description.isUpdate === true ? (part: Hash) => part : withoutNullsIn
+  // In a creation a null inside is no key, so what stands beside counts.
+  const document = { ...given(Object.fromEntries(others)), ...given(wrapped) }
+  const heeded = Object.entries(document).filter(([key]) => !ignored.includes(key))
+  return parse(schema, Object.fromEntries(heeded), 'validation_failed')
 }
 
 /** What stands in the wrapper, whatever it is. */
@@ -45,15 +46,18 @@ export function documentIn(wrapper: string | null, body: unknown): unknown {
   return wrapper === null || !isHash(body) ? body : body[wrapper]
 }
 
-export function isHash(value: unknown): value is Record<string, unknown> {
+type Hash = Record<string, unknown>
+
+export function isHash(value: unknown): value is Hash {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** An explicit null on creation is the same as leaving the key out, at every depth; in an array it is an element. */
-function withoutNulls(value: unknown): unknown {
-  if (!isHash(value)) return value
+const withoutNulls = (value: unknown): unknown => (isHash(value) ? withoutNullsIn(value) : value)
+
+function withoutNullsIn(hash: Hash): Hash {
   return Object.fromEntries(
-    Object.entries(value)
+    Object.entries(hash)
       .filter(([, entry]) => entry !== null)
       .map(([key, entry]) => [key, withoutNulls(entry)]),
   )

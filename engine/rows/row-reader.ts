@@ -129,12 +129,11 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
   const time = (key: 'subscribe_time' | 'remove_time' | 'confirm_time'): CellReader => ({
     name,
     required: false,
-    expectation: `a date or time in a documented form (${order})`,
+    expectation: `a date or time in a documented form (${order}), in the years 1000 to 9999`,
     read(text, row) {
       const value = parseDateTime(text, order)
-      if (value === null) return false
-      row[key] = toInstant(value, zone)
-      return true
+      row[key] = value === null ? null : toInstant(value, zone)
+      return row[key] !== null
     },
   })
   const ip = (key: 'subscribe_ip' | 'remove_ip'): CellReader => ({

@@ -13,20 +13,40 @@ const nextStripe = (): number => (lastStripe = (lastStripe + 1) % stripes)
 
 const stripeKey = (listId: number, stripe: number): string => `${listId}:a${stripe}`
 
-export async function countMoves(
+export type StatusChanges = Record<SubscriberStatus, number>
+
+export function countMoves(
+  database: Database,
+  session: ClientSession,
+  { organizationId, listId, changes }: { organizationId: number; listId: number; changes: StatusChanges },
+): Promise<void> {
+  return countMovesOfLists(database, session, organizationId, new Map([[listId, changes]]))
+}
+
+/** The same for several lists of an organization. One stripe of all of them, or each more would be one more to meet. */
+export async function countMovesOfLists(
   { collections }: Database,
   session: ClientSession,
-  {
-    organizationId,
-    listId,
-    changes,
-  }: { organizationId: number; listId: number; changes: Record<SubscriberStatus, number> },
+  organizationId: number,
+  changesByList: ReadonlyMap<number, StatusChanges>,
 ): Promise<void> {
-  if (subscriberStatuses.every((status) => changes[status] === 0)) return
-  await collections.subscriberCounts.updateOne(
-    { _id: stripeKey(listId, nextStripe()) },
-    { $inc: changes, $setOnInsert: { organization_id: organizationId, mailing_list_id: listId } },
-    { session, upsert: true },
+  const moved = [...changesByList].filter(([, changes]) =>
+    subscriberStatuses.some((status) => changes[status] !== 0),
+  )
+  if (moved.length === 0) return
+  const stripe = nextStripe()
+  await collections.subscriberCounts.bulkWrite(
+    moved.map(([listId, changes]) => ({
+      updateOne: {
+        filter: { _id: stripeKey(listId, stripe) },
+        update: {
+          $inc: changes,
+          $setOnInsert: { organization_id: organizationId, mailing_list_id: listId },
+        },
+        upsert: true,
+      },
+    })),
+    { session },
   )
 }
 

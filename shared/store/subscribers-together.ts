@@ -3,14 +3,14 @@ import { isDuplicateKey, type Database } from '../database.ts'
 import { noStatusChanges, type SubscriberDocument } from '../schemas/subscriber.ts'
 import { WriteGroups } from '../write-groups.ts'
 import { inTurnForPlaces, takePlace } from './places.ts'
-import { countMoves } from './request-counts.ts'
-import { insertSubscriber, isAtRevision, type SubscriberWrite, type WriteOptions } from './subscribers.ts'
+import { countMovesOfLists, type StatusChanges } from './request-counts.ts'
+import { insertSubscriber, type SubscriberWrite, type WriteOptions } from './subscribers.ts'
 
 /**
- * Creations of single subscribers of one list that come at the same moment, in one transaction: what the transaction
- * costs, and the wait for its commit, is shared. Each one has the outcome that it would have alone. A group that meets
- * anything but plain success (an identity that is taken, rows that an import holds, places that are short) is undone,
- * and each of its writes goes its own way.
+ * Creations of single subscribers of one organization that come at the same moment, in one transaction, whatever lists
+ * they are for: what the transaction costs, and the wait for its commit, is shared. Each one has the outcome that it
+ * would have alone. A group that meets anything but plain success (an identity that is taken, rows that an import
+ * holds, places that are short) is undone, and each of its writes goes its own way.
  */
 
 interface Insertion {
@@ -31,7 +31,8 @@ export function insertTogether(
 ): Promise<SubscriberWrite> {
   if (options.reactions !== undefined) return insertSubscriber(database, organizationId, document, options)
   const { listRevision } = options
-  return groupsOf(insertions, database, insertGroup).add(document.mailing_list_id, {
+  // By organization and not by list: under a subscriber limit its transactions go one after the other anyway.
+  return groupsOf(insertions, database, insertGroup).add(organizationId, {
     database,
     organizationId,
     document,
@@ -40,20 +41,18 @@ export function insertTogether(
 }
 
 async function insertGroup(items: readonly Insertion[]): Promise<Promise<SubscriberWrite>[]> {
-  const { database, organizationId, document } = items[0]!
-  const listId = document.mailing_list_id
+  const { database, organizationId } = items[0]!
   return togetherOrAlone(
     database,
     organizationId,
     async (session, isInTurn) => {
-      const fitting = await atRevision(database, session, listId, items)
+      const fitting = await atTheirRevision(database, session, items)
       if (fitting.length > 0) {
         const documents = fitting.map((item) => item.document)
-        const changes = noStatusChanges()
-        for (const { status } of documents) changes[status] += 1
-        await takePlaces(database, session, organizationId, { amount: changes.active, isInTurn })
+        const amount = documents.filter(({ status }) => status === 'active').length
+        await takePlaces(database, session, organizationId, { amount, isInTurn })
         await database.collections.subscribers.insertMany(documents, { session })
-        await countMoves(database, session, { organizationId, listId, changes })
+        await countMovesOfLists(database, session, organizationId, changesByList(documents))
       }
       return items.map((item) => () => Promise.resolve(fitting.includes(item) ? 'done' : 'list_changed'))
     },
@@ -64,16 +63,30 @@ async function insertGroup(items: readonly Insertion[]): Promise<Promise<Subscri
   )
 }
 
-async function atRevision(
-  database: Database,
+/** Those whose list is still what they were checked against. */
+async function atTheirRevision(
+  { collections }: Database,
   session: ClientSession,
-  listId: number,
   items: readonly Insertion[],
 ): Promise<Insertion[]> {
-  const { listRevision } = items[0]!
-  // Nearly always all of them were checked against the same one.
-  if (!(await isAtRevision(database, session, listId, { listRevision }))) throw new NotTogether()
-  return items.filter((item) => item.listRevision === listRevision)
+  const listIds = [...new Set(items.map(({ document }) => document.mailing_list_id))]
+  const lists = await collections.mailingLists
+    .find({ _id: { $in: listIds } }, { session, projection: { revision: 1 } })
+    .toArray()
+  const revisions = new Map(lists.map(({ _id, revision }) => [_id, revision]))
+  return items.filter(
+    ({ document, listRevision }) => revisions.get(document.mailing_list_id) === listRevision,
+  )
+}
+
+function changesByList(documents: readonly SubscriberDocument[]): Map<number, StatusChanges> {
+  const byList = new Map<number, StatusChanges>()
+  for (const { mailing_list_id: listId, status } of documents) {
+    const changes = byList.get(listId) ?? noStatusChanges()
+    changes[status] += 1
+    byList.set(listId, changes)
+  }
+  return byList
 }
 
 async function takePlaces(

@@ -170,7 +170,7 @@ export function filterOf(address: SubscriberAddress): Filter<SubscriberDocument>
     : { mailing_list_id: address.listId, email_key: address.emailKey }
 }
 
-export async function isAtRevision(
+async function isAtRevision(
   { collections }: Database,
   session: ClientSession,
   listId: number,

@@ -1,4 +1,4 @@
-import { localToUtcMs, twoDigits } from './time-zone.ts'
+import { localToUtcMs, twoDigits, zoneOffsetMs } from './time-zone.ts'
 
 /**
  * Dates and times as people write them: the documented patterns and nothing else. Nothing is guessed: 30 February,
@@ -183,7 +183,7 @@ function written(
   second: number,
   offsetMinutes: number | null,
 ): WrittenDateTime | null {
-  if (year < 1000 || second < 0 || !dayExists(year, month, day)) return null
+  if (year < firstYear || second < 0 || !dayExists(year, month, day)) return null
   return { year, month, day, second, offsetMinutes }
 }
 
@@ -194,12 +194,26 @@ function dayExists(year: number, month: number, day: number): boolean {
 
 const isLeapYear = (year: number): boolean => (year % 4 === 0 && year % 100 !== 0) || year % 400 === 0
 
-/** The instant that is written; without an offset the zone's. */
-export function toInstant(value: WrittenDateTime, zoneName: string): Date {
-  const localMs = daysSince1970(value.year, value.month, value.day) * 86_400_000 + value.second * 1000
-  return new Date(
-    value.offsetMinutes === null ? localToUtcMs(zoneName, localMs) : localMs - value.offsetMinutes * 60_000,
-  )
+/**
+ * The instant that is written; without an offset the zone's. Null where an offset brings it into a year of the zone that
+ * has no four digits, 1000 to 9999: replies couldn't show it as it is read.
+ */
+export function toInstant(value: WrittenDateTime, zoneName: string): Date | null {
+  const { year, month, day, second, offsetMinutes } = value
+  const localMs = daysSince1970(year, month, day) * 86_400_000 + second * 1000
+  if (offsetMinutes === null) return new Date(localToUtcMs(zoneName, localMs))
+  const utcMs = localMs - offsetMinutes * 60_000
+  // No offset leads further than into the year beside.
+  const isSafe = year > firstYear && year < lastYear
+  return isSafe || isInYears(utcMs + zoneOffsetMs(zoneName, utcMs)) ? new Date(utcMs) : null
+}
+
+const firstYear = 1000
+const lastYear = 9999
+
+function isInYears(localMs: number): boolean {
+  const year = new Date(localMs).getUTCFullYear()
+  return year >= firstYear && year <= lastYear
 }
 
 /** In whole numbers, without Date.UTC's conversions: years are counted from March, so that the leap day is their last. */
@@ -230,7 +244,10 @@ export function parseDayOfYear(text: string, order: DateOrder): string | null {
 
 const apiTime = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?$/
 
-/** A time in a request: ISO 8601 with `T`, seconds optional; without an offset it is the zone's. Null when malformed. */
+/**
+ * A time in a request: ISO 8601 with `T`, seconds optional; without an offset it is the zone's. Null when malformed, or in
+ * a year without four digits.
+ */
 export function parseApiTime(text: string, zoneName: string): Date | null {
   const value = apiTime.test(text) ? parseDateTime(text, 'mdy') : null
   return value === null ? null : toInstant(value, zoneName)

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { hashKey } from '../../shared/api-keys.ts'
 import { basic, bootstrapKey, callerOf, startService, until } from '../helpers/service.ts'
 
 const service = await startService(t, ['control-plane'])
@@ -71,6 +72,24 @@ t.test(
   },
 )
 
+t.test('a wrong key is looked up by its keyed hash as a whole, however much of it is right', async (t) => {
+  const almost = `${bootstrapKey.slice(0, -1)}X`
+  await service.db.command({ profile: 2, filter: { ns: `${service.db.databaseName}.api_keys` } })
+  t.equal((await as(basic(`api:${almost}`))).status, 401)
+  t.equal((await as(basic('api:nothing_of_it_is_right'))).status, 401)
+  await service.db.command({ profile: 0 })
+  const lookups = await service.db
+    .collection('system.profile')
+    .find({ ns: `${service.db.databaseName}.api_keys` })
+    .toArray()
+  const secret = (await service.collections.installation.findOne({ _id: 'installation' }))!.key_hash_secret
+  const sought = lookups.map(({ command }) => (command.filter.key_hash as Buffer).toString('hex'))
+  for (const key of [almost, 'nothing_of_it_is_right'])
+    t.ok(sought.includes(hashKey(key, secret).toString('hex')), key)
+  for (const { planSummary, docsExamined } of lookups)
+    t.match({ planSummary, docsExamined }, { planSummary: /^IXSCAN \{ key_hash/, docsExamined: 0 })
+})
+
 t.test('what lies outside of the API needs no credential', async (t) => {
   const base = service.processes['control-plane']!.ready.http!
   for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/'])
@@ -107,5 +126,18 @@ t.test(
     t.ok(after > 0 && after <= 60, `Retry-After is ${after}`)
     t.equal((await from('192.0.2.1', right)).status, 429, 'right ones too')
     t.equal((await from('192.0.2.2', right)).status, 200, 'another address is another matter')
+
+    const first = throttled.processes['control-plane']!
+    const other = callerOf(() => second.ready.http!)
+    const second = await throttled.start('control-plane')
+    throttled.processes['control-plane'] = first
+    const fromOther = (address: string, authorization: string) =>
+      other('GET', '/mailing_lists', undefined, { headers: { authorization, 'x-forwarded-for': address } })
+    const there = await fromOther('192.0.2.1', right)
+    t.equal(there.status, 429, 'and in every other process')
+    t.ok(Number(there.headers.get('retry-after')) <= after, 'until the same minute is over')
+    for (const send of [from, fromOther, from])
+      t.equal((await send('192.0.2.3', wrong)).status, 401, 'which count together')
+    t.equal((await fromOther('192.0.2.3', wrong)).status, 429)
   },
 )

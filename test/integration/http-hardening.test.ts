@@ -18,6 +18,15 @@ t.test('replies say how they may be used, and nothing of what made them', async 
   t.equal(api.headers.get('x-content-type-options'), 'nosniff')
   t.equal(api.headers.get('x-powered-by'), null)
   t.equal(api.headers.get('etag'), null)
+  for (const [method, path, key] of [
+    ['GET', '/organizations', 'wrong_key_0123456789'],
+    ['GET', '/mailing_lists/999999999'],
+    ['GET', '/nowhere'],
+    ['PATCH', '/organizations'],
+  ] as const) {
+    const refused = await call(method, path, undefined, key === undefined ? {} : { key })
+    t.equal(refused.headers.get('cache-control'), 'no-store', `${method} ${path}`)
+  }
   const docs = await fetch(`${base}/docs/`)
   const policy = docs.headers.get('content-security-policy') ?? ''
   t.match(policy, /default-src 'none'/)
@@ -221,6 +230,22 @@ t.test('requests that never end hold up a stop no longer than allowed', async (t
   await arrival
   const closed = once(socket, 'close')
   await Promise.all([http.stop(), http.stop()])
+  await closed
+  t.notOk(http.server.listening)
+})
+
+t.test('half a request doesn’t hold up a stop as long as a whole one may', async (t) => {
+  const http = createHttpServer(() => t.fail('there is no request'), {
+    ...httpLimits,
+    headersGraceMs: 100,
+    graceMs: 120_000,
+  })
+  http.server.listen(0, '127.0.0.1')
+  await once(http.server, 'listening')
+  const socket = await open(`http://127.0.0.1:${(http.server.address() as AddressInfo).port}`)
+  socket.write('GET / HTTP/1.1\r\nHo')
+  const closed = new Promise((resolve) => socket.once('close', resolve))
+  await http.stop()
   await closed
   t.notOk(http.server.listening)
 })

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { readdir, readFile } from 'node:fs/promises'
 import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
 import path from 'node:path'
@@ -299,6 +300,26 @@ t.test('what a killed control plane leaves is no import; one that is created is 
   await service.processes['control-plane']!.stop('SIGKILL')
   request.destroy()
   t.equal(await collections.imports.countDocuments(), imports)
+  await service.start('control-plane')
+})
+
+t.test('a stop refuses bodies that stand still, and leaves nothing of them', async (t) => {
+  const controlPlane = service.processes['control-plane']!
+  await leavesNothing(t, async () => {
+    const before = (await stagedFiles()).length
+    const large = open()
+    const small = open({ expect: '100-continue' }, '/mailing_lists')
+    await once(small.request, 'continue') // so it has arrived
+    await send(large.request, bodyOf('').slice(0, -4))
+    await send(large.request, Buffer.alloc(megabyte, 'x'))
+    await send(small.request, '{"mailing_list":')
+    await until('a staged file', stagedFiles, (files) => files.length > before)
+    const ended = controlPlane.stop()
+    for (const { answer } of [large, small])
+      t.match(await answer, { status: 503, body: { success: false, error_code: 'internal_error' } })
+    t.equal(await ended, 0)
+  })
+  t.notMatch(controlPlane.log(), /"level":"error"/)
   await service.start('control-plane')
 })
 

@@ -186,3 +186,20 @@ t.test('many sign-ins at once wait for their turn, and the service answers other
   t.ok((await many).every((answer) => answer.body.success === true))
   t.ok(others > 0)
 })
+
+t.test('a stop refuses the sign-ins that wait for their turn', async (t) => {
+  const { email } = await newUser()
+  const controlPlane = service.processes['control-plane']!
+  const many = Array.from({ length: 150 }, () => signIn(email))
+  // A connection that wasn't accepted before the stop is refused.
+  const answers = Promise.allSettled(many)
+  await Promise.any(many)
+  t.equal(await controlPlane.stop(), 0)
+  const statuses = (await answers).map((one) => (one.status === 'fulfilled' ? one.value.status : 0))
+  t.ok(statuses.includes(503), statuses.join(' '))
+  t.same(
+    statuses.filter((status) => ![0, 200, 503].includes(status)),
+    [],
+  )
+  t.notMatch(controlPlane.log(), /Mongo|"level":"(error|fatal)"/)
+})

@@ -252,6 +252,34 @@ t.test('who is to confirm first is not added yet', async (t) => {
   await refusedAdd(list.id, 'a@example.com', { custom_fields }, beside)
   t.not((await pendingOf('a@example.com'))!.token, first.token, 'later there is a new mail with a new link')
 
+  const own_id = (await call('GET', path)).body.data[1].id
+  for (const [inside, by] of [
+    [own_id, own_id],
+    [null, form.id],
+  ] as const) {
+    const asked = { custom_fields, confirmation_form_id: inside }
+    t.match(await refusedAdd(list.id, 'a@example.com', asked, beside), { success: true, data: null })
+    t.equal(
+      (await pendingOf('a@example.com'))!.confirmation_form_id,
+      by,
+      `${inside} inside, ${form.id} beside`,
+    )
+  }
+  t.match(
+    await refusedAdd(list.id, 'a@example.com', { custom_fields, confirmation_form_id: 9_999_999 }, beside),
+    { error_code: 'not_found' },
+    'also where the one beside is there',
+  )
+
+  const organization = { subscriber_limit: 0 }
+  await call('PUT', `/organizations/${list.organization_id}`, { organization })
+  t.match(
+    await refusedAdd(list.id, 'a@example.com', { custom_fields }, beside),
+    { success: true, data: null },
+    'whether a place is free is looked at when the link is followed',
+  )
+  await call('PUT', `/organizations/${list.organization_id}`, { organization: { subscriber_limit: null } })
+
   const other = await createList(service)
   t.match(await refusedAdd(other.id, 'a@example.com', {}, beside), { error_code: 'not_found' })
   t.match(

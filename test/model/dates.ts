@@ -1,4 +1,4 @@
-import { momentAtOffset, momentOf, type LocalTime } from './time-zone.ts'
+import { momentAtOffset, momentOf, yearAt, type LocalTime } from './time-zone.ts'
 
 /** Dates and times in import data (decisions 2.5): forms (a), (b) and (c), and nothing else. */
 
@@ -10,11 +10,14 @@ interface ReadDate {
   offset: number | null
 }
 
-/** "No offset: the organization's zone." */
+/** "No offset: the organization's zone." With one it may be another year there, which must have four digits too. */
 export function readMoment(text: string, order: DateOrder, timeZone: string): Date | null {
   const read = readDate(text, order)
   if (read === null) return null
-  return read.offset === null ? momentOf(read.local, timeZone) : momentAtOffset(read.local, read.offset)
+  if (read.offset === null) return momentOf(read.local, timeZone)
+  const moment = momentAtOffset(read.local, read.offset)
+  const year = yearAt(moment, timeZone)
+  return year < 1000 || year > 9999 ? null : moment
 }
 
 /** "A date field takes the date as written, whatever the offset; the time is dropped." */

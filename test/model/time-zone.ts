@@ -27,6 +27,10 @@ export function momentOf(local: LocalTime, timeZone: string): Date {
 export const momentAtOffset = (local: LocalTime, offsetMinutes: number): Date =>
   new Date(wallTime(local) - offsetMinutes * 60_000)
 
+/** The year that the zone's calendars show at a moment. */
+export const yearAt = (moment: Date, timeZone: string): number =>
+  new Date(moment.getTime() + offsetAt(moment.getTime(), timeZone)).getUTCFullYear()
+
 /** The local time as if it were UTC's, in milliseconds. */
 function wallTime(local: LocalTime): number {
   return Date.UTC(local.year, local.month - 1, local.day, local.hour, local.minute, local.second)

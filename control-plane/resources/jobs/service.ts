@@ -69,7 +69,7 @@ function readTime(parameter: string, text: string, zone: string): Date {
   if (instant === null)
     throw new RequestError(
       'invalid_request',
-      `${parameter} must be ISO 8601 with date and time, such as 2026-01-31T08:00:00Z (a plus sign is sent as %2B), or UNIX seconds`,
+      `${parameter} must be ISO 8601 with date and time, such as 2026-01-31T08:00:00Z (a plus sign is sent as %2B), in the years 1000 to 9999, or UNIX seconds`,
     )
   return instant
 }

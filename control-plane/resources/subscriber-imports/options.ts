@@ -1,4 +1,3 @@
-import { AddressGuard } from '../../../shared/address-guard.ts'
 import type { Settings } from '../../../shared/config.ts'
 import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
 import {
@@ -11,6 +10,7 @@ import type { MailingListDocument } from '../../../shared/schemas/mailing-list.t
 import { fileNameProblem } from '../../../shared/uploads.ts'
 import { fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
+import { fileNameOf, storedUrl, urlProblem } from './given-url.ts'
 import type { ImportCreation } from './schemas.ts'
 
 /**
@@ -185,45 +185,11 @@ export function checkSource(
       const url = given.url === undefined ? null : URL.parse(given.url)
       const problem = given.url === undefined ? 'is required' : urlProblem(url, urlSchemes, settings)
       if (problem !== null) problems.push(`file_source.url ${problem}`)
-      return { type: 'url', filename: url === null ? '' : fileNameOf(url), url: storedUrl(url, given.url) }
+      return {
+        type: 'url',
+        filename: url === null ? '' : fileNameOf(url),
+        url: url === null ? null : storedUrl(url, given.url!),
+      }
     }
-  }
-}
-
-/** Why a URL that a client gave isn't taken; null when it is. What its host resolves to is looked at when it is used. */
-export function urlProblem(url: URL | null, schemes: string[], settings: Settings): string | null {
-  if (url === null || !schemes.includes(url.protocol) || url.hostname === '') {
-    return `must be a URL that begins with ${schemes.map((scheme) => `${scheme}//`).join(', ')}`
-  }
-  const decoded = url.protocol.startsWith('ftp')
-    ? [url.username, url.password, url.pathname]
-    : [url.username, url.password]
-  if (!decoded.every(isDecodable)) return 'has a % that no two hexadecimal digits follow'
-  const problem = new AddressGuard(settings.URL_IMPORT_ALLOW).literalProblem(AddressGuard.hostOf(url))
-  return problem === null ? null : `can't be used: ${problem}`
-}
-
-function isDecodable(text: string): boolean {
-  try {
-    decodeURIComponent(text)
-    return true
-  } catch {
-    return false
-  }
-}
-
-/** As given; in the parser's spelling where it has credentials, so that masking finds them. */
-function storedUrl(url: URL | null, text: string | undefined): string | null {
-  if (url === null || text === undefined) return null
-  return url.username === '' && url.password === '' ? text.trim() : url.href
-}
-
-/** The last segment of the path, decoded; the host where there is none. */
-function fileNameOf(url: URL): string {
-  const segment = url.pathname.split('/').at(-1) ?? ''
-  try {
-    return decodeURIComponent(segment) || url.hostname
-  } catch {
-    return segment
   }
 }

@@ -16,7 +16,8 @@ import { missing, pathId, reaches } from '../../api/scope.ts'
 import type { InlineContent } from '../../api/staged-content.ts'
 import { refuseProblems } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { checkOptions, checkSource, urlProblem } from './options.ts'
+import { storedUrl, urlProblem } from './given-url.ts'
+import { checkOptions, checkSource } from './options.ts'
 import type { ImportCreation, ImportListQuery } from './schemas.ts'
 import { fullView } from './view.ts'
 
@@ -213,19 +214,23 @@ function beginningOf(text: string | undefined, zone: string, now: Date, problems
   if (text === undefined || text === 'now') return now
   const instant = parseApiTime(text, zone)
   if (instant === null)
-    problems.push('begins_at must be "now" or ISO 8601 with date and time, such as 2026-01-31T08:00:00+01:00')
+    problems.push(
+      'begins_at must be "now" or ISO 8601 with date and time, such as 2026-01-31T08:00:00+01:00, in the years 1000 to 9999',
+    )
   return instant ?? now
 }
 
 function checkCallback(
-  url: string | undefined,
+  text: string | undefined,
   deps: ControlPlane,
   problems: string[],
 ): ImportDocument['callback'] {
-  if (url === undefined) return null
-  const problem = urlProblem(URL.parse(url), ['http:', 'https:'], deps.settings)
+  if (text === undefined) return null
+  const url = URL.parse(text)
+  const problem = urlProblem(url, ['http:', 'https:'], deps.settings)
   if (problem !== null) problems.push(`callback_url ${problem}`)
-  return { url, secret: `whsec_${randomBytes(24).toString('base64')}` }
+  if (url === null || problem !== null) return null
+  return { url: storedUrl(url, text), secret: `whsec_${randomBytes(24).toString('base64')}` }
 }
 
 async function checkUpload(

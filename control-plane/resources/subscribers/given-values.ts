@@ -60,7 +60,10 @@ function readTime<Text extends string | null | undefined>(
 ): Date | Exclude<Text, string> {
   if (typeof text !== 'string') return text as Exclude<Text, string>
   const time = parseApiTime(text, zone)
-  if (time === null) problems.push(`${name} must be a time in ISO 8601 with T, such as 2026-11-21T09:00:00Z`)
+  if (time === null)
+    problems.push(
+      `${name} must be a time in ISO 8601 with T, such as 2026-11-21T09:00:00Z, in the years 1000 to 9999`,
+    )
   return time ?? new Date(0)
 }
 

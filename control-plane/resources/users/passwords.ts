@@ -1,6 +1,6 @@
 import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
-import { RequestError } from '../../../shared/errors.ts'
+import { HashingTurns, type HashingFor } from './hashing-turns.ts'
 
 /**
  * Passwords as they are stored: Argon2id (RFC 9106) in the PHC string format, so that each hash knows its own
@@ -12,25 +12,24 @@ const parameters = { memory: 19_456, passes: 2, parallelism: 1 }
 const tagLength = 32
 const saltLength = 16
 
-const hashesAtOnce = 2
-const hashesWaiting = 200
+const turns = new HashingTurns({ atOnce: 2, mostWaiting: 200 })
 
 const compute = promisify(argon2)
 
-export async function hashPassword(password: string): Promise<string> {
+export async function hashPassword(password: string, of: HashingFor): Promise<string> {
   const salt = randomBytes(saltLength)
-  return format(parameters, salt, await computeTag(password, { ...parameters, salt, tagLength }))
+  return format(parameters, salt, await computeTag(password, { ...parameters, salt, tagLength }, of))
 }
 
 /** Whether a password is the one that was hashed; takes as long for every password, right or wrong. */
-export async function isPassword(password: string, hash: string): Promise<boolean> {
+export async function isPassword(password: string, hash: string, of: HashingFor): Promise<boolean> {
   const match = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([\w+/]+)\$([\w+/]+)$/.exec(hash)
   if (match === null) throw new Error('a stored password hash is no Argon2id hash in the PHC format')
   const [memory, passes, parallelism] = match.slice(1, 4).map(Number) as [number, number, number]
   const tag = Buffer.from(match[5]!, 'base64')
   const salt = Buffer.from(match[4]!, 'base64')
   const options = { memory, passes, parallelism, salt, tagLength: tag.length }
-  return timingSafeEqual(await computeTag(password, options), tag)
+  return timingSafeEqual(await computeTag(password, options, of), tag)
 }
 
 /** A hash that no password has, to be compared with where there is no user: that takes as long as with one. */
@@ -41,38 +40,12 @@ function format({ memory, passes, parallelism }: typeof parameters, salt: Buffer
   return `$argon2id$v=19$m=${memory},t=${passes},p=${parallelism}$${base64(salt)}$${base64(tag)}`
 }
 
-async function computeTag(
+function computeTag(
   password: string,
   { salt, ...options }: typeof parameters & { salt: Buffer; tagLength: number },
+  of: HashingFor,
 ): Promise<Buffer> {
-  await takeTurn()
-  try {
-    // One password may be typed as different sequences of code points on different machines.
-    return await compute('argon2id', { message: password.normalize('NFC'), nonce: salt, ...options })
-  } finally {
-    passTurn()
-  }
-}
-
-let running = 0
-const waiting: (() => void)[] = []
-
-async function takeTurn(): Promise<void> {
-  if (running < hashesAtOnce) {
-    running += 1
-    return
-  }
-  if (waiting.length >= hashesWaiting)
-    throw new RequestError('not_authorized', 'too many passwords are being checked, try again in 10 s', {
-      status: 429,
-      headers: { 'Retry-After': '10' },
-    })
-  await new Promise<void>((resolve) => waiting.push(resolve))
-}
-
-/** Whoever waits longest takes over the turn, so that nobody comes in between. */
-function passTurn(): void {
-  const next = waiting.shift()
-  if (next === undefined) running -= 1
-  else next()
+  // One password may be typed as different sequences of code points on different machines.
+  const message = password.normalize('NFC')
+  return turns.take(of, () => compute('argon2id', { message, nonce: salt, ...options }))
 }

@@ -67,7 +67,7 @@ export const userEndpoints = [
     path: '/users/authenticate',
     operationId: 'authenticateUser',
     summary:
-      'The user with that email and password; not_authorized with one message for a wrong password, an unknown, foreign, inactive or locked-out user',
+      'The user with that email and password; not_authorized with one message for a wrong password, an unknown, foreign, inactive or locked-out user. Organizations are served in turn; one that has 200 passwords waiting gets 429',
     tag,
     needs: 'admin',
     scope: 'record',

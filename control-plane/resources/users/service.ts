@@ -13,6 +13,7 @@ import { missing, pathId, reaches } from '../../api/scope.ts'
 import { refuseProblems } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurns } from '../credential-changes.ts'
+import { hashingFor } from './hashing-turns.ts'
 import { hashPassword } from './passwords.ts'
 import type { userChange, userCreation, userQuery } from './schemas.ts'
 
@@ -87,7 +88,7 @@ export async function createUser({
     full_name_key: comparisonForm(given.full_name),
     email_key: comparisonForm(given.email),
     permissions: given.permissions as Record<string, string[]>,
-    password_hash: await hashPassword(password1),
+    password_hash: await hashPassword(password1, hashingFor(deps, caller)),
     password_failures: 0,
     locked_until: null,
     password_tried_at: null,
@@ -119,7 +120,9 @@ export async function changeUser({
     ...withoutUndefined(given),
     ...(given.full_name === undefined ? {} : { full_name_key: comparisonForm(given.full_name) }),
     ...(given.email === undefined ? {} : { email_key: comparisonForm(given.email) }),
-    ...(password1 === undefined ? {} : { password_hash: await hashPassword(password1) }),
+    ...(password1 === undefined
+      ? {}
+      : { password_hash: await hashPassword(password1, hashingFor(deps, caller)) }),
   }
   for (const [key, values] of Object.entries(permissions ?? {})) {
     if (values !== undefined) set[`permissions.${key}`] = values

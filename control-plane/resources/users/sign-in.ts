@@ -5,6 +5,7 @@ import type { UserDocument } from '../../../shared/schemas/user.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { reaches } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { hashingFor } from './hashing-turns.ts'
 import { isPassword, nobodysHash } from './passwords.ts'
 import type { signIn } from './schemas.ts'
 
@@ -20,7 +21,7 @@ export async function authenticate(
   const { users } = deps.database.collections
   const found = await users.findOne({ email_key: comparisonForm(email.trim()) })
   const user = found !== null && reaches(caller, found.organization_id) ? found : null
-  const isRight = await isPassword(password, user?.password_hash ?? nobodysHash)
+  const isRight = await isPassword(password, user?.password_hash ?? nobodysHash, hashingFor(deps, caller))
   const after = user === null ? await noteForNobody(deps) : await noteTry(deps, user, isRight)
   if (!isRight || after === null || !after.active || after.locked_until !== null)
     throw new RequestError(

@@ -1,6 +1,13 @@
 import { argon2Sync } from 'node:crypto'
 import t from 'tap'
-import { hashPassword, isPassword, nobodysHash } from '../../../control-plane/resources/users/passwords.ts'
+import { HashingTurns } from '../../../control-plane/resources/users/hashing-turns.ts'
+import * as passwords from '../../../control-plane/resources/users/passwords.ts'
+
+const { nobodysHash } = passwords
+const stopping = new AbortController().signal
+const hashPassword = (password: string) => passwords.hashPassword(password, { organizationId: 1, stopping })
+const isPassword = (password: string, hash: string, organizationId = 1) =>
+  passwords.isPassword(password, hash, { organizationId, stopping })
 
 t.test('a password is right only as it is, in whatever form its accents come', async (t) => {
   const hash = await hashPassword('pässword 😀')
@@ -34,11 +41,35 @@ t.test('nobody’s hash costs what any other costs', async (t) => {
   t.equal(await isPassword('password', nobodysHash), false)
 })
 
-t.test('hashes wait for their turn, up to a bound', async (t) => {
+t.test('hashes wait for their turn, up to a bound for each organization', async (t) => {
   const cheap = '$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg$MDEyMzQ1Njc4OWFiY2RlZg'
-  const all = await Promise.allSettled(Array.from({ length: 300 }, () => isPassword('password', cheap)))
-  const refused = all.filter((one) => one.status === 'rejected')
+  const many = Promise.allSettled(Array.from({ length: 300 }, () => isPassword('password', cheap)))
+  t.equal(await isPassword('password', cheap, 2), false, 'another organization still gets in')
+  const refused = (await many).filter((one) => one.status === 'rejected')
   t.equal(refused.length, 300 - 202, 'two at work and two hundred in wait')
   t.match(refused[0]!.reason, { code: 'not_authorized', status: 429, headers: { 'Retry-After': '10' } })
   t.equal(await isPassword('password', cheap), false, 'and go on afterwards')
+})
+
+t.test('organizations are served in turn, however many each of them brings', async (t) => {
+  const turns = new HashingTurns({ atOnce: 1, mostWaiting: 10 })
+  const served: number[] = []
+  const take = (organizationId: number) =>
+    turns.take({ organizationId, stopping }, async () => void served.push(organizationId))
+  await Promise.all([1, 1, 1, 1, 2, 2, 3].map(take))
+  t.same(served, [1, 1, 2, 3, 1, 2, 1])
+})
+
+t.test('a stop sends those who wait away, and lets a hash under way end', async (t) => {
+  const turns = new HashingTurns({ atOnce: 1, mostWaiting: 10 })
+  const stop = new AbortController()
+  const gate = Promise.withResolvers<string>()
+  const take = (work: () => Promise<string>) => turns.take({ organizationId: 1, stopping: stop.signal }, work)
+  const underWay = take(() => gate.promise)
+  const waiting = [1, 2, 3].map(() => take(() => Promise.resolve('too late')))
+  stop.abort()
+  for (const one of [...waiting, take(() => Promise.resolve('too late'))])
+    await t.rejects(one, { code: 'internal_error', status: 503, headers: { 'Retry-After': '1' } })
+  gate.resolve('hashed')
+  t.equal(await underWay, 'hashed')
 })

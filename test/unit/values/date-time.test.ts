@@ -7,10 +7,12 @@ import {
   toInstant,
   type DateOrder,
 } from '../../../shared/values/date-time.ts'
+import { formatInstant } from '../../../shared/values/time-zone.ts'
+import { readMoment } from '../../model/dates.ts'
 
 const read = (text: string, order: DateOrder = 'mdy', zone = 'UTC') => {
   const value = parseDateTime(text, order)
-  return value === null ? null : toInstant(value, zone).toISOString().replace('.000Z', 'Z')
+  return value === null ? null : (toInstant(value, zone)?.toISOString().replace('.000Z', 'Z') ?? null)
 }
 
 t.test('every documented pattern is read', async (t) => {
@@ -117,11 +119,31 @@ t.test(
   },
 )
 
+t.test('an offset leads into no year that has not four digits in the zone', async (t) => {
+  const cases: [text: string, zone: string, instant: string | null][] = [
+    ['9999-12-31T23:59:59-10:00', 'UTC', null],
+    ['9999-12-31T23:59:59Z', 'UTC', '9999-12-31T23:59:59.000Z'],
+    ['9999-12-31T23:59:59-10:00', 'Pacific/Honolulu', '+010000-01-01T09:59:59.000Z'],
+    ['9999-12-31T23:59:59', 'Pacific/Honolulu', '+010000-01-01T09:59:59.000Z'],
+    ['9999-12-31T23:59:59Z', 'Asia/Tokyo', null],
+    ['9999-12-31T14:59:59Z', 'Asia/Tokyo', '9999-12-31T14:59:59.000Z'],
+    ['1000-01-01T00:00+10:00', 'UTC', null],
+    ['1000-01-01T00:00Z', 'UTC', '1000-01-01T00:00:00.000Z'],
+    ['1000-01-01T00:00-10:00', 'UTC', '1000-01-01T10:00:00.000Z'],
+    ['1000-01-01T00:00', 'Asia/Tokyo', '0999-12-31T14:41:01.000Z'],
+  ]
+  for (const [text, zone, instant] of cases) {
+    t.equal(parseApiTime(text, zone)?.toISOString() ?? null, instant, `${text} in ${zone}`)
+    t.equal(readMoment(text, 'mdy', zone)?.toISOString() ?? null, instant, `${text} in ${zone}, by the model`)
+  }
+  t.equal(formatInstant(new Date('+010000-01-01T09:59:59Z'), 'Pacific/Honolulu'), '9999-12-31T23:59:59-10:00')
+})
+
 t.test('every day from 1000 to 9999 is the instant that the platform knows', async (t) => {
   let wrong = 0
   for (let ms = Date.UTC(1000, 0, 1); ms < Date.UTC(10000, 0, 1); ms += 86_400_000) {
     const text = new Date(ms).toISOString().slice(0, 10)
-    if (toInstant(parseDateTime(text, 'mdy')!, 'UTC').getTime() !== ms) wrong += 1
+    if (toInstant(parseDateTime(text, 'mdy')!, 'UTC')?.getTime() !== ms) wrong += 1
   }
   t.equal(wrong, 0)
 })
