@@ -79,6 +79,15 @@ export const heldListsIndex = { mailing_list_id: 1, holds_list: 1 } as const
 /** Imports for which an engine still has something to do; settled ones, nearly all there are, aren't in it. */
 export const unsettledIndex = { begins_at: 1, _id: 1 } as const
 
+/** Reactions that wait, by autoresponder and time. */
+export const queuedIndex = { state: 1, autoresponder_id: 1, due_at: 1, id: 1 } as const
+
+/** Messages that nobody has, by queue and time. */
+export const readyIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
+
+/** Messages that somebody has, by the end of his lease. */
+export const leasedIndex = { state: 1, leased_until: 1 } as const
+
 export const placesHeldIndex = 'organization_id_with_places_held'
 
 /** Every collection with its documents' shape and its indexes; `_id` has its index anyway. */
@@ -142,14 +151,17 @@ export const collectionDefinitions: CollectionDefinition[] = [
   {
     name: 'reactions',
     schema: reactionDocument,
-    indexes: [{ keys: { mailing_list_id: 1, id: 1 } }],
+    indexes: [
+      { keys: { autoresponder_id: 1, state: 1, id: 1 } },
+      { keys: queuedIndex, options: { partialFilterExpression: { state: 'queued' } } },
+    ],
   },
   {
     name: 'outbox',
     schema: outboxDocument,
     indexes: [
-      { keys: { organization_id: 1, state: 1, due_at: 1, _id: 1 } },
-      { keys: { state: 1, due_at: 1, _id: 1 } },
+      { keys: readyIndex, options: { partialFilterExpression: { state: 'ready' } } },
+      { keys: leasedIndex, options: { partialFilterExpression: { state: 'taken' } } },
     ],
   },
   {

@@ -27,6 +27,8 @@ export const subscriberDocument = z.object({
   subscribe_ip: z.string().optional(),
   remove_time: instant().optional(),
   remove_ip: z.string().optional(),
+  /** How many times it became active again; absent for never. Reactions from before don't come back with it. */
+  reactivations: integer().optional(),
   format: z.enum(emailFormats).optional(),
   confirmed: z.boolean().optional(),
   confirm_time: instant().optional(),

@@ -38,7 +38,7 @@ export async function updateSubscriber(
     const given = await bodyAfterRecord(body, () => refuseUnlessOne(deps, address, path.subscriberText))
     const problems: string[] = []
     const values = readGiven(given, { context, problems, isCreation: false })
-    const reactions = given.run_autoresponders ? await planReactions(deps, list._id, given) : undefined
+    const reactions = given.run_autoresponders ? await planReactions(deps, context, given) : undefined
 
     let after: SubscriberDocument | undefined
     const change = (existing: SubscriberDocument): SubscriberChange => {
