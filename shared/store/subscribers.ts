@@ -33,6 +33,8 @@ export interface WriteOptions {
   listRevision?: number
   /** On-subscription autoresponders that are to answer, if the subscriber is active then. */
   reactions?: RequestedReactions
+  /** Uses up, in the same transaction, what an addition depends on; without it the addition is `missing`. */
+  claim?: (session: ClientSession) => Promise<boolean>
 }
 
 export interface RequestedReactions {
@@ -43,6 +45,9 @@ export interface RequestedReactions {
   firstId: number
   /** None of them answers where one has a reaction to this subscriber queued already. */
   excludeReacted: boolean
+  /** Replacements for the texts of their mails, keys as given. */
+  fields?: Record<string, string>
+  rawFields?: Record<string, string>
 }
 
 /** Adds a subscriber. Throws a duplicate key error when its identity is there already. */
@@ -56,6 +61,7 @@ export function insertSubscriber(
     waitingForPlaces(database, organizationId, async (session, isInTurn) => {
       const { mailing_list_id: listId, status } = document
       if (!(await isAtRevision(database, session, listId, options))) return 'list_changed'
+      if (options.claim !== undefined && !(await options.claim(session))) return 'missing'
       if (status === 'active') await takePlaceOrThrow(database, session, { organizationId, isInTurn })
       await database.collections.subscribers.insertOne(document, { session })
       await react(session, { organizationId, subscriber: document })
@@ -129,8 +135,13 @@ export function changeSubscriber(
         await subscribers.deleteOne({ _id: existing._id }, { session })
         await subscribers.insertOne(subscriber, { session })
       } else {
-        const update = updateOf(changes)
-        if (update !== null) await subscribers.updateOne({ _id: existing._id }, update, { session })
+        const update = {
+          ...updateOf(changes),
+          // A deletion at the same moment removes the reactions that it sees: it must meet this write.
+          ...(options.reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),
+        }
+        if (Object.keys(update).length > 0)
+          await subscribers.updateOne({ _id: existing._id }, update, { session })
       }
       if (from === 'active' && to !== 'active')
         await dropReactionsOf(database.collections, session, [subscriber.id])
@@ -238,7 +249,7 @@ async function react(
     requested,
   }: { organizationId: number; subscriber: SubscriberDocument; requested: RequestedReactions },
 ): Promise<ReactionDocument[]> {
-  const { autoresponders, zone, firstId, excludeReacted } = requested
+  const { autoresponders, zone, firstId, excludeReacted, fields, rawFields } = requested
   if (autoresponders.length === 0 || subscriber.status !== 'active') return []
   if (excludeReacted) {
     const reacted = await collections.reactions.findOne(
@@ -262,6 +273,8 @@ async function react(
       autoresponder,
       zone,
       causedAt,
+      ...(fields === undefined ? {} : { fields }),
+      ...(rawFields === undefined ? {} : { rawFields }),
     })),
   )
 }
