@@ -6,6 +6,7 @@ import { tooLarge } from './api/body-pieces.ts'
 import { allElseTooLarge } from './api/json-skeleton.ts'
 import { megabyte } from './api/request-body.ts'
 import { describeAuthorization, describeNeed, needText, scopeOf } from './api/authorization.ts'
+import { confirmationPath, confirmationVisit } from './confirmation-page.ts'
 import { describeFields } from './field-texts.ts'
 import { documentedRefusals, type Refusal } from './refusals.ts'
 
@@ -80,9 +81,10 @@ export function openApiDocument(
 ): ReturnType<typeof createDocument> {
   const paths: ZodOpenApiPathsObject = {}
   for (const described of endpoints) {
-    const path = `${basePath}${described.path.replaceAll(/:(\w+)/g, '{$1}')}`
+    const path = `${basePath}${templateOf(described.path)}`
     paths[path] = { ...paths[path], [described.method]: operation(described) }
   }
+  paths[templateOf(confirmationPath)] = { get: confirmationVisit }
   const document = createDocument({
     openapi: '3.1.0',
     info: {
@@ -111,6 +113,8 @@ export function openApiDocument(
   })
   return describeFields(document)
 }
+
+const templateOf = (path: string): string => path.replaceAll(/:(\w+)/g, '{$1}')
 
 function operation(described: Endpoint): ZodOpenApiOperationObject {
   const { operationId, summary, tag, needs, query, body, headers, path } = described
