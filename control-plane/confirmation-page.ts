@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Router, type ErrorRequestHandler, type Request, type Response } from 'express'
 import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import { z } from 'zod'
+import { clock } from '../shared/clock.ts'
 import { RequestError } from '../shared/errors.ts'
 import { canonicalIp } from '../shared/values/ip.ts'
 import type { ControlPlane } from './control-plane.ts'
@@ -43,9 +45,20 @@ async function answerVisit(
   request: Request,
   response: Response,
 ): Promise<void> {
-  const isConfirmed = await confirm(deps, { token, ip: addressOf(request) })
-  response.send(isConfirmed ? pages.confirmed : pages.nothingToDo)
+  const startedAt = clock.monotonicMs()
+  if (await confirm(deps, { token, ip: addressOf(request) })) {
+    response.send(pages.confirmed)
+    return
+  }
+  await sleep(Math.max(0, nothingToDoMs - (clock.monotonicMs() - startedAt)))
+  response.send(pages.nothingToDo)
 }
+
+/**
+ * An unknown link is known for one after a read, one that finds the address taken after a transaction: the time tells
+ * them apart no more than the page does.
+ */
+const nothingToDoMs = 100
 
 /** The visitor's, as a trusted proxy says it; null where that says nonsense. */
 const addressOf = (request: Request): string | null => canonicalIp((request.ip ?? '').replace(/^::ffff:/, ''))
