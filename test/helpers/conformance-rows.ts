@@ -1,6 +1,7 @@
 import { apiKeyRows } from './conformance/api-keys.ts'
 import { autoresponderRows } from './conformance/autoresponders.ts'
 import { campaignTemplateRows } from './conformance/campaign-templates.ts'
+import { confirmationFormRows } from './conformance/confirmation-forms.ts'
 import { customFieldRows } from './conformance/custom-fields.ts'
 import { jobRows } from './conformance/jobs.ts'
 import { mailingListRows } from './conformance/mailing-lists.ts'
@@ -8,7 +9,8 @@ import { organizationRows } from './conformance/organizations.ts'
 import type { Rows } from './conformance/row.ts'
 import { subscriberCountRows } from './conformance/subscriber-counts.ts'
 import { subscriberImportRows } from './conformance/subscriber-imports.ts'
-import { confirmationFormRows, subscriberRows } from './conformance/subscribers.ts'
+import { subscriberRows } from './conformance/subscribers.ts'
+import { triggeringRows } from './conformance/triggering.ts'
 import { userRows } from './conformance/users.ts'
 
 /** A row for each endpoint, by operationId; an endpoint without one fails the conformance test. */
@@ -20,6 +22,7 @@ export const conformanceRows: Rows = {
   ...customFieldRows,
   ...subscriberImportRows,
   ...subscriberRows,
+  ...triggeringRows,
   ...confirmationFormRows,
   ...autoresponderRows,
   ...campaignTemplateRows,

@@ -70,7 +70,7 @@ function faultsOf(given: DispatchAttributes, beginning: Date | null | undefined)
   const faults: string[] = []
   if (beginning === null && typeof given.begins_at === 'string')
     faults.push(
-      'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00',
+      'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00, in the years 1000 to 9999',
     )
   const rules = [given.special_sending_rule_id, given.special_sending_rule_name]
   if (rules.every((rule) => rule !== undefined && rule !== null))

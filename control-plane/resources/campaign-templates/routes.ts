@@ -41,7 +41,7 @@ const faultySettings = [
   'dispatch_attributes.special_sending_rule_id and special_sending_rule_name name one rule: only one of them may be given',
   'dispatch_attributes.from_email must be an email address',
   'dispatch_attributes.from_name must be one line without control characters',
-  'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00',
+  'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00, in the years 1000 to 9999',
   'dispatch_attributes.autowinner_percentage must be a percentage from 0 to 100 with at most 2 decimals, as a number or as a string',
 ]
 

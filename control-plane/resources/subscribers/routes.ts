@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { OrganizationDocument } from '../../../shared/schemas/organization.ts'
+import { describeNeed } from '../../api/authorization.ts'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
@@ -21,8 +22,8 @@ import {
   subscriberView,
   unsubscription,
 } from './schemas.ts'
-import { triggerAutoresponders } from './trigger.ts'
-import { exampleTriggered, triggeredView, triggering } from './trigger-schemas.ts'
+import { needOfCreation, triggerAutoresponders } from './trigger.ts'
+import { exampleTriggered, triggeredView, faultyTriggering, triggering } from './trigger-schemas.ts'
 import { toView } from './view.ts'
 
 const tag = 'Subscribers'
@@ -32,6 +33,7 @@ const listPath = '/mailing_lists/:mailing_list_id/subscribers'
 const subscriberPath = `${listPath}/:id_or_email`
 
 const noSubscriber = 'there is no subscriber 4711'
+const severalSubscribers = 'several subscribers have the email ann@example.com: name one of them by its id'
 const takenIdentity = 'the list already has a subscriber with this identity'
 const noPlace = [
   "status can't be active: the organization's subscriber limit is reached",
@@ -43,7 +45,7 @@ const faultyTokens = [
 ]
 const faultyValues = [
   'email must be an email address',
-  'subscribe_time must be a time in ISO 8601 with T, such as 2026-11-21T09:00:00Z',
+  'subscribe_time must be a time in ISO 8601 with T, such as 2026-11-21T09:00:00Z, in the years 1000 to 9999',
   'subscribe_ip must be an IPv4 or IPv6 address',
   'custom_fields.Nothing is no custom field of the list',
   'custom_fields.Plan is given twice',
@@ -136,8 +138,7 @@ export const subscriberEndpoints = [
     refusals: {
       invalid_request: remoteListRefusal,
       not_found: noSubscriber,
-      multiple_records_found:
-        'several subscribers have the email ann@example.com: name one of them by its id',
+      multiple_records_found: severalSubscribers,
       validation_failed: [
         ...faultyValues,
         "custom_fields.Plan is required and can't be unset",
@@ -171,13 +172,13 @@ export const subscriberEndpoints = [
     },
     reply: { data: triggeredView, example: exampleTriggered },
     refusals: {
-      invalid_request:
-        'exactly one of autoresponder_names and autoresponder_ids must be given, with one entry at least',
-      not_found: 'mailing list 12 has no autoresponder "Order *"',
-      multiple_records_found:
-        'several subscribers have the email ann@example.com: name one of them by its id',
+      invalid_request: [remoteListRefusal, ...faultyTriggering.invalid_request],
+      not_found: [noSubscriber, ...faultyTriggering.not_found],
+      multiple_records_found: severalSubscribers,
       requested_too_many: '101 autoresponders are asked for, and 100 entries are possible at once',
+      validation_failed: [...faultyTriggering.validation_failed, takenIdentity, ...noPlace],
     },
+    forbids: [`this needs ${describeNeed(needOfCreation)}`],
     async handle({ deps, caller, params, body, documentAsSent }) {
       const path = { listText: params['mailing_list_id'], subscriberText: params['id_or_email']! }
       return { data: await triggerAutoresponders(deps, caller, path, { body, documentAsSent }) }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { flag, positiveId } from '../../api/fields.ts'
+import { boundedText, flag, positiveId } from '../../api/fields.ts'
 import { isHash } from '../../api/validation.ts'
 import { customFields, exampleSubscriber, subscriberView } from './schemas.ts'
 
@@ -30,7 +30,7 @@ export const triggering = z.object({
   skip_subscription_autoresponders: choice().describe(
     'hold back the on-subscription autoresponders that a creation by this call would trigger',
   ),
-  autoresponder_names: orNothing(z.array(z.string().max(1_000))).describe(
+  autoresponder_names: orNothing(z.array(boundedText({ most: 1_000 }))).describe(
     'up to 100 names, `*` standing for any characters; either these or ids, and an empty array is none',
   ),
   autoresponder_ids: orNothing(z.array(positiveId())).describe(
@@ -75,4 +75,27 @@ export const exampleTriggered: z.infer<typeof triggeredView> = {
   triggered_autoresponders: [{ id: 7, name: 'Order confirmation' }],
   subscriber: exampleSubscriber,
   subscription_result: 'remained_active',
+}
+
+/** What it alone refuses. */
+export const faultyTriggering = {
+  invalid_request: [
+    'exactly one of autoresponder_names and autoresponder_ids must be given, with one entry at least',
+    'subscriber 9001 is bounced, and autoresponders are triggered for active ones only: with reactivate_subscriber it is made active',
+    'the key "" of content_replacement_fields must have 1 to 50 characters',
+    'the key "a\\u0000" of content_replacement_fields must not hold NUL characters',
+    'the key "-" of content_replacement_fields must hold a letter or a digit',
+    'the key "Order_number" of content_replacement_fields is the same as "Order number"',
+  ],
+  not_found: ['mailing list 12 has no autoresponder "Order *"', 'mailing list 12 has no autoresponder 4711'],
+  validation_failed: [
+    'content_replacement_fields.Order must be a string',
+    'content_replacement_fields.Order must not hold NUL characters',
+    'content_replacement_fields and content_replacement_fields_raw must have at most 100000 characters together, and have 100001',
+    'custom_fields.for_all.Nothing is no custom field of the list',
+    'custom_fields.for_all.Plan is given twice',
+    'custom_fields.for_all.Plan must be an integer',
+    'custom_fields.Plan is required',
+    "custom_fields.Plan is required and can't be unset",
+  ],
 }

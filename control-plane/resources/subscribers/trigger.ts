@@ -32,6 +32,9 @@ import { toView } from './view.ts'
 
 type Triggered = z.infer<typeof triggeredView>
 
+/** Beside what the call itself needs. */
+export const needOfCreation = permission('subscriber', 'create')
+
 /**
  * Queues a mail of each autoresponder that is named or has the id, for one subscriber, whatever its trigger. The
  * subscriber's change, or its creation, and the mails come about together or not at all.
@@ -49,7 +52,7 @@ export async function triggerAutoresponders(
     const mayCreate = typeof address === 'string' || 'emailKey' in address
     const read = (): Pick<Call, 'given' | 'replacements' | 'sections'> => {
       const given = body()
-      if (given.create_missing_subscriber) refuseUnless(caller, permission('subscriber', 'create'))
+      if (given.create_missing_subscriber) refuseUnless(caller, needOfCreation)
       const replacements = readReplacements(given)
       refuseUnlessEither(given)
       return { given, replacements, sections: readSections(given.custom_fields ?? {}, context) }

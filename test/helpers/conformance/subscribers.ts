@@ -1,40 +1,19 @@
-import { randomBytes } from 'node:crypto'
 import { keyHashSecret } from '../../../shared/api-keys.ts'
 import { unsubscribeToken } from '../../../shared/signed-token.ts'
-import { autoresponder } from '../autoresponder.ts'
 import type { Json } from '../service.ts'
-import type { Failure, Row, Rows, Sent } from './row.ts'
+import { newForm } from './confirmation-forms.ts'
+import {
+  heldOrganization,
+  limitedOrganization,
+  newSubscriber,
+  noSuchSubscriber,
+  onRemoteList,
+  paramsOfSubscriber,
+  planField,
+  twins,
+} from './made-subscribers.ts'
+import type { Row, Rows, Sent } from './row.ts'
 import type { World } from './world.ts'
-
-async function newSubscriber(world: World, listId?: number, subscriber: object = {}): Promise<Json> {
-  const id = listId ?? (await world.list()).id
-  const email = `${world.unique('s').replace(' ', '-')}@example.com`
-  return world.post(`/mailing_lists/${id}/subscribers`, { subscriber: { email, ...subscriber } })
-}
-
-const paramsOf = (subscriber: Json) => ({
-  mailing_list_id: subscriber.mailing_list_id,
-  id_or_email: subscriber.id,
-})
-
-/** A list on which emails aren't the identity, with two subscribers of the same email. */
-async function twins(world: World): Promise<Json> {
-  const list = await world.list({ fields: [{ name: 'Number', field_type: 'number', required: true }] })
-  const [field] = (
-    await world.service.call('GET', `/mailing_lists/${list.id}/custom_fields`, undefined, {
-      key: world.admin,
-    })
-  ).body.data
-  await world.service.call(
-    'PUT',
-    `/mailing_lists/${list.id}`,
-    { mailing_list: { primary_key_custom_field_id: field.id } },
-    { key: world.admin },
-  )
-  for (const Number of [1, 2])
-    await newSubscriber(world, list.id, { email: 'twin@example.com', custom_fields: { Number } })
-  return { mailing_list_id: list.id, id: 'twin@example.com' }
-}
 
 async function unsubscription(world: World, subscriber: Json): Promise<Json> {
   const secret = await keyHashSecret(world.service.collections)
@@ -42,34 +21,10 @@ async function unsubscription(world: World, subscriber: Json): Promise<Json> {
   return { token: unsubscribeToken(secret, { listId, subscriberId, messageId: '1' }), ip: '192.0.2.7' }
 }
 
-/** A subscriber and an autoresponder of one list. */
-async function newTrigger(world: World, subscriber: object = {}) {
-  const made = await newSubscriber(world, undefined, subscriber)
-  const _id = 1_000_000 + randomBytes(4).readUInt32BE()
-  const { organizationId: organization_id } = world
-  await world.service.collections.autoresponders.insertOne(
-    autoresponder({ _id, organization_id, mailing_list_id: made.mailing_list_id, name: 'Order placed' }),
-  )
-  return { params: paramsOf(made), autoresponderId: _id }
-}
-
-const noSuchSubscriber = ['999999999', 'nobody@example.com', 'abc', '0', '-1', '01', '9'.repeat(30), '$gt']
-
 /** Who isn't there is left out of a list that is read, and is missing where one is written. */
 const leftOut = { id_or_email: noSuchSubscriber.map((value) => ({ value, code: null })) }
 const missing = { id_or_email: noSuchSubscriber.map((value) => ({ value, code: 'not_found' })) }
 const anyEmail = { email: [...noSuchSubscriber, '%', '*'].map((value) => ({ value, code: null })) }
-
-const onRemoteList =
-  (more: Partial<Sent> = {}, params: Record<string, string | number> = {}) =>
-  async ({ list }: World): Promise<Failure> => ({
-    sent: {
-      ...more,
-      params: { mailing_list_id: (await list({ list: { is_remote_list: true } })).id, ...params },
-    },
-    code: 'invalid_request',
-    message: /Remote List/,
-  })
 
 const faultyTokens = (requestWith: (world: World) => Promise<Sent> | Sent): NonNullable<Row['failures']> => ({
   'a token beside a page': async (world) => ({
@@ -108,33 +63,6 @@ function faultyValues(
   )
 }
 
-const planField = { name: 'Plan', field_type: 'number', required: true }
-
-/** A list of an organization with that limit; with the key of its admin. */
-async function limitedOrganization(
-  { service, unique }: World,
-  limit: number,
-): Promise<{ organizationId: number; listId: number; key: string }> {
-  const { id } = await service.post('/organizations', {
-    organization: { name: unique('Full'), subscriber_limit: limit },
-  })
-  const list = await service.post('/mailing_lists', {
-    mailing_list: { name: 'News', organization_id: id },
-  })
-  const { key } = await service.post(`/organizations/${id}/api_keys`, { api_key: { name: 'Admin' } })
-  return { organizationId: id, listId: list.id, key }
-}
-
-/** The same, where an import holds the only place and doesn't give it back. */
-async function heldOrganization(world: World): Promise<{ listId: number; key: string }> {
-  const limited = await limitedOrganization(world, 1)
-  const holder = { _id: `held:${limited.listId}`, organization_id: limited.organizationId, places_held: 1 }
-  await world.service.db
-    .collection<typeof holder & { dry_run: boolean }>('import_chunks')
-    .insertOne({ ...holder, dry_run: false }, { bypassDocumentValidation: true })
-  return limited
-}
-
 export const subscriberRows: Rows = {
   listSubscribers: {
     good: async (world) => ({
@@ -147,7 +75,7 @@ export const subscriberRows: Rows = {
     },
   },
   getSubscribers: {
-    good: async (world) => ({ params: paramsOf(await newSubscriber(world)) }),
+    good: async (world) => ({ params: paramsOfSubscriber(await newSubscriber(world)) }),
     otherParams: { ...leftOut },
     failures: {
       'a Remote List': onRemoteList(),
@@ -273,14 +201,14 @@ export const subscriberRows: Rows = {
           subscriber: { email: 'a@example.com', status: 'bounced' },
         })
         return {
-          sent: { params: paramsOf(subscriber), body: { subscriber: { status: 'active' } }, key },
+          sent: { params: paramsOfSubscriber(subscriber), body: { subscriber: { status: 'active' } }, key },
           code: 'validation_failed',
           message: /^status can't be active just now/,
         }
       },
     },
     good: async (world) => ({
-      params: paramsOf(await newSubscriber(world)),
+      params: paramsOfSubscriber(await newSubscriber(world)),
       body: {
         subscriber: { status: 'unsubscribed', remove_ip: '192.0.2.7', subscribe_ip: null, remove_time: null },
         run_autoresponders: true,
@@ -290,14 +218,14 @@ export const subscriberRows: Rows = {
     failures: {
       'a Remote List': onRemoteList({ body: { subscriber: {} } }),
       ...faultyValues(async (world, listId, values) => ({
-        params: paramsOf(await newSubscriber(world, listId, { custom_fields: { Plan: 1 } })),
+        params: paramsOfSubscriber(await newSubscriber(world, listId, { custom_fields: { Plan: 1 } })),
         body: { subscriber: values },
       })),
       'unsetting a required field': async (world) => {
         const { id } = await world.list({ fields: [planField] })
         return {
           sent: {
-            params: paramsOf(await newSubscriber(world, id, { custom_fields: { Plan: 1 } })),
+            params: paramsOfSubscriber(await newSubscriber(world, id, { custom_fields: { Plan: 1 } })),
             body: { subscriber: { custom_fields: { Plan: null } } },
           },
           code: 'validation_failed',
@@ -310,115 +238,33 @@ export const subscriberRows: Rows = {
           subscriber: { email: 'a@example.com', status: 'bounced' },
         })
         return {
-          sent: { params: paramsOf(subscriber), body: { subscriber: { status: 'active' } }, key },
+          sent: { params: paramsOfSubscriber(subscriber), body: { subscriber: { status: 'active' } }, key },
           code: 'validation_failed',
           message: /limit is reached$/,
         }
       },
       'an email that several have': async (world) => ({
-        sent: { params: paramsOf(await twins(world)), body: { subscriber: { status: 'bounced' } } },
+        sent: { params: paramsOfSubscriber(await twins(world)), body: { subscriber: { status: 'bounced' } } },
         code: 'multiple_records_found',
       }),
       'an identity that is there': async (world) => {
         const one = await newSubscriber(world)
         const other = await newSubscriber(world, one.mailing_list_id)
         return {
-          sent: { params: paramsOf(one), body: { subscriber: { email: other.email } } },
+          sent: { params: paramsOfSubscriber(one), body: { subscriber: { email: other.email } } },
           code: 'validation_failed',
           message: /already/,
         }
       },
     },
   },
-  triggerAutoresponders: {
-    good: async (world) => ({
-      params: (await newTrigger(world)).params,
-      body: {
-        autoresponder_names: ['order *'],
-        autoresponder_ids: null,
-        create_missing_subscriber: false,
-        reactivate_subscriber: true,
-        skip_subscription_autoresponders: true,
-        content_replacement_fields: { 'Order number': '4711' },
-        content_replacement_fields_raw: { 'Order number': '<b>4711</b>' },
-        custom_fields: { for_all: {}, for_new: null },
-      },
-    }),
-    otherParams: missing,
-    failures: {
-      'names beside ids': async (world) => {
-        const { params, autoresponderId } = await newTrigger(world)
-        const body = { autoresponder_names: ['*'], autoresponder_ids: [autoresponderId] }
-        return { sent: { params, body }, code: 'invalid_request', message: /^exactly one of/ }
-      },
-      'an autoresponder of another list': async (world) => {
-        const { params } = await newTrigger(world)
-        const { autoresponderId } = await newTrigger(world)
-        const body = { autoresponder_ids: [autoresponderId] }
-        return { sent: { params, body }, code: 'not_found', message: new RegExp(String(autoresponderId)) }
-      },
-      'more than 100 entries': async (world) => ({
-        sent: {
-          params: (await newTrigger(world)).params,
-          body: { autoresponder_names: Array(101).fill('*') },
-        },
-        code: 'requested_too_many',
-        message: /101/,
-      }),
-      'a subscriber who is not active': async (world) => ({
-        sent: {
-          params: (await newTrigger(world, { status: 'bounced' })).params,
-          body: { autoresponder_names: ['*'] },
-        },
-        code: 'invalid_request',
-        message: /bounced/,
-      }),
-      'an email that several have': async (world) => {
-        const params = paramsOf(await twins(world))
-        await world.service.collections.autoresponders.insertOne(
-          autoresponder({
-            _id: 1_000_000 + randomBytes(4).readUInt32BE(),
-            organization_id: world.organizationId,
-            mailing_list_id: params.mailing_list_id,
-            name: 'A',
-          }),
-        )
-        return {
-          sent: { params, body: { autoresponder_names: ['*'] } },
-          code: 'multiple_records_found',
-        }
-      },
-      'a creation by who may only update': async (world) => {
-        const { params } = await newTrigger(world)
-        const body = { autoresponder_names: ['*'], create_missing_subscriber: true }
-        const message = /subscriber\/create/
-        return { sent: { params, body }, code: 'not_authorized', message, status: 403 }
-      },
-      'a replacement key without a letter': async (world) => ({
-        sent: {
-          params: (await newTrigger(world)).params,
-          body: { autoresponder_names: ['*'], content_replacement_fields: { ' - ': 'x' } },
-        },
-        code: 'invalid_request',
-        message: /letter/,
-      }),
-      'an unknown custom field': async (world) => ({
-        sent: {
-          params: (await newTrigger(world)).params,
-          body: { autoresponder_names: ['*'], custom_fields: { for_new: { Nobody: 'x' } } },
-        },
-        code: 'validation_failed',
-        message: /^custom_fields.for_new.Nobody/,
-      }),
-    },
-  },
   deleteSubscriber: {
-    good: async (world) => ({ params: paramsOf(await newSubscriber(world)) }),
+    good: async (world) => ({ params: paramsOfSubscriber(await newSubscriber(world)) }),
     otherParams: missing,
     failures: {
       'a Remote List': onRemoteList(),
       'everybody, where deletion is disabled': async (world) => ({
-        sent: { params: paramsOf(await newSubscriber(world)) },
+        sent: { params: paramsOfSubscriber(await newSubscriber(world)) },
         code: 'validation_failed',
         message: /^subscriber \d+ can't be deleted/,
         settings: { DISABLE_SUBSCRIBER_DELETION: 'true' },
@@ -490,56 +336,5 @@ export const subscriberRows: Rows = {
     failures: faultyTokens(({ organizationId }) => ({
       params: { organization_id: organizationId, email: 'ann@example.com' },
     })),
-  },
-}
-
-async function newForm(world: World): Promise<Json> {
-  const { id } = await world.list()
-  return world.post(`/mailing_lists/${id}/confirmation_forms`, { confirmation_form: { name: 'Welcome' } })
-}
-
-const refusedForm =
-  (fields: Record<string, unknown>, message: RegExp) =>
-  async ({ list }: World): Promise<Failure> => ({
-    sent: {
-      params: { mailing_list_id: (await list()).id },
-      body: { confirmation_form: { name: 'Welcome', ...fields } },
-    },
-    code: 'validation_failed',
-    message,
-  })
-
-export const confirmationFormRows: Rows = {
-  listConfirmationForms: {
-    good: async (world) => ({ params: { mailing_list_id: (await newForm(world)).mailing_list_id } }),
-  },
-  createConfirmationForm: {
-    good: async ({ list }) => ({
-      params: { mailing_list_id: (await list()).id },
-      body: {
-        confirmation_form: {
-          name: 'Welcome',
-          from_name: 'Ann',
-          from_email: 'ann@example.com',
-          subject: 'Please',
-          html: '<a href="%%confirmation_url%%">yes</a>',
-          text: '%%confirmation_url%%',
-        },
-      },
-    }),
-    failures: {
-      'a Remote List': onRemoteList({ body: { confirmation_form: { name: 'Welcome' } } }),
-      'a blank name': refusedForm({ name: ' ' }, /^name must not be blank$/),
-      'a sender who is none': refusedForm({ from_email: 'nobody' }, /^from_email must be/),
-      'HTML without the link': refusedForm({ html: 'Hello' }, /^html must hold/),
-      'a mail without the link': async ({ list }) => ({
-        sent: {
-          params: { mailing_list_id: (await list()).id },
-          body: { confirmation_form: { name: 'Welcome', text: 'Hello' } },
-        },
-        code: 'validation_failed',
-        message: /^text must hold %%confirmation_url%%$/,
-      }),
-    },
   },
 }

@@ -107,8 +107,7 @@ function trialsOf(field: Field, sample: unknown): { taken: unknown[]; refused: u
   if (schema.type === 'array') {
     const item = resolved(schema.items)
     const inner = trialsOf({ schema: item, path }, undefined)
-    const entry =
-      item.enum?.[0] ?? (item.type === 'object' ? {} : item.format === undefined ? 'x' : emailOf(20))
+    const entry = entryOf(item)
     const many = (count: number) => Array<unknown>(count).fill(entry)
     return {
       taken: [
@@ -143,6 +142,14 @@ function trialsOf(field: Field, sample: unknown): { taken: unknown[]; refused: u
       ...(minLength === undefined ? [] : [text(minLength - 1)]),
     ],
   }
+}
+
+/** What an array may hold any number of. */
+function entryOf({ type, format, minimum, enum: listed }: Json): unknown {
+  if (listed !== undefined) return listed[0]
+  if (type === 'object') return {}
+  if (type === 'integer') return minimum
+  return format === undefined ? 'x' : emailOf(20)
 }
 
 /** A text of so many characters that fits the schema's pattern or format. */

@@ -1,0 +1,84 @@
+import type { Json } from '../service.ts'
+import type { Failure, Sent } from './row.ts'
+import type { World } from './world.ts'
+
+/** Subscribers, and lists for them, that the rows of their endpoints need. */
+
+export async function newSubscriber(world: World, listId?: number, subscriber: object = {}): Promise<Json> {
+  const id = listId ?? (await world.list()).id
+  const email = `${world.unique('s').replace(' ', '-')}@example.com`
+  return world.post(`/mailing_lists/${id}/subscribers`, { subscriber: { email, ...subscriber } })
+}
+
+export const paramsOfSubscriber = (subscriber: Json) => ({
+  mailing_list_id: subscriber.mailing_list_id,
+  id_or_email: subscriber.id,
+})
+
+/** A list on which emails aren't the identity, with two subscribers of the same email. */
+export async function twins(world: World): Promise<Json> {
+  const list = await world.list({ fields: [{ name: 'Number', field_type: 'number', required: true }] })
+  const [field] = (
+    await world.service.call('GET', `/mailing_lists/${list.id}/custom_fields`, undefined, {
+      key: world.admin,
+    })
+  ).body.data
+  await world.service.call(
+    'PUT',
+    `/mailing_lists/${list.id}`,
+    { mailing_list: { primary_key_custom_field_id: field.id } },
+    { key: world.admin },
+  )
+  for (const Number of [1, 2])
+    await newSubscriber(world, list.id, { email: 'twin@example.com', custom_fields: { Number } })
+  return { mailing_list_id: list.id, id: 'twin@example.com' }
+}
+
+export const noSuchSubscriber = [
+  '999999999',
+  'nobody@example.com',
+  'abc',
+  '0',
+  '-1',
+  '01',
+  '9'.repeat(30),
+  '$gt',
+]
+
+export const planField = { name: 'Plan', field_type: 'number', required: true }
+
+export const onRemoteList =
+  (more: Partial<Sent> = {}, params: Record<string, string | number> = {}) =>
+  async ({ list }: World): Promise<Failure> => ({
+    sent: {
+      ...more,
+      params: { mailing_list_id: (await list({ list: { is_remote_list: true } })).id, ...params },
+    },
+    code: 'invalid_request',
+    message: /Remote List/,
+  })
+
+/** A list of an organization with that limit; with the key of its admin. */
+export async function limitedOrganization(
+  { service, unique }: World,
+  limit: number,
+): Promise<{ organizationId: number; listId: number; key: string }> {
+  const { id } = await service.post('/organizations', {
+    organization: { name: unique('Full'), subscriber_limit: limit },
+  })
+  const list = await service.post('/mailing_lists', {
+    mailing_list: { name: 'News', organization_id: id },
+  })
+  const { key } = await service.post(`/organizations/${id}/api_keys`, { api_key: { name: 'Admin' } })
+  return { organizationId: id, listId: list.id, key }
+}
+
+/** The same, where an import holds the only place and doesn't give it back. */
+export async function heldOrganization(world: World): Promise<{ listId: number; key: string }> {
+  const limited = await limitedOrganization(world, 1)
+  const holder = { _id: `held:${limited.listId}`, organization_id: limited.organizationId, places_held: 1 }
+  await world.service.db
+    .collection<typeof holder & { dry_run: boolean }>('import_chunks')
+    .insertOne({ ...holder, dry_run: false }, { bypassDocumentValidation: true })
+  return limited
+}
