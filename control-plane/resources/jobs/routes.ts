@@ -90,7 +90,7 @@ function jobsEndpoint(path: string, operationId: string, scope: Scope, unfinishe
     reply: { data: z.array(view), paging: 'pages', example: [example] },
     refusals: {
       invalid_request:
-        'begins_at__after must be ISO 8601 with date and time, such as 2026-01-31T08:00:00Z (a plus sign is sent as %2B), or UNIX seconds',
+        'begins_at__after must be ISO 8601 with date and time, such as 2026-01-31T08:00:00Z (a plus sign is sent as %2B), in the years 1000 to 9999, or UNIX seconds',
     },
     async handle({ deps, organizationId, query }) {
       const { jobs, paging } = await listJobs(deps, query(), {

@@ -48,7 +48,7 @@ const creationRefusals = {
     'autoresponders.api.trigger_new must have the key id or name',
     'autoresponders.api.trigger_new 4711 is no autoresponder of the list',
     'autoresponders.api.trigger_new 4711 is triggered by subscription, not by the API',
-    'begins_at must be "now" or ISO 8601 with date and time, such as 2026-01-31T08:00:00+01:00',
+    'begins_at must be "now" or ISO 8601 with date and time, such as 2026-01-31T08:00:00+01:00, in the years 1000 to 9999',
     'file_source.type must be one of "json", "upload_directory", "url" (case doesn\'t matter)',
     'file_source.content is required',
     'file_source.content must not be blank',

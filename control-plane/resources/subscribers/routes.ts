@@ -41,7 +41,7 @@ const faultyTokens = [
 ]
 const faultyValues = [
   'email must be an email address',
-  'subscribe_time must be a time in ISO 8601 with T, such as 2026-11-21T09:00:00Z',
+  'subscribe_time must be a time in ISO 8601 with T, such as 2026-11-21T09:00:00Z, in the years 1000 to 9999',
   'subscribe_ip must be an IPv4 or IPv6 address',
   'custom_fields.Nothing is no custom field of the list',
   'custom_fields.Plan is given twice',
