@@ -4,6 +4,7 @@ import { answerOperations } from '../shared/service.ts'
 import { databaseProblem } from '../shared/start-database.ts'
 import { errorHandler, notAnEndpoint } from './api/envelope.ts'
 import { apiRouter } from './api/router.ts'
+import { confirmationPage } from './confirmation-page.ts'
 import type { ControlPlane } from './control-plane.ts'
 import { docsPage } from './docs-page.ts'
 import { endpoints } from './endpoints.ts'
@@ -35,6 +36,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
     response.json({ ...description, servers: [{ url: deps.publicUrl() }] })
   })
   app.use('/docs', securityHeadersOfDocs, docsPage())
+  app.use(confirmationPage(deps))
   app.use(basePath, notCached, apiRouter(endpoints, deps))
   app.use(notAnEndpoint)
   app.use(errorHandler)

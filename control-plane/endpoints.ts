@@ -1,5 +1,7 @@
 import type { Endpoint } from './api/endpoint.ts'
 import { apiKeyEndpoints } from './resources/api-keys/routes.ts'
+import { autoresponderEndpoints } from './resources/autoresponders/routes.ts'
+import { campaignTemplateEndpoints } from './resources/campaign-templates/routes.ts'
 import { confirmationFormEndpoints } from './resources/confirmation-forms/routes.ts'
 import { customFieldEndpoints } from './resources/custom-fields/routes.ts'
 import { jobEndpoints } from './resources/jobs/routes.ts'
@@ -18,6 +20,8 @@ export const endpoints: readonly Endpoint[] = [
   ...mailingListEndpoints,
   ...customFieldEndpoints,
   ...confirmationFormEndpoints,
+  ...autoresponderEndpoints,
+  ...campaignTemplateEndpoints,
   ...subscriberEndpoints,
   ...subscriberImportEndpoints,
   ...subscriberCountEndpoints,

@@ -1,8 +1,13 @@
+import { autoresponderTexts } from './resources/autoresponders/field-texts.ts'
+import { campaignTemplateTexts } from './resources/campaign-templates/field-texts.ts'
+
 /**
  * What fields mean, for the description: once, although they stand in requests and in replies. The longest dotted end
  * of a field's path that is here is its text; a schema's own description goes before it.
  */
 const fieldTexts: Record<string, string> = {
+  ...autoresponderTexts,
+  ...campaignTemplateTexts,
   id: 'its id, unique over all records of its kind and never used again',
   name: 'its name, trimmed',
   data: 'what was asked for',

@@ -1,11 +1,12 @@
 import { z } from 'zod'
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi'
 import type { RequestErrorCode } from '../shared/errors.ts'
-import type { BodyDescription, Endpoint, Need } from './api/endpoint.ts'
+import type { BodyDescription, Endpoint } from './api/endpoint.ts'
 import { tooLarge } from './api/body-pieces.ts'
 import { allElseTooLarge } from './api/json-skeleton.ts'
 import { megabyte } from './api/request-body.ts'
-import { describeAuthorization, describeNeed, scopeOf } from './api/authorization.ts'
+import { describeAuthorization, describeNeed, needText, scopeOf } from './api/authorization.ts'
+import { confirmationPath, confirmationVisit } from './confirmation-page.ts'
 import { describeFields } from './field-texts.ts'
 import { documentedRefusals, type Refusal } from './refusals.ts'
 
@@ -69,6 +70,8 @@ const tagTexts: Record<string, string> = {
   'Background jobs': 'What engines are at: every import is a job',
   Subscribers: 'Single subscribers of a mailing list',
   'Confirmation forms': 'What a subscriber is asked before he is added',
+  Autoresponders: 'Mails that answer what happens to a subscriber of their list',
+  'Campaign templates': 'What campaigns begin as: contents, and how they are to be delivered',
   Users: 'People with a role, permissions and a password',
 }
 
@@ -78,9 +81,10 @@ export function openApiDocument(
 ): ReturnType<typeof createDocument> {
   const paths: ZodOpenApiPathsObject = {}
   for (const described of endpoints) {
-    const path = `${basePath}${described.path.replaceAll(/:(\w+)/g, '{$1}')}`
+    const path = `${basePath}${templateOf(described.path)}`
     paths[path] = { ...paths[path], [described.method]: operation(described) }
   }
+  paths[templateOf(confirmationPath)] = { get: confirmationVisit }
   const document = createDocument({
     openapi: '3.1.0',
     info: {
@@ -109,6 +113,8 @@ export function openApiDocument(
   })
   return describeFields(document)
 }
+
+const templateOf = (path: string): string => path.replaceAll(/:(\w+)/g, '{$1}')
 
 function operation(described: Endpoint): ZodOpenApiOperationObject {
   const { operationId, summary, tag, needs, query, body, headers, path } = described
@@ -163,8 +169,6 @@ function bodySchema({ wrapper, schema, beside }: BodyDescription<unknown>): z.Zo
   const shape = schema.shape as Record<string, z.ZodType>
   return z.object({ ...wrapped, ...Object.fromEntries(beside.map((key) => [key, shape[key]!])) })
 }
-
-const needText = (need: Need): string => (typeof need === 'string' ? need : need.permission.join('/'))
 
 /** Named for their codes, numbered where several have the same. */
 function examplesOf(refusals: readonly Refusal[]) {

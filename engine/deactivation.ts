@@ -4,6 +4,7 @@ import { inTransactionOf } from '../shared/database.ts'
 import { deactivationId, type ChunkDocument, type ImportDocument } from '../shared/schemas/import.ts'
 import type { StagedFile } from '../shared/staging/staging.ts'
 import { noteDeactivated } from '../shared/store/chunks.ts'
+import { dropReactionsInList } from '../shared/store/reactions.ts'
 import { subscriberKey } from '../shared/values/identity.ts'
 import type { StepContext } from './import-run.ts'
 import { readInPieces, readRecordAt } from './splitting/partition-file.ts'
@@ -167,7 +168,7 @@ async function deactivateAtOnce(
     const still = await collections.subscribers
       .find(
         { _id: { $in: absent.map((subscriber) => subscriber._id) }, status: 'active' },
-        { session, projection: { _id: 1, email: 1 }, batchSize: absent.length + 1 },
+        { session, projection: { _id: 1, email: 1, id: 1 }, batchSize: absent.length + 1 },
       )
       .sort({ _id: 1 })
       .toArray()
@@ -198,6 +199,12 @@ async function deactivateAtOnce(
       { _id: { $in: still.map((subscriber) => subscriber._id) } },
       { $set: { status: 'deactivated', remove_time: new Date() } },
       { session },
+    )
+    await dropReactionsInList(
+      collections,
+      session,
+      document.mailing_list_id,
+      still.map((subscriber) => subscriber.id),
     )
     await collections.subscriberCounts.updateOne(
       { _id: `${document.mailing_list_id}:${context.stripe}` },

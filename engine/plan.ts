@@ -1,4 +1,5 @@
 import { ImportError } from '../shared/errors.ts'
+import { delayProjection } from '../shared/schemas/autoresponder.ts'
 import type { Collections } from '../shared/schemas/collections.ts'
 import { toFieldDefinition, type FieldDefinition } from '../shared/schemas/custom-field.ts'
 import {
@@ -91,7 +92,10 @@ async function planReactions(
 ): Promise<ImportPlan['reactions']> {
   const { subscription, api } = options.autoresponders
   const known = await collections.autoresponders
-    .find({ mailing_list_id }, { projection: { trigger: 1, trigger_include_subscribers_from_import: 1 } })
+    .find(
+      { mailing_list_id },
+      { projection: { trigger: 1, trigger_include_subscribers_from_import: 1, ...delayProjection } },
+    )
     .sort({ _id: 1 })
     .toArray()
   const onSubscription = known
@@ -99,13 +103,26 @@ async function planReactions(
     .map((entry) => entry._id)
   const byApi = (reference: typeof api.trigger_new): number[] =>
     known.some((entry) => entry._id === reference?.id && entry.trigger === 'api') ? [reference!.id] : []
-  return {
+  const planned = {
     on_subscription: {
       added: subscription.trigger ? onSubscription : [],
       updated: subscription.trigger && subscription.also_trigger_on_updated_subscribers ? onSubscription : [],
     },
     by_api: { added: byApi(api.trigger_new), updated: byApi(api.trigger_updated) },
   }
+  const ids = new Set(
+    [planned.on_subscription, planned.by_api].flatMap(({ added, updated }) => [...added, ...updated]),
+  )
+  const delays = known
+    .filter(({ _id }) => ids.has(_id))
+    .map(({ _id, delay, delay_amount, delay_unit, delay_time }) => ({
+      autoresponder_id: _id,
+      delay,
+      delay_amount,
+      delay_unit,
+      delay_time,
+    }))
+  return { ...planned, delays }
 }
 
 /** Reactions that one record may cause: so many ids are set aside for it. */

@@ -3,7 +3,7 @@ import { RequestError } from '../../shared/errors.ts'
 import { roles, type Role } from '../../shared/schemas/api-key.ts'
 import type { Permissions } from '../../shared/schemas/user.ts'
 import type { ControlPlane } from '../control-plane.ts'
-import type { Endpoint, Need, Scope } from './endpoint.ts'
+import type { Endpoint, Need, Permission, PermissionNeed, Scope } from './endpoint.ts'
 import { scopedOrganization } from './scope.ts'
 
 /**
@@ -31,9 +31,12 @@ export function meets(caller: Caller, need: Need): boolean {
   if (need === 'any_key' || caller.role === 'system_admin') return true
   if (need === 'system_admin') return false
   if (need === 'admin') return caller.role === 'organization_admin'
-  const [key, value] = need.permission
-  return caller.permissions[key]?.includes(value) === true
+  return permissionsOf(need).some(([key, value]) => caller.permissions[key]?.includes(value) === true)
 }
+
+/** Each of them lets a caller in. */
+const permissionsOf = ({ permission, or }: PermissionNeed): Permission[] =>
+  or === undefined ? [permission] : [permission, or.permission]
 
 /** Throws a 403 for a caller who lacks the need. */
 export function refuseUnless(caller: Caller, need: Need): void {
@@ -44,8 +47,18 @@ export function describeNeed(need: Need): string {
   if (need === 'any_key') return "any of the organization's keys"
   if (need === 'admin') return 'the role organization_admin or system_admin'
   if (need === 'system_admin') return 'the role system_admin'
-  return `the permission ${need.permission[0]}/${need.permission[1]}`
+  const { permission, or } = need
+  const lesser = or === undefined ? '' : ` (${or.permission.join('/')} is enough for ${or.enoughFor})`
+  return `the permission ${permission.join('/')}${lesser}`
 }
+
+/** The need as one word, for programs that read the table. */
+export const needText = (need: Need): string =>
+  typeof need === 'string'
+    ? need
+    : permissionsOf(need)
+        .map((permission) => permission.join('/'))
+        .join(' or ')
 
 /** What the path says, where the endpoint doesn't say it itself. */
 export function scopeOf({ path, scope }: Pick<Endpoint, 'path' | 'scope'>): Scope {

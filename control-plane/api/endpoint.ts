@@ -35,8 +35,15 @@ export interface Endpoint<Query = unknown, Body = unknown> {
 }
 
 /** Who may call: any key, an admin, a system admin, or whoever holds the permission (admins hold all). */
-export type Need =
-  'any_key' | 'admin' | 'system_admin' | { permission: readonly [key: string, value: string] }
+export type Need = 'any_key' | 'admin' | 'system_admin' | PermissionNeed
+
+export interface PermissionNeed {
+  permission: Permission
+  /** A lesser permission that is enough for some bodies; whether it is for the one that came, the handler says. */
+  or?: { permission: Permission; enoughFor: string }
+}
+
+export type Permission = readonly [key: string, value: string]
 
 /** Whose records an endpoint works on. */
 export type Scope =
@@ -121,4 +128,11 @@ export function endpoint<Query, Body>(description: Endpoint<Query, Body>): Endpo
   return description as Endpoint
 }
 
-export const permission = (key: string, value: string): Need => ({ permission: [key, value] })
+export const permission = (key: string, value: string): PermissionNeed => ({ permission: [key, value] })
+
+/** The need, or for some bodies just the other one; `enoughFor` says for which. */
+export const orFor = (
+  enoughFor: string,
+  need: PermissionNeed,
+  { permission: lesser }: PermissionNeed,
+): PermissionNeed => ({ ...need, or: { permission: lesser, enoughFor } })

@@ -57,6 +57,29 @@ export const instantView = () =>
 /** An address as `canonicalIp` reads it. */
 export const ipText = () => z.string().meta({ override: { anyOf: [{ format: 'ipv4' }, { format: 'ipv6' }] } })
 
+/** One line of a mail's header, trimmed; blank is null. Whatever could end the line is refused. */
+export const headerText = (longest: number) =>
+  z
+    .string()
+    .trim()
+    .pipe(boundedText({ most: longest }))
+    .refine((text) => !/[\x00-\x1f\x7f\u2028\u2029]/.test(text), {
+      error: 'must be one line without control characters',
+    })
+    .transform(nullIfBlank)
+    .meta({ override: { maxLength: longest } })
+
+/** An address of a mail's header, trimmed; blank is null. */
+export const headerEmail = () =>
+  emailText()
+    .refine((text) => text === '' || emailIdentity(text) !== null, { error: `must be ${emailExpectation}` })
+    .transform(nullIfBlank)
+    .meta({
+      override: { maxLength: longestEmail, anyOf: [{ format: 'idn-email' }, { pattern: String.raw`^\s*$` }] },
+    })
+
+const nullIfBlank = (text: string): string | null => (text === '' ? null : text)
+
 /** A custom field's value as JSON; whether it fits the field's type is for its reader to say. */
 export const fieldJson = () =>
   z.union([z.string(), z.int(), z.boolean(), z.array(z.string())], {

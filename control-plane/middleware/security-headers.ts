@@ -27,6 +27,15 @@ const withPolicy = (directives: Directives): RequestHandler =>
 export const securityHeaders = withPolicy(nothing)
 export const securityHeadersOfDocs = withPolicy(forDocs)
 
+/** Of a page that is text with one style, and sends nothing anywhere. */
+export const securityHeadersOfPage = (styleSource: string): RequestHandler =>
+  withPolicy({
+    ...nothing,
+    'style-src': [styleSource],
+    'base-uri': ["'none'"],
+    'form-action': ["'none'"],
+  })
+
 /** Replies hold personal data: no cache between here and the client keeps them. */
 export const notCached: RequestHandler = (_request, response, next) => {
   response.set('Cache-Control', 'no-store')

@@ -46,7 +46,7 @@ export interface NewSubscriber {
 /** What a decision needs to know of an existing subscriber. */
 export type ExistingSubscriber = Pick<
   SubscriberDocument,
-  '_id' | 'id' | 'status' | 'confirmed' | 'custom_fields'
+  '_id' | 'id' | 'status' | 'confirmed' | 'custom_fields' | 'reactivations'
 >
 
 export interface RowContext {
@@ -82,9 +82,13 @@ export function rowDecider(context: RowContext): RowDecider {
   const looksAtFields =
     options.overwrite && what.custom_fields && options.blank_cells === 'clear' ? requiredFields : []
   const projection = Object.fromEntries(
-    ['id', 'status', 'confirmed', ...looksAtFields.map((field) => `custom_fields.${field.id}`)].map(
-      (path) => [path, 1 as const],
-    ),
+    [
+      'id',
+      'status',
+      'confirmed',
+      'reactivations',
+      ...looksAtFields.map((field) => `custom_fields.${field.id}`),
+    ].map((path) => [path, 1 as const]),
   )
   const defaults = Object.entries(plan.default_values).map(([id, value]) => [Number(id), value] as const)
   const initialValues = plan.fields.map((field) => plan.default_values[field.id] ?? field.default)
@@ -171,8 +175,10 @@ export function rowDecider(context: RowContext): RowDecider {
       if (row.status !== null) to = set.status = row.status
       if (row.subscribe_time !== null) set.subscribe_time = row.subscribe_time
       if (row.subscribe_ip !== null) set.subscribe_ip = row.subscribe_ip
-      if (to === 'active' && existing.status !== 'active') unset.push('remove_time', 'remove_ip')
-      else {
+      if (to === 'active' && existing.status !== 'active') {
+        unset.push('remove_time', 'remove_ip')
+        set.reactivations = (existing.reactivations ?? 0) + 1
+      } else {
         if (row.remove_time !== null) set.remove_time = row.remove_time
         else if (to !== 'active' && existing.status === 'active') set.remove_time = now
         if (row.remove_ip !== null) set.remove_ip = row.remove_ip

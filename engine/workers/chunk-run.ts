@@ -117,6 +117,7 @@ async function writeBatches(
     writeSubscriber: context.writeSubscriber,
     reactions: context.reactions,
     reactionsPerRecord: document.options.dry_run ? 0 : reactionsPerRecord(plan),
+    zone: plan.time_zone_name,
     limit: () => options.limitOf(document.organization_id),
     chunk,
     isStopped: options.isStopped,

@@ -20,6 +20,7 @@ import {
   type SubscriberStatus,
 } from '../../shared/schemas/subscriber.ts'
 import { advanceChunk } from '../../shared/store/chunks.ts'
+import { dropReactionsInList, noteTriggered } from '../../shared/store/reactions.ts'
 import { updateOf } from '../../shared/store/subscribers.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import { writeLine } from '../../shared/values/csv-line.ts'
@@ -30,7 +31,7 @@ import { endOfRecordAt } from '../splitting/partition-file.ts'
 import type { BsonWriter } from './bson-writer.ts'
 import { LineWriter } from './byte-writer.ts'
 import { ChunkPlaces, PlacesMissing } from './chunk-places.ts'
-import type { ReactionWriter, RowWithReactions } from './reaction-writer.ts'
+import type { DueTimes, ReactionWriter, RowWithReactions } from './reaction-writer.ts'
 import type { subscriberWriter } from './subscriber-writer.ts'
 import { BatchAbandoned, retryReason, runTransaction, TooManyConflicts } from './transaction.ts'
 
@@ -61,6 +62,8 @@ export interface BatchWriterOptions {
   reactions: ReactionWriter
   /** Reaction ids that are set aside for a record. */
   reactionsPerRecord: number
+  /** IANA name of the organization's zone. */
+  zone: string
   /** Reads the organization's subscriber limit. */
   limit: () => Promise<number | null>
   chunk: ChunkDocument & { token: string }
@@ -165,6 +168,10 @@ export class BatchWriter {
     const writeMs = performance.now() - startedAt
     onCommit({ counts: changes.counts, bytes: bytesOf(work.batch), writeMs, retries: this.#retries })
     this.#retries = {}
+    // The batch is written whatever becomes of this; the next one notes it then.
+    await noteTriggered(this.#options.collections, changes.triggered, this.#options.zone).catch(
+      () => undefined,
+    )
     return true
   }
 
@@ -242,6 +249,8 @@ export class BatchWriter {
     const reactions = await this.#findReactions(existing)
     const changes: Changes = {
       updates: [],
+      leaving: [],
+      triggered: new Set(),
       statusChanges: noStatusChanges(),
       placesTaken: 0,
       logs: {},
@@ -250,6 +259,7 @@ export class BatchWriter {
       readyAt: 0,
     }
     const now = new Date()
+    const dueTimes = this.#options.reactions.dueTimes(now)
     const logs: Logs = {}
     rooms.subscribers.clear()
     rooms.reactions.clear()
@@ -258,7 +268,15 @@ export class BatchWriter {
       const offsets = batch.offsets.subarray(first, first + recordsAtOnce)
       const records = readBatch({ offsets, bytes: batch.bytes }, format, chunk.kind)
       for (const [i, record] of records.entries())
-        this.#take(record, { changes, logs, existing, reactions, now, position: this.#position + first + i })
+        this.#take(record, {
+          changes,
+          logs,
+          existing,
+          reactions,
+          now,
+          dueTimes,
+          position: this.#position + first + i,
+        })
     }
     for (const [kind, lines] of Object.entries(logs) as [LogKind, LineWriter][]) {
       changes.counts[kind] = lines.lines
@@ -289,7 +307,7 @@ export class BatchWriter {
   }
 
   /** What becomes of a record: decisions.md, order of the checks for a row. */
-  #take(record: ReadRecord, { changes, logs, existing, reactions, now, position }: Taking): void {
+  #take(record: ReadRecord, { changes, logs, existing, reactions, now, dueTimes, position }: Taking): void {
     const { reader, decider, chunk, mailingListId, rooms } = this.#options
     const { identity } = record
     const email = (record.cells[reader.emailColumn] ?? '').trim()
@@ -327,9 +345,12 @@ export class BatchWriter {
           result: 'added',
           subscriberId: newId,
           status: decision.subscriber.status,
+          reactivations: 0,
           position,
           existing: reactions,
           now,
+          dueTimes,
+          triggered: changes.triggered,
         })
         break
       case 'updated': {
@@ -338,13 +359,17 @@ export class BatchWriter {
         const update = updateOf(decision)
         // `{_id}` alone in the filter keeps the server on its fast path; the snapshot stands in for every guard.
         if (update !== null) changes.updates.push({ updateOne: { filter: { _id: key }, update } })
+        if (decision.from === 'active' && decision.to !== 'active') changes.leaving.push(subscriber!.id)
         this.#react({
           result: 'updated',
           subscriberId: subscriber!.id,
           status: decision.to,
+          reactivations: decision.set.reactivations ?? subscriber!.reactivations ?? 0,
           position,
           existing: reactions,
           now,
+          dueTimes,
+          triggered: changes.triggered,
         })
         break
       }
@@ -382,6 +407,7 @@ export class BatchWriter {
         ordered: true,
         bypassDocumentValidation: true,
       })
+    await dropReactionsInList(collections, session, mailingListId, changes.leaving)
     if (subscriberStatuses.every((status) => changes.statusChanges[status] === 0)) return
     await collections.subscriberCounts.updateOne(
       { _id: `${mailingListId}:${stripe}` },
@@ -401,6 +427,10 @@ interface BatchWork {
 
 interface Changes {
   updates: AnyBulkWriteOperation<SubscriberDocument>[]
+  /** Ids of subscribers who are active no longer. */
+  leaving: number[]
+  /** Autoresponders of which reactions were queued. */
+  triggered: Set<number>
   statusChanges: Record<SubscriberStatus, number>
   /** Places under the subscriber limit that its rows take; those that they free don't count. */
   placesTaken: number
@@ -422,6 +452,7 @@ interface Taking {
   /** `_id`s of reactions that this import has caused already. */
   reactions: ReadonlySet<string>
   now: Date
+  dueTimes: DueTimes
   /** Of the record in its chunk. */
   position: number
 }

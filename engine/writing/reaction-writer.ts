@@ -1,32 +1,44 @@
 import { importReactionId } from '../../shared/schemas/autoresponder.ts'
 import type { ImportPlan } from '../../shared/schemas/import.ts'
 import type { SubscriberStatus } from '../../shared/schemas/subscriber.ts'
+import { dueTime } from '../../shared/values/due-time.ts'
 import type { BsonWriter } from './bson-writer.ts'
 
 /** Writes the reactions that a row causes: shared/schemas/autoresponder.ts, key by key. */
 export interface ReactionWriter {
+  /** When reactions to what happens then are due, by autoresponder: worked out once a batch. */
+  dueTimes(now: Date): DueTimes
   write(writer: BsonWriter, row: RowWithReactions): void
   /** `_id`s of the reactions that updating a subscriber may cause. */
   idsOfUpdate(subscriberId: number): string[]
 }
+
+export type DueTimes = ReadonlyMap<number, Date>
 
 export interface RowWithReactions {
   result: 'added' | 'updated'
   subscriberId: number
   /** Of the subscriber after the row. */
   status: SubscriberStatus
+  /** Of the subscriber after the row: see its document. */
+  reactivations: number
   /** The first of the ids that are set aside for the record. */
   firstId: number
   /** `_id`s of reactions that are there already: the import met the subscriber before, under another identity. */
   existing: ReadonlySet<string>
   now: Date
+  dueTimes: DueTimes
+  /** Takes the autoresponders of which reactions are queued. */
+  triggered: Set<number>
 }
 
 export function reactionWriter(
   ids: { importId: number; organizationId: number; mailingListId: number },
-  { reactions: { on_subscription: onSubscription, by_api: byApi } }: ImportPlan,
+  { reactions: { on_subscription: onSubscription, by_api: byApi, delays }, time_zone_name: zone }: ImportPlan,
 ): ReactionWriter {
   return {
+    dueTimes: (now) =>
+      new Map(delays.map((delay) => [delay.autoresponder_id, dueTime(delay, now, zone)] as const)),
     idsOfUpdate: (subscriberId) =>
       [...onSubscription.updated, ...byApi.updated].map((autoresponderId) =>
         importReactionId(subscriberId, autoresponderId, ids.importId),
@@ -47,10 +59,12 @@ export function reactionWriter(
         writer.number('subscriber_id', row.subscriberId)
         writer.number('import_id', ids.importId)
         writer.string('state', 'queued')
-        writer.date('due_at', row.now)
+        writer.date('due_at', row.dueTimes.get(autoresponderId)!)
+        if (row.reactivations > 0) writer.number('reactivations', row.reactivations)
         writer.date('created_at', row.now)
         writer.end(document)
         writer.documents += 1
+        row.triggered.add(autoresponderId)
         id += 1
       }
     },

@@ -70,6 +70,16 @@ export const autoresponderDocument = z.object({
 })
 export type AutoresponderDocument = z.infer<typeof autoresponderDocument>
 
+/** What of an autoresponder says when its reactions are due. */
+export const delayOf = autoresponderDocument.pick({
+  delay: true,
+  delay_amount: true,
+  delay_unit: true,
+  delay_time: true,
+})
+export type Delay = z.infer<typeof delayOf>
+export const delayProjection = { delay: 1, delay_amount: 1, delay_unit: 1, delay_time: 1 } as const
+
 /**
  * That an autoresponder is to answer something that happened to a subscriber. Written in the transaction in which it
  * happened, so neither is there without the other.
@@ -86,10 +96,13 @@ export const reactionDocument = z.object({
   import_id: id().nullable(),
   /**
    * queued: waits for its time, or for its autoresponder to be unpaused; due: its message is in the outbox; sent:
-   * acknowledged by who mails it; dropped: it won't be sent. To the API, a queued one of a paused autoresponder is held.
+   * acknowledged by who mails it; dropped: it won't be sent. To the API, one of a paused autoresponder that is queued
+   * or due is held.
    */
   state: z.enum(['queued', 'due', 'sent', 'dropped']),
   due_at: instant(),
+  /** The subscriber's when it was queued; absent for none. When it differs from the subscriber's, it isn't sent. */
+  reactivations: integer().optional(),
   /** What a trigger call gave for its mail, keys as given; absent where nothing was. */
   fields: z.record(z.string(), z.string()).optional(),
   raw_fields: z.record(z.string(), z.string()).optional(),

@@ -19,6 +19,7 @@ import {
   type IdempotencyDocument,
   type InstallationDocument,
 } from './bookkeeping.ts'
+import { campaignTemplateDocument, type CampaignTemplateDocument } from './campaign-template.ts'
 import {
   confirmationFormDocument,
   pendingSubscriberDocument,
@@ -78,6 +79,15 @@ export const heldListsIndex = { mailing_list_id: 1, holds_list: 1 } as const
 /** Imports for which an engine still has something to do; settled ones, nearly all there are, aren't in it. */
 export const unsettledIndex = { begins_at: 1, _id: 1 } as const
 
+/** Reactions that wait, by autoresponder and time. */
+export const queuedIndex = { state: 1, autoresponder_id: 1, due_at: 1, id: 1 } as const
+
+/** Messages that nobody has, by queue and time. */
+export const readyIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
+
+/** Messages that somebody has, by the end of his lease. */
+export const leasedIndex = { state: 1, leased_until: 1 } as const
+
 export const placesHeldIndex = 'organization_id_with_places_held'
 
 /** Every collection with its documents' shape and its indexes; `_id` has its index anyway. */
@@ -131,16 +141,27 @@ export const collectionDefinitions: CollectionDefinition[] = [
     indexes: [{ keys: { mailing_list_id: 1, name_key: 1 }, options: { unique: true } }],
   },
   {
+    name: 'campaign_templates',
+    schema: campaignTemplateDocument,
+    indexes: [
+      { keys: { mailing_list_id: 1, name_key: 1 }, options: { unique: true } },
+      { keys: { organization_id: 1, _id: 1 } },
+    ],
+  },
+  {
     name: 'reactions',
     schema: reactionDocument,
-    indexes: [{ keys: { mailing_list_id: 1, id: 1 } }],
+    indexes: [
+      { keys: { autoresponder_id: 1, state: 1, id: 1 } },
+      { keys: queuedIndex, options: { partialFilterExpression: { state: 'queued' } } },
+    ],
   },
   {
     name: 'outbox',
     schema: outboxDocument,
     indexes: [
-      { keys: { organization_id: 1, state: 1, due_at: 1, _id: 1 } },
-      { keys: { state: 1, due_at: 1, _id: 1 } },
+      { keys: readyIndex, options: { partialFilterExpression: { state: 'ready' } } },
+      { keys: leasedIndex, options: { partialFilterExpression: { state: 'taken' } } },
     ],
   },
   {
@@ -273,6 +294,7 @@ export function collectionsOf(db: Db) {
     customFields: db.collection<CustomFieldDocument>('custom_fields'),
     deletedFields: db.collection<DeletedFieldDocument>('deleted_fields'),
     autoresponders: db.collection<AutoresponderDocument>('autoresponders'),
+    campaignTemplates: db.collection<CampaignTemplateDocument>('campaign_templates'),
     reactions: db.collection<ReactionDocument>('reactions'),
     outbox: db.collection<OutboxDocument>('outbox'),
     subscribers: db.collection<SubscriberDocument>('subscribers'),

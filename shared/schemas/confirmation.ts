@@ -28,6 +28,8 @@ export const pendingSubscriberDocument = z.object({
   token: z.string(),
   /** When the mail was last asked for. */
   mailed_at: instant(),
+  /** That mail's id in the outbox. A mail with another one asks for nothing any more, and isn't handed out. */
+  message_id: id(),
   expires_at: instant(),
   /** Without what the visit decides: time, ip, confirmation and id. */
   subscriber: subscriberDocument.pick({

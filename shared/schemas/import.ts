@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { importStates, pausableStates } from '../import-state.ts'
+import { delayOf } from './autoresponder.ts'
 import { bytes, id, instant, integer } from './bson-schema.ts'
 import { fieldDefinition, fieldValue } from './custom-field.ts'
 import { emailFormats, subscriberStatuses } from './subscriber.ts'
@@ -131,6 +132,8 @@ export const importPlan = z.object({
     /** On-subscription ones, which run for active subscribers only. */
     on_subscription: z.object({ added: z.array(id()), updated: z.array(id()) }),
     by_api: z.object({ added: z.array(id()), updated: z.array(id()) }),
+    /** When those of each of them are due. */
+    delays: z.array(delayOf.extend({ autoresponder_id: id() })),
   }),
   /** Active subscribers of the list at the start. */
   active_at_start: integer(),

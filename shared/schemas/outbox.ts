@@ -1,5 +1,11 @@
 import { z } from 'zod'
-import { id, instant } from './bson-schema.ts'
+import { id, instant, integer } from './bson-schema.ts'
+
+/** The queue of an autoresponder's messages, or of an organization's confirmations: a negative number. */
+export const queueOf = {
+  autoresponder: (autoresponderId: number): number => autoresponderId,
+  confirmations: (organizationId: number): number => -organizationId,
+}
 
 /**
  * A message that is to be mailed. It holds who gets what, not the texts: those are read when it is handed out. Removed
@@ -11,6 +17,8 @@ export const outboxDocument = z.object({
   organization_id: id(),
   mailing_list_id: id(),
   kind: z.enum(['autoresponder', 'confirmation']),
+  /** What it waits in line with, see queueOf: messages of a paused autoresponder hold up no others. */
+  queue: integer(),
   autoresponder_id: id().nullable(),
   subscriber_id: id().nullable(),
   /** `_id` of the reaction; null for a confirmation. */

@@ -27,6 +27,10 @@ export const subscriberDocument = z.object({
   subscribe_ip: z.string().optional(),
   remove_time: instant().optional(),
   remove_ip: z.string().optional(),
+  /** How many times it became active again; absent for never. Reactions from before don't come back with it. */
+  reactivations: integer().optional(),
+  /** How many requests queued reactions for it once it was there; absent for none. It is written so that they meet a deletion. */
+  reaction_requests: integer().optional(),
   format: z.enum(emailFormats).optional(),
   confirmed: z.boolean().optional(),
   confirm_time: instant().optional(),

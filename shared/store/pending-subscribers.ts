@@ -1,39 +1,111 @@
 import { randomBytes } from 'node:crypto'
+import { inTransaction, isDuplicateKey, nextIds, type Database } from '../database.ts'
 import type { Collections } from '../schemas/collections.ts'
 import type { PendingSubscriberDocument } from '../schemas/confirmation.ts'
+import type { SubscriberDocument } from '../schemas/subscriber.ts'
+import { putConfirmation } from './outbox.ts'
+import { insertSubscriber, type SubscriberWrite, type WriteOptions } from './subscribers.ts'
+
+/** Who is to follow the link in his mail before he is added. A mail and what it asks for are written together. */
 
 const dayMs = 24 * 3_600_000
 export const confirmableForMs = 7 * dayMs
 /** A second mail to the same identity isn't sent earlier. */
 const mailPauseMs = 600_000
 
-type Asked = Omit<PendingSubscriberDocument, 'token' | 'mailed_at' | 'expires_at'>
+type Asked = Omit<PendingSubscriberDocument, 'token' | 'mailed_at' | 'message_id' | 'expires_at'>
 
 /**
- * Notes who is asked to confirm, in place of an earlier request for the same identity. `isMailDue`: not within 10
- * minutes of the mail before; the link in that one stands for the new request then.
+ * Notes who is asked to confirm, in place of an earlier request for the same identity, and puts the mail into the
+ * outbox. Within 10 minutes of the mail before there is no second one: its link stands for the new request then. Later
+ * the mail before is taken back, unless it was handed out already, and its link ends.
  */
 export async function putPendingSubscriber(
-  { pendingSubscribers }: Collections,
+  database: Database,
+  organizationId: number,
   asked: Asked,
-): Promise<{ pending: PendingSubscriberDocument; isMailDue: boolean }> {
+): Promise<void> {
+  const messageId = await nextIds(database.collections, 'reaction')
+  const put = () => putOnce(database, organizationId, asked, messageId)
+  await put().catch((error: unknown) => {
+    // Of two first requests for an identity one comes second, and finds it there the next time.
+    if (!isDuplicateKey(error)) throw error
+    return put()
+  })
+}
+
+function putOnce(
+  { client, collections }: Database,
+  organizationId: number,
+  asked: Asked,
+  messageId: number,
+): Promise<void> {
+  const { pendingSubscribers, outbox } = collections
+  const { _id, ...rest } = asked
   const token = randomBytes(24).toString('base64url')
   const isFresh = { $gt: ['$mailed_at', { $subtract: ['$$NOW', mailPauseMs] }] }
-  const { _id, ...rest } = asked
-  const pending = await pendingSubscribers.findOneAndUpdate(
-    { _id },
-    [
-      {
-        // Values come from users: none of them may be taken for an expression.
-        $set: {
-          ...Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, { $literal: value }])),
-          token: { $cond: [isFresh, '$token', token] },
-          mailed_at: { $cond: [isFresh, '$mailed_at', '$$NOW'] },
-          expires_at: { $add: ['$$NOW', confirmableForMs] },
+  return inTransaction(client, async (session) => {
+    const before = await pendingSubscribers.findOne({ _id }, { session, projection: { message_id: 1 } })
+    const after = await pendingSubscribers.findOneAndUpdate(
+      { _id },
+      [
+        {
+          // Values come from users: none of them may be taken for an expression.
+          $set: {
+            ...Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, { $literal: value }])),
+            token: { $cond: [isFresh, '$token', token] },
+            mailed_at: { $cond: [isFresh, '$mailed_at', '$$NOW'] },
+            message_id: { $cond: [isFresh, '$message_id', messageId] },
+            expires_at: { $add: ['$$NOW', confirmableForMs] },
+          },
         },
-      },
-    ],
-    { upsert: true, returnDocument: 'after' },
-  )
-  return { pending: pending!, isMailDue: pending!.token === token }
+      ],
+      { upsert: true, returnDocument: 'after', session },
+    )
+    if (after!.message_id !== messageId) return
+    if (before !== null) await outbox.deleteOne({ _id: before.message_id, state: 'ready' }, { session })
+    await putConfirmation(
+      collections,
+      { id: messageId, organizationId, listId: asked.mailing_list_id, pendingSubscriber: _id },
+      session,
+    )
+  })
+}
+
+/** Who may still follow the link with this token. */
+export function findPendingSubscriber(
+  { pendingSubscribers }: Collections,
+  token: string,
+): Promise<PendingSubscriberDocument | null> {
+  return pendingSubscribers.findOne({ token, ...stillConfirmable })
+}
+
+/** The server removes expired ones a minute late. */
+const stillConfirmable = { $expr: { $gt: ['$expires_at', '$$NOW'] } }
+
+/**
+ * Adds who was pending as `subscriber`. One visit of a link does: `missing` when it was used, has expired, or stands for
+ * another request by now; nothing is changed then, nor when there is no place. Throws a duplicate key error when the
+ * identity is there already.
+ */
+export function addConfirmed(
+  database: Database,
+  organizationId: number,
+  { pending, subscriber }: { pending: PendingSubscriberDocument; subscriber: SubscriberDocument },
+  options: WriteOptions,
+): Promise<SubscriberWrite> {
+  const { pendingSubscribers, outbox } = database.collections
+  const { _id, token, expires_at, message_id } = pending
+  return insertSubscriber(database, organizationId, subscriber, {
+    ...options,
+    claim: async (session) => {
+      // Each request for the identity moves the expiry: another one is a request that this visit didn't read.
+      const { deletedCount } = await pendingSubscribers.deleteOne(
+        { _id, token, expires_at, ...stillConfirmable },
+        { session },
+      )
+      if (deletedCount === 1) await outbox.deleteOne({ _id: message_id, state: 'ready' }, { session })
+      return deletedCount === 1
+    },
+  })
 }

@@ -1,9 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoServerError, type ClientSession, type Filter } from 'mongodb'
 import { inTransaction, type Database } from '../database.ts'
-import { reactionsOfSubscriber, requestReactionId } from '../schemas/autoresponder.ts'
+import { reactionsOfSubscriber, type ReactionDocument } from '../schemas/autoresponder.ts'
+import type { Collections } from '../schemas/collections.ts'
 import { noStatusChanges, type SubscriberDocument, type SubscriberStatus } from '../schemas/subscriber.ts'
 import { inTurnForPlaces, takePlace } from './places.ts'
+import {
+  dropReactionsOf,
+  noteTriggered,
+  queueReactions,
+  removeReactionsOf,
+  type Answering,
+} from './reactions.ts'
 import { countMoves } from './request-counts.ts'
 
 /**
@@ -25,14 +33,21 @@ export interface WriteOptions {
   listRevision?: number
   /** On-subscription autoresponders that are to answer, if the subscriber is active then. */
   reactions?: RequestedReactions
+  /** Uses up, in the same transaction, what an addition depends on; without it the addition is `missing`. */
+  claim?: (session: ClientSession) => Promise<boolean>
 }
 
 export interface RequestedReactions {
-  autoresponderIds: readonly number[]
+  autoresponders: readonly Answering[]
+  /** IANA name of the organization's zone. */
+  zone: string
   /** The first of the ids that are set aside for the reactions. */
   firstId: number
   /** None of them answers where one has a reaction to this subscriber queued already. */
   excludeReacted: boolean
+  /** Replacements for the texts of their mails, keys as given. */
+  fields?: Record<string, string>
+  rawFields?: Record<string, string>
 }
 
 /** Adds a subscriber. Throws a duplicate key error when its identity is there already. */
@@ -42,15 +57,18 @@ export function insertSubscriber(
   document: SubscriberDocument,
   options: WriteOptions = {},
 ): Promise<SubscriberWrite> {
-  return waitingForPlaces(database, organizationId, async (session, isInTurn) => {
-    const { mailing_list_id: listId, status } = document
-    if (!(await isAtRevision(database, session, listId, options))) return 'list_changed'
-    if (status === 'active') await takePlaceOrThrow(database, session, { organizationId, isInTurn })
-    await database.collections.subscribers.insertOne(document, { session })
-    await react(database, session, { organizationId, subscriber: document, options })
-    await countMoves(database, session, { organizationId, listId, changes: statusMove(null, status) })
-    return 'done'
-  })
+  return noting(database, options, (react) =>
+    waitingForPlaces(database, organizationId, async (session, isInTurn) => {
+      const { mailing_list_id: listId, status } = document
+      if (!(await isAtRevision(database, session, listId, options))) return 'list_changed'
+      if (options.claim !== undefined && !(await options.claim(session))) return 'missing'
+      if (status === 'active') await takePlaceOrThrow(database, session, { organizationId, isInTurn })
+      await database.collections.subscribers.insertOne(document, { session })
+      await react(session, { organizationId, subscriber: document })
+      await countMoves(database, session, { organizationId, listId, changes: statusMove(null, status) })
+      return 'done'
+    }),
+  )
 }
 
 export interface SubscriberChange {
@@ -97,30 +115,41 @@ export function changeSubscriber(
   change: (existing: SubscriberDocument) => SubscriberChange,
   options: WriteOptions = {},
 ): Promise<SubscriberWrite> {
-  return waitingForPlaces(database, organizationId, async (session, isInTurn) => {
-    const { subscribers } = database.collections
-    const found = await subscribers.find(filterOf(address), { session }).limit(2).toArray()
-    const existing = found[0]
-    if (existing === undefined) return 'missing'
-    if (found.length > 1) return 'several'
-    const { mailing_list_id: listId, status: from } = existing
-    if (!(await isAtRevision(database, session, listId, options))) return 'list_changed'
-    const changes = change(existing)
-    const subscriber = changed(existing, changes)
-    const to = subscriber.status
-    if (to === 'active' && from !== 'active')
-      await takePlaceOrThrow(database, session, { organizationId, isInTurn })
-    if (subscriber._id !== existing._id) {
-      await subscribers.deleteOne({ _id: existing._id }, { session })
-      await subscribers.insertOne(subscriber, { session })
-    } else {
-      const update = updateOf(changes)
-      if (update !== null) await subscribers.updateOne({ _id: existing._id }, update, { session })
-    }
-    await react(database, session, { organizationId, subscriber, options })
-    await countMoves(database, session, { organizationId, listId, changes: statusMove(from, to) })
-    return 'done'
-  })
+  return noting(database, options, (react) =>
+    waitingForPlaces(database, organizationId, async (session, isInTurn) => {
+      const { subscribers } = database.collections
+      const found = await subscribers.find(filterOf(address), { session }).limit(2).toArray()
+      const existing = found[0]
+      if (existing === undefined) return 'missing'
+      if (found.length > 1) return 'several'
+      const { mailing_list_id: listId, status: from } = existing
+      if (!(await isAtRevision(database, session, listId, options))) return 'list_changed'
+      const changes = change(existing)
+      if (changes.set.status === 'active' && from !== 'active')
+        changes.set.reactivations = (existing.reactivations ?? 0) + 1
+      const subscriber = changed(existing, changes)
+      const to = subscriber.status
+      if (to === 'active' && from !== 'active')
+        await takePlaceOrThrow(database, session, { organizationId, isInTurn })
+      if (subscriber._id !== existing._id) {
+        await subscribers.deleteOne({ _id: existing._id }, { session })
+        await subscribers.insertOne(subscriber, { session })
+      } else {
+        const update = {
+          ...updateOf(changes),
+          // A deletion at the same moment removes the reactions that it sees: it must meet this write.
+          ...(options.reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),
+        }
+        if (Object.keys(update).length > 0)
+          await subscribers.updateOne({ _id: existing._id }, update, { session })
+      }
+      if (from === 'active' && to !== 'active')
+        await dropReactionsOf(database.collections, session, [subscriber.id])
+      await react(session, { organizationId, subscriber })
+      await countMoves(database, session, { organizationId, listId, changes: statusMove(from, to) })
+      return 'done'
+    }),
+  )
 }
 
 /** A write that waits so long for an import's batch is tried as a transaction instead. */
@@ -181,9 +210,10 @@ export function removeSubscribers(
     const removed = found.slice(0, most)
     if (removed.length === 0) return { ids: [], moreRemaining: false }
     await collections.subscribers.deleteMany({ _id: { $in: removed.map(({ _id }) => _id) } }, { session })
-    await collections.reactions.deleteMany(
-      { $or: removed.map(({ id }) => ({ _id: reactionsOfSubscriber(id) })) },
-      { session },
+    await removeReactionsOf(
+      collections,
+      session,
+      removed.map(({ id }) => id),
     )
     const changes = noStatusChanges()
     for (const { status } of removed) changes[status] -= 1
@@ -214,40 +244,68 @@ async function isAtRevision(
   return list?.revision === listRevision
 }
 
-async function react(
+type React = (
+  session: ClientSession,
+  reaction: { organizationId: number; subscriber: SubscriberDocument },
+) => Promise<void>
+
+/** Hands `write` what queues the reactions that the request asks for, and notes them when they are committed. */
+async function noting(
   { collections }: Database,
+  { reactions: requested }: WriteOptions,
+  write: (react: React) => Promise<SubscriberWrite>,
+): Promise<SubscriberWrite> {
+  if (requested === undefined) return write(() => Promise.resolve())
+  let queued: ReactionDocument[] = []
+  const outcome = await write(async (session, { organizationId, subscriber }) => {
+    queued = await react(collections, session, { organizationId, subscriber, requested })
+  })
+  if (outcome === 'done')
+    await noteTriggered(
+      collections,
+      queued.map((reaction) => reaction.autoresponder_id),
+      requested.zone,
+    )
+  return outcome
+}
+
+/** For an active subscriber. */
+async function react(
+  collections: Collections,
   session: ClientSession,
   {
     organizationId,
     subscriber,
-    options: { reactions },
-  }: { organizationId: number; subscriber: SubscriberDocument; options: WriteOptions },
-): Promise<void> {
-  if (reactions === undefined || reactions.autoresponderIds.length === 0) return
-  if (subscriber.status !== 'active') return
-  const { autoresponderIds, firstId, excludeReacted } = reactions
+    requested,
+  }: { organizationId: number; subscriber: SubscriberDocument; requested: RequestedReactions },
+): Promise<ReactionDocument[]> {
+  const { autoresponders, zone, firstId, excludeReacted, fields, rawFields } = requested
+  if (autoresponders.length === 0 || subscriber.status !== 'active') return []
   if (excludeReacted) {
     const reacted = await collections.reactions.findOne(
-      { _id: reactionsOfSubscriber(subscriber.id), autoresponder_id: { $in: [...autoresponderIds] } },
+      {
+        _id: reactionsOfSubscriber(subscriber.id),
+        autoresponder_id: { $in: autoresponders.map(({ _id }) => _id) },
+      },
       { session, projection: { _id: 1 } },
     )
-    if (reacted !== null) return
+    if (reacted !== null) return []
   }
-  const now = new Date()
-  await collections.reactions.insertMany(
-    autoresponderIds.map((autoresponderId, i) => ({
-      _id: requestReactionId(subscriber.id, autoresponderId, firstId + i),
+  const causedAt = new Date()
+  return queueReactions(
+    collections,
+    session,
+    autoresponders.map((autoresponder, i) => ({
       id: firstId + i,
-      organization_id: organizationId,
-      mailing_list_id: subscriber.mailing_list_id,
-      autoresponder_id: autoresponderId,
-      subscriber_id: subscriber.id,
-      import_id: null,
-      state: 'queued',
-      due_at: now,
-      created_at: now,
+      cause: 'request',
+      organizationId,
+      subscriber,
+      autoresponder,
+      zone,
+      causedAt,
+      ...(fields === undefined ? {} : { fields }),
+      ...(rawFields === undefined ? {} : { rawFields }),
     })),
-    { session },
   )
 }
 

@@ -1,8 +1,5 @@
-import type { AutoresponderDocument } from '../schemas/autoresponder.ts'
+import type { Delay } from '../schemas/autoresponder.ts'
 import { localToUtcMs, zoneOffsetMs } from './time-zone.ts'
-
-/** How long an autoresponder waits after what it answers. */
-export type Delay = Pick<AutoresponderDocument, 'delay' | 'delay_amount' | 'delay_unit' | 'delay_time'>
 
 const minuteMs = 60_000
 const hourMs = 60 * minuteMs

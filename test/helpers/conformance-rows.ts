@@ -1,4 +1,6 @@
 import { apiKeyRows } from './conformance/api-keys.ts'
+import { autoresponderRows } from './conformance/autoresponders.ts'
+import { campaignTemplateRows } from './conformance/campaign-templates.ts'
 import { customFieldRows } from './conformance/custom-fields.ts'
 import { jobRows } from './conformance/jobs.ts'
 import { mailingListRows } from './conformance/mailing-lists.ts'
@@ -19,6 +21,8 @@ export const conformanceRows: Rows = {
   ...subscriberImportRows,
   ...subscriberRows,
   ...confirmationFormRows,
+  ...autoresponderRows,
+  ...campaignTemplateRows,
   ...subscriberCountRows,
   ...jobRows,
 }

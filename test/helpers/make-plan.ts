@@ -46,7 +46,11 @@ export function makePlan(changes: Partial<ImportPlan> = {}): ImportPlan {
     columns: [{ kind: 'built_in', name: 'email' }],
     fields: [],
     default_values: {},
-    reactions: { on_subscription: { added: [], updated: [] }, by_api: { added: [], updated: [] } },
+    reactions: {
+      on_subscription: { added: [], updated: [] },
+      by_api: { added: [], updated: [] },
+      delays: [],
+    },
     active_at_start: 0,
     list_was_empty: true,
     first_new_subscriber_id: 1,

@@ -39,7 +39,7 @@ export async function updateSubscriber(
     const given = await bodyAfterRecord(body, () => refuseUnlessOne(deps, address, path.subscriberText))
     const problems: string[] = []
     const values = readGiven(given, { context, problems, isCreation: false })
-    const reactions = given.run_autoresponders ? await planReactions(deps, list._id, given) : undefined
+    const reactions = given.run_autoresponders ? await planReactions(deps, context, given) : undefined
 
     let after: SubscriberDocument | undefined
     const change = (existing: SubscriberDocument): SubscriberChange => {
@@ -71,7 +71,10 @@ export async function updateSubscriber(
 }
 
 /** A faulty body is told only of a record that is there; that is looked up when the body turns out to be faulty. */
-async function bodyAfterRecord<Body>(body: () => Body, refuseRecord: () => Promise<void>): Promise<Body> {
+export async function bodyAfterRecord<Body>(
+  body: () => Body,
+  refuseRecord: () => Promise<void>,
+): Promise<Body> {
   try {
     return body()
   } catch (error) {
@@ -80,7 +83,7 @@ async function bodyAfterRecord<Body>(body: () => Body, refuseRecord: () => Promi
   }
 }
 
-async function refuseUnlessOne(
+export async function refuseUnlessOne(
   { database }: ControlPlane,
   address: SubscriberAddress,
   shown: string,
@@ -94,7 +97,7 @@ async function refuseUnlessOne(
 
 interface Changing {
   existing: SubscriberDocument
-  given: SubscriberUpdate
+  given: Partial<SubscriberUpdate>
   values: GivenValues
   context: SubscriberList
   now: Date
@@ -102,7 +105,7 @@ interface Changing {
 }
 
 /** What an update changes of a subscriber; throws what is wrong with it. */
-function changeOf({ existing, given, values, context, now, problems }: Changing): SubscriberChange {
+export function changeOf({ existing, given, values, context, now, problems }: Changing): SubscriberChange {
   const { list, primaryKey } = context
   const change: SubscriberChange = { set: {}, unset: [] }
   changeFields(change, { existing, values, context, problems })

@@ -6,20 +6,21 @@ import type { SubscriberList } from './list-context.ts'
 import { takenProblem } from './outcomes.ts'
 import type { SubscriberCreation } from './schemas.ts'
 
-/** Notes a subscriber that is added when it follows the link in its mail. Checked now, as if it were added now. */
+/** Asks a subscriber to follow the link in a mail before it is added. Checked now, as if it were added now. */
 export async function requestConfirmation(
-  { database: { collections } }: ControlPlane,
+  { database }: ControlPlane,
   context: SubscriberList,
   given: SubscriberCreation,
   formId: number,
 ): Promise<void> {
+  const { collections } = database
   const { list } = context
   const form = await collections.confirmationForms.findOne({ _id: formId, mailing_list_id: list._id })
   if (form === null) throw missing('confirmation form', formId)
   const { _id, email, email_key, status, format, custom_fields } = newSubscriber(given, context)
   if ((await collections.subscribers.findOne({ _id }, { projection: { _id: 1 } })) !== null)
     throw takenProblem()
-  await putPendingSubscriber(collections, {
+  await putPendingSubscriber(database, list.organization_id, {
     _id,
     mailing_list_id: list._id,
     confirmation_form_id: form._id,
@@ -36,5 +37,4 @@ export async function requestConfirmation(
       autoresponder_exclude_reacted: given.autoresponder_exclude_reacted,
     },
   })
-  // The outbox takes the mail from here, when `isMailDue`, with PUBLIC_URL/confirm/<token> as its link.
 }

@@ -29,7 +29,7 @@ export async function createSubscriber(
     const planned = newSubscriber(given, context)
     const [id, reactions] = await Promise.all([
       nextIds(deps.database.collections, 'subscriber'),
-      planned.status === 'active' ? planReactions(deps, list._id, given) : undefined,
+      planned.status === 'active' ? planReactions(deps, context, given) : undefined,
     ])
     const document: SubscriberDocument = { ...planned, id }
     const outcome = await refusingTaken(() =>

@@ -34,7 +34,7 @@ export interface Reading {
 }
 
 export function readGiven(
-  given: SubscriberCreation | SubscriberUpdate,
+  given: Partial<SubscriberCreation> | Partial<SubscriberUpdate>,
   { context, problems, isCreation }: Reading,
 ): GivenValues {
   const email = given.email?.trim()

@@ -32,7 +32,8 @@ export async function findSubscriberList(
   return found
 }
 
-async function listWithContext(database: Database, id: number): Promise<SubscriberList | null> {
+/** A list by its id, whoever asks. */
+export async function listWithContext(database: Database, id: number): Promise<SubscriberList | null> {
   const list = await listById(database, id)
   if (list === null) return null
   const [fields, zone] = await Promise.all([

@@ -21,6 +21,8 @@ import {
   subscriberView,
   unsubscription,
 } from './schemas.ts'
+import { triggerAutoresponders } from './trigger.ts'
+import { exampleTriggered, triggeredView, triggering } from './trigger-schemas.ts'
 import { toView } from './view.ts'
 
 const tag = 'Subscribers'
@@ -146,6 +148,39 @@ export const subscriberEndpoints = [
     async handle({ deps, caller, params, body }) {
       const path = { listText: params['mailing_list_id'], subscriberText: params['id_or_email']! }
       return { data: await updateSubscriber(deps, caller, path, body) }
+    },
+  }),
+  endpoint({
+    method: 'post',
+    path: `${subscriberPath}/trigger_autoresponders`,
+    operationId: 'triggerAutoresponders',
+    summary:
+      'Queues a mail of each autoresponder named, for one subscriber, who may be created or reactivated for it',
+    tag,
+    needs: permission('subscriber', 'update'),
+    body: {
+      wrapper: null,
+      schema: triggering,
+      isUpdate: true,
+      example: {
+        autoresponder_names: ['Order *'],
+        create_missing_subscriber: true,
+        content_replacement_fields: { order_number: '4711' },
+        custom_fields: { for_all: { Plan: 'Gold' }, for_new: { 'First name': 'Ann' } },
+      },
+    },
+    reply: { data: triggeredView, example: exampleTriggered },
+    refusals: {
+      invalid_request:
+        'exactly one of autoresponder_names and autoresponder_ids must be given, with one entry at least',
+      not_found: 'mailing list 12 has no autoresponder "Order *"',
+      multiple_records_found:
+        'several subscribers have the email ann@example.com: name one of them by its id',
+      requested_too_many: '101 autoresponders are asked for, and 100 entries are possible at once',
+    },
+    async handle({ deps, caller, params, body, documentAsSent }) {
+      const path = { listText: params['mailing_list_id'], subscriberText: params['id_or_email']! }
+      return { data: await triggerAutoresponders(deps, caller, path, { body, documentAsSent }) }
     },
   }),
   endpoint({

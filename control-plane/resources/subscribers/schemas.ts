@@ -23,7 +23,7 @@ const time = () =>
 const ip = () => ipText().describe('IPv4 or IPv6')
 
 /** Not a record: zod would drop a field named `__proto__` without a word. */
-const customFields = () =>
+export const customFields = () =>
   z.custom<Record<string, unknown>>(isHash, { error: 'must be a hash' }).meta({
     description: "values by the field's name; a hash with the key `value` stands for its value; null unsets",
     override: { type: 'object', additionalProperties: true },

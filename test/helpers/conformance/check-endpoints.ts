@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import type { Endpoint } from '../../../control-plane/api/endpoint.ts'
+import type { Endpoint, Permission, PermissionNeed } from '../../../control-plane/api/endpoint.ts'
 import { endpoints } from '../../../control-plane/endpoints.ts'
 import { conformanceRows } from '../conformance-rows.ts'
 import type { Failure, MakeFailure, Row, Sent } from './row.ts'
@@ -20,6 +20,7 @@ const groups = {
   imports: ['Subscriber imports'],
   jobs: ['Subscriber counts', 'Background jobs'],
   subscribers: ['Subscribers', 'Confirmation forms'],
+  mails: ['Autoresponders', 'Campaign templates'],
 }
 
 /** `others` are the endpoints with a tag that no group names. */
@@ -260,6 +261,9 @@ async function asksForCredential(t: Test, subject: Subject): Promise<void> {
   }
 }
 
+const permissionsIn = ({ permission, or }: PermissionNeed): Permission[] =>
+  or === undefined ? [permission] : [permission, or.permission]
+
 /** The role comes before the record and the body: what is sent is wrong in both. */
 async function refusesLesserRoles(t: Test, subject: Subject): Promise<void> {
   const { needs, body } = subject.described
@@ -271,7 +275,7 @@ async function refusesLesserRoles(t: Test, subject: Subject): Promise<void> {
         ? [subject.world.nobody, subject.world.admin]
         : typeof needs === 'string'
           ? [subject.world.nobody]
-          : [subject.world.nobody, await subject.world.holderOfAllBut(...needs.permission)]
+          : [subject.world.nobody, await subject.world.holderOfAllBut(permissionsIn(needs))]
   for (const key of lesser)
     refused(t, await subject.send(wrong, { key }), 'not_authorized', JSON.stringify(needs), 403)
 }

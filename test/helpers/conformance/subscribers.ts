@@ -1,5 +1,7 @@
+import { randomBytes } from 'node:crypto'
 import { keyHashSecret } from '../../../shared/api-keys.ts'
 import { unsubscribeToken } from '../../../shared/signed-token.ts'
+import { autoresponder } from '../autoresponder.ts'
 import type { Json } from '../service.ts'
 import type { Failure, Row, Rows, Sent } from './row.ts'
 import type { World } from './world.ts'
@@ -38,6 +40,17 @@ async function unsubscription(world: World, subscriber: Json): Promise<Json> {
   const secret = await keyHashSecret(world.service.collections)
   const { mailing_list_id: listId, id: subscriberId } = subscriber
   return { token: unsubscribeToken(secret, { listId, subscriberId, messageId: '1' }), ip: '192.0.2.7' }
+}
+
+/** A subscriber and an autoresponder of one list. */
+async function newTrigger(world: World, subscriber: object = {}) {
+  const made = await newSubscriber(world, undefined, subscriber)
+  const _id = 1_000_000 + randomBytes(4).readUInt32BE()
+  const { organizationId: organization_id } = world
+  await world.service.collections.autoresponders.insertOne(
+    autoresponder({ _id, organization_id, mailing_list_id: made.mailing_list_id, name: 'Order placed' }),
+  )
+  return { params: paramsOf(made), autoresponderId: _id }
 }
 
 const noSuchSubscriber = ['999999999', 'nobody@example.com', 'abc', '0', '-1', '01', '9'.repeat(30), '$gt']
@@ -315,6 +328,88 @@ export const subscriberRows: Rows = {
           message: /already/,
         }
       },
+    },
+  },
+  triggerAutoresponders: {
+    good: async (world) => ({
+      params: (await newTrigger(world)).params,
+      body: {
+        autoresponder_names: ['order *'],
+        autoresponder_ids: null,
+        create_missing_subscriber: false,
+        reactivate_subscriber: true,
+        skip_subscription_autoresponders: true,
+        content_replacement_fields: { 'Order number': '4711' },
+        content_replacement_fields_raw: { 'Order number': '<b>4711</b>' },
+        custom_fields: { for_all: {}, for_new: null },
+      },
+    }),
+    otherParams: missing,
+    failures: {
+      'names beside ids': async (world) => {
+        const { params, autoresponderId } = await newTrigger(world)
+        const body = { autoresponder_names: ['*'], autoresponder_ids: [autoresponderId] }
+        return { sent: { params, body }, code: 'invalid_request', message: /^exactly one of/ }
+      },
+      'an autoresponder of another list': async (world) => {
+        const { params } = await newTrigger(world)
+        const { autoresponderId } = await newTrigger(world)
+        const body = { autoresponder_ids: [autoresponderId] }
+        return { sent: { params, body }, code: 'not_found', message: new RegExp(String(autoresponderId)) }
+      },
+      'more than 100 entries': async (world) => ({
+        sent: {
+          params: (await newTrigger(world)).params,
+          body: { autoresponder_names: Array(101).fill('*') },
+        },
+        code: 'requested_too_many',
+        message: /101/,
+      }),
+      'a subscriber who is not active': async (world) => ({
+        sent: {
+          params: (await newTrigger(world, { status: 'bounced' })).params,
+          body: { autoresponder_names: ['*'] },
+        },
+        code: 'invalid_request',
+        message: /bounced/,
+      }),
+      'an email that several have': async (world) => {
+        const params = paramsOf(await twins(world))
+        await world.service.collections.autoresponders.insertOne(
+          autoresponder({
+            _id: 1_000_000 + randomBytes(4).readUInt32BE(),
+            organization_id: world.organizationId,
+            mailing_list_id: params.mailing_list_id,
+            name: 'A',
+          }),
+        )
+        return {
+          sent: { params, body: { autoresponder_names: ['*'] } },
+          code: 'multiple_records_found',
+        }
+      },
+      'a creation by who may only update': async (world) => {
+        const { params } = await newTrigger(world)
+        const body = { autoresponder_names: ['*'], create_missing_subscriber: true }
+        const message = /subscriber\/create/
+        return { sent: { params, body }, code: 'not_authorized', message, status: 403 }
+      },
+      'a replacement key without a letter': async (world) => ({
+        sent: {
+          params: (await newTrigger(world)).params,
+          body: { autoresponder_names: ['*'], content_replacement_fields: { ' - ': 'x' } },
+        },
+        code: 'invalid_request',
+        message: /letter/,
+      }),
+      'an unknown custom field': async (world) => ({
+        sent: {
+          params: (await newTrigger(world)).params,
+          body: { autoresponder_names: ['*'], custom_fields: { for_new: { Nobody: 'x' } } },
+        },
+        code: 'validation_failed',
+        message: /^custom_fields.for_new.Nobody/,
+      }),
     },
   },
   deleteSubscriber: {

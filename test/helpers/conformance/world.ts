@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import type { Permission } from '../../../control-plane/api/endpoint.ts'
 import { permissionValues } from '../../../shared/schemas/user.ts'
 import { bootstrapKey, createList, type Json, type Service } from '../service.ts'
 
@@ -17,8 +18,8 @@ export interface World {
   adminBesideSystem: () => Promise<string>
   /** A key of a user of the organization who holds just this permission. */
   holderOf: (key: string, value: string) => Promise<string>
-  /** A key of a user who holds every permission but this one. */
-  holderOfAllBut: (key: string, value: string) => Promise<string>
+  /** A key of a user who holds every permission but these. */
+  holderOfAllBut: (missing: readonly Permission[]) => Promise<string>
   /** Posts as the organization's admin and resolves to `data`. */
   post: (path: string, body?: unknown) => Promise<Json>
   list: (options?: { fields?: unknown[]; list?: Record<string, unknown> }) => Promise<Json>
@@ -59,9 +60,11 @@ async function worldOf(service: Service): Promise<Omit<World, 'foreigner' | 'for
       holders.set(name, holder)
       return holder
     },
-    holderOfAllBut: (key, value) => {
+    holderOfAllBut: (missing) => {
+      const isMissing = (name: string, value: string) =>
+        missing.some((permission) => permission[0] === name && permission[1] === value)
       const others = Object.entries<readonly string[]>(permissionValues).map(
-        ([name, values]) => [name, values.filter((other) => name !== key || other !== value)] as const,
+        ([name, values]) => [name, values.filter((value) => !isMissing(name, value))] as const,
       )
       return makeHolder(service, organizationId, Object.fromEntries(others))
     },

@@ -45,7 +45,7 @@ export function requiredKeysOf(document: Json, schema: Json, path: string[] = []
 export function changedAt(value: Json, path: string[], put: unknown): Json {
   const [key, ...rest] = path
   if (key === undefined) return put
-  const copy = { ...(typeof value === 'object' && value !== null ? value : {}) }
+  const copy: Json = Array.isArray(value) ? [...value] : { ...(typeof value === 'object' ? value : {}) }
   const changed = changedAt(copy[key], rest, put)
   if (changed === undefined) Reflect.deleteProperty(copy, key)
   else copy[key] = changed

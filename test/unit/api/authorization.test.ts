@@ -1,6 +1,12 @@
 import t from 'tap'
-import { authorizationTable, isMoreThan, meets, scopeOf } from '../../../control-plane/api/authorization.ts'
-import type { Need, Scope } from '../../../control-plane/api/endpoint.ts'
+import {
+  authorizationTable,
+  describeNeed,
+  isMoreThan,
+  meets,
+  scopeOf,
+} from '../../../control-plane/api/authorization.ts'
+import type { Need, Permission, PermissionNeed, Scope } from '../../../control-plane/api/endpoint.ts'
 import { endpoints } from '../../../control-plane/endpoints.ts'
 import type { Caller } from '../../../shared/api-keys.ts'
 import type { Role } from '../../../shared/schemas/api-key.ts'
@@ -42,7 +48,7 @@ const contract: [methods: string, path: string, needs: string][] = [
 
   ['GET', '/mailing_lists/*/autoresponders', 'any_key'],
   ['POST', '/mailing_lists/*/autoresponders', 'autoresponder/create'],
-  ['PUT', '/mailing_lists/*/autoresponders/*', 'autoresponder/update'],
+  ['PUT', '/mailing_lists/*/autoresponders/*', 'autoresponder/update or autoresponder/update_state'],
   ['GET', '/mailing_lists/*/autoresponders/*/statistics', 'autoresponder/read_stats'],
   ['GET', '**/templates', 'any_key'],
   ['GET', '/templates/*', 'any_key'],
@@ -68,7 +74,14 @@ const contract: [methods: string, path: string, needs: string][] = [
 
 const patternOf = (path: string): RegExp =>
   new RegExp(`^${path.replaceAll(/\*\*|\*/g, (stars) => (stars === '**' ? '.*' : '[^/]+'))}$`)
-const textOf = (needs: Need): string => (typeof needs === 'string' ? needs : needs.permission.join('/'))
+const textOf = (needs: Need): string =>
+  typeof needs === 'string'
+    ? needs
+    : permissionsIn(needs)
+        .map(([key, value]) => `${key}/${value}`)
+        .join(' or ')
+const permissionsIn = ({ permission, or }: PermissionNeed): Permission[] =>
+  or === undefined ? [permission] : [permission, or.permission]
 
 t.test('every endpoint needs what the contract says', (t) => {
   for (const { method, path, needs } of authorizationTable(endpoints)) {
@@ -83,9 +96,9 @@ t.test('every endpoint needs what the contract says', (t) => {
 t.test('every permission that is needed is one that a user can hold', (t) => {
   for (const { needs, path } of authorizationTable(endpoints)) {
     if (typeof needs === 'string') continue
-    const [key, value] = needs.permission
     const values: Record<string, readonly string[]> = permissionValues
-    t.ok(values[key]?.includes(value), `${path} needs ${key}/${value}`)
+    for (const [key, value] of permissionsIn(needs))
+      t.ok(values[key]?.includes(value), `${path} needs ${key}/${value}`)
   }
   t.end()
 })
@@ -114,6 +127,13 @@ t.test('roles hold what they hold', (t) => {
   })
   const importing: Need = { permission: ['subscriber', 'import'] }
   const everything: Need[] = ['any_key', importing, 'admin', 'system_admin']
+  const pausing: Need = {
+    permission: ['autoresponder', 'update'],
+    or: { permission: ['autoresponder', 'update_state'], enoughFor: 'pausing' },
+  }
+  const mayPause = (...values: string[]) => meets(caller('standard', { autoresponder: values }), pausing)
+  t.same([mayPause('update'), mayPause('update_state'), mayPause('create', 'delete')], [true, true, false])
+  t.match(describeNeed(pausing), /autoresponder\/update .*autoresponder\/update_state is enough for pausing/)
   const held = (who: Caller) => everything.filter((need) => meets(who, need))
   t.same(held(caller('standard')), ['any_key'])
   t.same(held(caller('standard', { subscriber: ['import'] })), ['any_key', importing])

@@ -75,12 +75,14 @@ t.test('a number with a fraction, and what is no number, is told that an integer
   t.end()
 })
 
-/** Every field at every depth, without its null. */
+/** Every field at every depth, of an array's entries in its first one, without its null. */
 function fieldsOf(node: Json, path: string[] = []): Field[] {
   const schema = resolved(node)
   return Object.entries<Json>(schema.properties ?? {}).flatMap(([name, property]) => {
     const own = [...path, name]
-    return [{ path: own, schema: resolved(property) }, ...fieldsOf(property, own)]
+    const field = { path: own, schema: resolved(property) }
+    const entries = field.schema.items === undefined ? [] : fieldsOf(field.schema.items, [...own, '0'])
+    return [field, ...entries, ...fieldsOf(property, own)]
   })
 }
 
@@ -105,7 +107,8 @@ function trialsOf(field: Field, sample: unknown): { taken: unknown[]; refused: u
   if (schema.type === 'array') {
     const item = resolved(schema.items)
     const inner = trialsOf({ schema: item, path }, undefined)
-    const entry = item.enum?.[0] ?? (item.format === undefined ? 'x' : emailOf(20))
+    const entry =
+      item.enum?.[0] ?? (item.type === 'object' ? {} : item.format === undefined ? 'x' : emailOf(20))
     const many = (count: number) => Array<unknown>(count).fill(entry)
     return {
       taken: [

@@ -1,0 +1,45 @@
+/** What an autoresponder's fields mean, for the description; see control-plane/field-texts.ts. */
+export const autoresponderTexts = {
+  'autoresponder.name': 'its name, unique on the list whatever the case',
+  paused: 'whether what it has to send is held back; default false',
+  delay: 'whether it is sent at once (immediately, the default) or later (with_delay)',
+  delay_amount: 'how many units later, 1 or more and a century at most; 0 without a delay',
+  delay_time:
+    "hour of the day, in the organization's time zone, with days, weeks and months; 0 with all else",
+  delay_unit:
+    'minutes and hours are elapsed time, days, weeks and months those of the calendar; null without a delay',
+  from_email: 'address of the sender; null for none; required where external delivery settings are not used',
+  reply_to: 'where answers go; null for none',
+  bounce_email_domain_id: 'domain of the bounce address, stored as given; null for none',
+  bounce_email_user_id: 'user of the bounce address, stored as given; null for none',
+  url_domain_id: 'domain of the links, stored as given; null for none',
+  virtual_mta_id: 'route of the mail, stored as given; 0 is the system default route, null for none',
+  use_external_delivery_setting: 'whether the sender and the route are decided elsewhere; default true',
+  special_sending_rule_id: 'special sending rule, stored as given; null for none',
+  special_sending_rule_name: 'name of the special sending rule, as given; null for none',
+  segmentation_criteria_id: 'segment that it is for, stored as given; null for none',
+  segmentation_criteria_name: 'name of the segment, as given; null for none',
+  track_links: 'whether clicks are to be tracked; default true',
+  track_opens: 'whether opens are to be tracked; default true',
+  trigger:
+    'what it answers: a subscription, a call of the API, or what becomes of a message of a campaign or of another autoresponder; the nonopen and nonclick ones answer that nothing came within the delay',
+  trigger_autoresponder_to_click_id:
+    'of autoresponder_click and autoresponder_nonclick: the autoresponder, of the same organization',
+  trigger_autoresponder_to_click_on_any_url: 'whether a click on any url counts',
+  trigger_autoresponder_to_click_urls: 'the urls that count, each as it is written in the message',
+  trigger_autoresponder_to_open_id:
+    'of autoresponder_open and autoresponder_nonopen: the autoresponder, of the same organization',
+  trigger_autoresponder_to_send_id: 'of autoresponder_send: the autoresponder, of the same organization',
+  trigger_campaign_to_click_id: 'of campaign_click: the campaign, stored as given',
+  trigger_campaign_to_click_on_any_url: 'whether a click on any url counts',
+  trigger_campaign_to_click_urls: 'the urls that count, each as it is written in the message',
+  trigger_campaign_to_open_id: 'of campaign_open: the campaign, stored as given',
+  trigger_include_subscribers_from_import:
+    'of subscription: whether subscribers that an import adds count; default false',
+  trigger_run_on_api: 'of subscription: whether subscribers that a request adds count; default true',
+  triggered_on: "the day, in the organization's time zone, of the last reaction queued; null before",
+  content_subject: 'subject of the mail; required where there is content',
+  content_format: 'which of the contents are sent; default both',
+  content_html: 'the mail as HTML; null for none',
+  content_text: 'the mail as text; null for none',
+} as const

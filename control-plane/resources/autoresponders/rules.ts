@@ -1,0 +1,108 @@
+import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
+
+/** What an autoresponder's fields must be beside each other. Nothing here reads the database. */
+
+type Field = keyof AutoresponderDocument
+type Trigger = AutoresponderDocument['trigger']
+
+const targetFields = {
+  trigger_autoresponder_to_open_id: ['autoresponder_open', 'autoresponder_nonopen'],
+  trigger_autoresponder_to_click_id: ['autoresponder_click', 'autoresponder_nonclick'],
+  trigger_autoresponder_to_send_id: ['autoresponder_send'],
+  trigger_campaign_to_open_id: ['campaign_open'],
+  trigger_campaign_to_click_id: ['campaign_click'],
+} as const satisfies Partial<Record<Field, readonly Trigger[]>>
+type TargetField = keyof typeof targetFields
+
+/** What the trigger is about; null where the event itself is enough. */
+export function targetFieldOf(trigger: Trigger): TargetField | null {
+  const fields = Object.keys(targetFields) as TargetField[]
+  return fields.find((field) => (targetFields[field] as readonly Trigger[]).includes(trigger)) ?? null
+}
+
+export const autoresponderTargetFields = [
+  'trigger_autoresponder_to_open_id',
+  'trigger_autoresponder_to_click_id',
+  'trigger_autoresponder_to_send_id',
+] as const
+export type WithTargets = Pick<AutoresponderDocument, 'trigger' | (typeof autoresponderTargetFields)[number]>
+
+/** The autoresponder whose message triggers this one, with the field that says so. */
+export function triggeredBy(document: WithTargets): { field: TargetField; id: number } | null {
+  const field = autoresponderTargetFields.find((name) => name === targetFieldOf(document.trigger))
+  const id = field === undefined ? null : document[field]
+  return field === undefined || id === null ? null : { field, id }
+}
+
+/** Sentences on what doesn't go together; none as a rule. */
+export function faultsOf(document: AutoresponderDocument): string[] {
+  return [
+    ...delayFaults(document),
+    ...triggerFaults(document),
+    ...(!document.use_external_delivery_setting && document.from_email === null
+      ? ['from_email is required when use_external_delivery_setting is false']
+      : []),
+    ...(hasContent(document) && document.content_subject === null
+      ? ['content_subject is required where there is content_html or content_text']
+      : []),
+  ]
+}
+
+const hasContent = ({ content_html: html, content_text: text }: AutoresponderDocument): boolean =>
+  [html, text].some((content) => content !== null && content.trim() !== '')
+
+/** A century of each, so that no time ever leaves what ISO 8601 can write. */
+const longestDelay = { minutes: 52_560_000, hours: 876_000, days: 36_500, weeks: 5_200, months: 1_200 }
+
+function delayFaults({ delay, delay_amount, delay_time, delay_unit }: AutoresponderDocument): string[] {
+  const faults: string[] = []
+  if (delay === 'immediately') {
+    if (delay_amount !== 0) faults.push('delay_amount must be 0 while delay is immediately')
+    if (delay_time !== 0) faults.push('delay_time must be 0 while delay is immediately')
+    if (delay_unit !== null) faults.push('delay_unit must be null while delay is immediately')
+    return faults
+  }
+  if (delay_unit === null) return ['delay_unit is required while delay is with_delay']
+  if (delay_amount < 1) faults.push('delay_amount must be at least 1 while delay is with_delay')
+  if (delay_amount > longestDelay[delay_unit])
+    faults.push(`delay_amount must be at most ${longestDelay[delay_unit]} ${delay_unit}`)
+  if (delay_time !== 0 && isElapsed(delay_unit))
+    faults.push(`delay_time must be 0 with a delay in ${delay_unit}`)
+  return faults
+}
+
+const isElapsed = (unit: AutoresponderDocument['delay_unit']): boolean =>
+  unit === 'minutes' || unit === 'hours'
+
+/** What the kind of delay leaves no choice about. */
+export function impliedByDelay({ delay, delay_unit }: AutoresponderDocument): Partial<AutoresponderDocument> {
+  if (delay === 'immediately') return { delay_amount: 0, delay_time: 0, delay_unit: null }
+  return isElapsed(delay_unit) ? { delay_time: 0 } : {}
+}
+
+function triggerFaults(document: AutoresponderDocument): string[] {
+  const { trigger } = document
+  const faults: string[] = []
+  const target = targetFieldOf(trigger)
+  if (target !== null && document[target] === null) faults.push(`${target} is required by trigger ${trigger}`)
+  const clicks = clickFields(target)
+  if (clicks !== null && document[clicks.anyUrl] !== true && (document[clicks.urls] ?? []).length === 0)
+    faults.push(`${clicks.anyUrl} must be true, or ${clicks.urls} list urls, for trigger ${trigger}`)
+  if (trigger.includes('_non') && document.delay === 'immediately')
+    faults.push(`delay must be with_delay for trigger ${trigger}, which answers what doesn't come in time`)
+  return faults
+}
+
+function clickFields(target: TargetField | null) {
+  if (target === 'trigger_campaign_to_click_id')
+    return {
+      anyUrl: 'trigger_campaign_to_click_on_any_url',
+      urls: 'trigger_campaign_to_click_urls',
+    } as const
+  if (target === 'trigger_autoresponder_to_click_id')
+    return {
+      anyUrl: 'trigger_autoresponder_to_click_on_any_url',
+      urls: 'trigger_autoresponder_to_click_urls',
+    } as const
+  return null
+}

@@ -1,0 +1,180 @@
+import { z } from 'zod'
+import { autoresponderTriggers, delayUnits } from '../../../shared/schemas/autoresponder.ts'
+import {
+  boundedText,
+  flag,
+  headerEmail,
+  headerText,
+  instantView,
+  nameText,
+  oneOf,
+  positiveId,
+} from '../../api/fields.ts'
+
+/** What autoresponders look like in requests and replies. */
+
+const contentFormats = ['html', 'text', 'both'] as const
+const delays = ['immediately', 'with_delay'] as const
+
+const outsideId = () => positiveId().nullable()
+const outsideName = () => boundedText({ most: 255 }).nullable()
+const urls = () =>
+  z
+    .array(boundedText({ least: 1, most: 10_000 }))
+    .max(1_000)
+    .nullable()
+
+/** Everything that a request may set; the rest is kept by the service, and ignored where it is sent. */
+const settings = {
+  name: nameText(255),
+  paused: flag(),
+  delay: oneOf(delays),
+  delay_amount: z.int().min(0),
+  delay_time: z.int().min(0).max(23),
+  delay_unit: oneOf(delayUnits).nullable(),
+  from_email: headerEmail().nullable(),
+  from_name: headerText(255).nullable(),
+  reply_to: headerEmail().nullable(),
+  bounce_email_domain_id: outsideId(),
+  bounce_email_user_id: outsideId(),
+  url_domain_id: outsideId(),
+  virtual_mta_id: z.int().min(0).nullable(),
+  use_external_delivery_setting: flag(),
+  special_sending_rule_id: outsideId(),
+  special_sending_rule_name: outsideName(),
+  segmentation_criteria_id: outsideId(),
+  segmentation_criteria_name: outsideName(),
+  track_links: flag(),
+  track_opens: flag(),
+  trigger: oneOf(autoresponderTriggers),
+  trigger_autoresponder_to_click_id: outsideId(),
+  trigger_autoresponder_to_click_on_any_url: flag().nullable(),
+  trigger_autoresponder_to_click_urls: urls(),
+  trigger_autoresponder_to_open_id: outsideId(),
+  trigger_autoresponder_to_send_id: outsideId(),
+  trigger_campaign_to_click_id: outsideId(),
+  trigger_campaign_to_click_on_any_url: flag().nullable(),
+  trigger_campaign_to_click_urls: urls(),
+  trigger_campaign_to_open_id: outsideId(),
+  trigger_include_subscribers_from_import: flag(),
+  trigger_run_on_api: flag(),
+  content_subject: headerText(998).nullable(),
+  content_format: oneOf(contentFormats),
+  content_html: z.string().nullable(),
+  content_text: z.string().nullable(),
+}
+
+export const autoresponderChange = z.object(settings).partial()
+export type AutoresponderChange = z.infer<typeof autoresponderChange>
+
+export const autoresponderCreation = autoresponderChange.extend({
+  name: settings.name,
+  trigger: settings.trigger,
+})
+export type AutoresponderCreation = z.infer<typeof autoresponderCreation>
+
+export const autoresponderQuery = z.object({
+  name: z
+    .string()
+    .optional()
+    .describe('only those whose whole name matches, in any case; `*` stands for any characters'),
+  minimal: z.enum(['true', '1', 'false', '0']).optional().describe('`true` or `1`: only `id` and `name`'),
+})
+
+export const autoresponderView = z
+  .object({
+    id: z.int(),
+    mailing_list_id: z.int(),
+    name: z.string(),
+    paused: z.boolean(),
+    paused_at: instantView()
+      .nullable()
+      .describe("since when it is paused, in the organization's time zone; null while it is not"),
+    delay: z.enum(delays),
+    delay_amount: z.int(),
+    delay_time: z.int(),
+    delay_unit: z.enum(delayUnits).nullable(),
+    from_email: z.string().nullable(),
+    from_name: z.string().nullable(),
+    reply_to: z.string().nullable(),
+    bounce_email_domain_id: z.int().nullable(),
+    bounce_email_user_id: z.int().nullable(),
+    url_domain_id: z.int().nullable(),
+    virtual_mta_id: z.int().nullable(),
+    use_external_delivery_setting: z.boolean(),
+    special_sending_rule_id: z.int().nullable(),
+    special_sending_rule_name: z.string().nullable(),
+    segmentation_criteria_id: z.int().nullable(),
+    segmentation_criteria_name: z.string().nullable(),
+    track_links: z.boolean(),
+    track_opens: z.boolean(),
+    trigger: z.enum(autoresponderTriggers),
+    trigger_autoresponder_to_click_id: z.int().nullable(),
+    trigger_autoresponder_to_click_on_any_url: z.boolean().nullable(),
+    trigger_autoresponder_to_click_urls: z.array(z.string()).nullable(),
+    trigger_autoresponder_to_open_id: z.int().nullable(),
+    trigger_autoresponder_to_send_id: z.int().nullable(),
+    trigger_campaign_to_click_id: z.int().nullable(),
+    trigger_campaign_to_click_on_any_url: z.boolean().nullable(),
+    trigger_campaign_to_click_urls: z.array(z.string()).nullable(),
+    trigger_campaign_to_open_id: z.int().nullable(),
+    trigger_include_subscribers_from_import: z.boolean(),
+    trigger_run_on_api: z.boolean(),
+    triggered_on: z
+      .string()
+      .meta({ override: { format: 'date' } })
+      .nullable(),
+    content_subject: z.string().nullable(),
+    content_format: z.enum(contentFormats),
+    content_html: z.string().nullable(),
+    content_text: z.string().nullable(),
+  })
+  .meta({ id: 'Autoresponder' })
+export type AutoresponderView = z.infer<typeof autoresponderView>
+
+export const minimalAutoresponderView = z
+  .object({ id: z.int(), name: z.string() })
+  .meta({ id: 'MinimalAutoresponder' })
+
+export const exampleAutoresponder: AutoresponderView = {
+  id: 7,
+  mailing_list_id: 12,
+  name: 'Welcome',
+  paused: false,
+  paused_at: null,
+  delay: 'with_delay',
+  delay_amount: 1,
+  delay_time: 9,
+  delay_unit: 'days',
+  from_email: 'news@example.com',
+  from_name: 'Example Ltd',
+  reply_to: null,
+  bounce_email_domain_id: null,
+  bounce_email_user_id: null,
+  url_domain_id: null,
+  virtual_mta_id: 0,
+  use_external_delivery_setting: true,
+  special_sending_rule_id: null,
+  special_sending_rule_name: null,
+  segmentation_criteria_id: null,
+  segmentation_criteria_name: null,
+  track_links: true,
+  track_opens: true,
+  trigger: 'subscription',
+  trigger_autoresponder_to_click_id: null,
+  trigger_autoresponder_to_click_on_any_url: null,
+  trigger_autoresponder_to_click_urls: null,
+  trigger_autoresponder_to_open_id: null,
+  trigger_autoresponder_to_send_id: null,
+  trigger_campaign_to_click_id: null,
+  trigger_campaign_to_click_on_any_url: null,
+  trigger_campaign_to_click_urls: null,
+  trigger_campaign_to_open_id: null,
+  trigger_include_subscribers_from_import: false,
+  trigger_run_on_api: true,
+  triggered_on: '2026-01-31',
+  content_subject: 'Welcome',
+  content_format: 'both',
+  content_html: '<p>Good to have you.</p>',
+  content_text: 'Good to have you.',
+}

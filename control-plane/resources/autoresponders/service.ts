@@ -1,0 +1,201 @@
+import type { ClientSession } from 'mongodb'
+import { clock } from '../../../shared/clock.ts'
+import { inTransaction, isDuplicateKey, nextIds } from '../../../shared/database.ts'
+import { RequestError } from '../../../shared/errors.ts'
+import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
+import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { ring } from '../../../shared/store/doorbell.ts'
+import { globMatcher } from '../../../shared/values/glob.ts'
+import { comparisonForm } from '../../../shared/values/identity.ts'
+import { missing, pathId } from '../../api/scope.ts'
+import { refuseProblems } from '../../api/validation.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { namesToForget } from '../outside-names.ts'
+import { faultsOf, impliedByDelay, triggeredBy } from './rules.ts'
+import type { AutoresponderChange, AutoresponderCreation } from './schemas.ts'
+import { refuseMissingTargets, refuseRing } from './targets.ts'
+
+export async function findAutoresponder(
+  { database }: ControlPlane,
+  list: MailingListDocument,
+  text: string | undefined,
+): Promise<AutoresponderDocument> {
+  const found = await database.collections.autoresponders.findOne({
+    _id: pathId(text, 'autoresponder'),
+    mailing_list_id: list._id,
+  })
+  if (found === null) throw missing('autoresponder', text)
+  return found
+}
+
+/** Ids and names of the list's autoresponders, by id; only those whose name the glob matches, where there is one. */
+export async function autoresponderNames(
+  { database }: ControlPlane,
+  list: MailingListDocument,
+  glob: string | undefined,
+): Promise<{ id: number; name: string }[]> {
+  const all = await database.collections.autoresponders
+    .find({ mailing_list_id: list._id }, { projection: { name: 1 } })
+    .sort({ _id: 1 })
+    .toArray()
+  const matches = glob === undefined ? () => true : globMatcher(glob)
+  return all.filter(({ name }) => matches(name)).map(({ _id, name }) => ({ id: _id, name }))
+}
+
+export async function createAutoresponder(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  given: AutoresponderCreation,
+): Promise<AutoresponderDocument> {
+  const { collections } = deps.database
+  const now = clock.now()
+  const unnamed: AutoresponderDocument = {
+    ...defaults,
+    _id: await nextIds(collections, 'autoresponder'),
+    organization_id: list.organization_id,
+    mailing_list_id: list._id,
+    name: given.name,
+    name_key: '',
+    trigger: given.trigger,
+    created_at: now,
+  }
+  const document = changedBy(unnamed, given, now)
+  refuseProblems(faultsOf(document))
+  await writeTakingTurns(deps, list, document.name, async (session) => {
+    await refuseMissingTargets(collections, document, session)
+    await collections.autoresponders.insertOne(document, { session })
+  })
+  return document
+}
+
+export async function changeAutoresponder(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  id: number,
+  given: AutoresponderChange,
+): Promise<AutoresponderDocument> {
+  const { collections } = deps.database
+  const now = clock.now()
+  const changed = await writeTakingTurns(deps, list, given.name, async (session) => {
+    const current = await collections.autoresponders.findOne(
+      { _id: id, mailing_list_id: list._id },
+      { session },
+    )
+    if (current === null) throw missing('autoresponder', id)
+    const document = changedBy(current, given, now)
+    refuseProblems(faultsOf(document))
+    await refuseMissingTargets(collections, document, session)
+    if (triggeredBy(document)?.id !== triggeredBy(current)?.id)
+      await raiseRevisions(deps, await refuseRing(collections, document, session), list, session)
+    const { _id, ...fields } = document
+    await collections.autoresponders.updateOne({ _id }, { $set: fields }, { session })
+    return document
+  })
+  if (given.paused === false) await ring(collections, 'an autoresponder goes on')
+  return changed
+}
+
+async function raiseRevisions(
+  { database }: ControlPlane,
+  listIds: Set<number>,
+  { _id: raisedAlready }: MailingListDocument,
+  session: ClientSession,
+): Promise<void> {
+  const others = [...listIds].filter((id) => id !== raisedAlready)
+  if (others.length === 0) return
+  await database.collections.mailingLists.updateMany(
+    { _id: { $in: others } },
+    { $inc: { revision: 1 } },
+    { session },
+  )
+}
+
+/** With the list's revision goes whatever was read of its autoresponders; two that both raise it take turns. */
+async function writeTakingTurns<T>(
+  { database }: ControlPlane,
+  list: MailingListDocument,
+  name: string | undefined,
+  write: (session: ClientSession) => Promise<T>,
+): Promise<T> {
+  const { client, collections } = database
+  try {
+    return await inTransaction(client, async (session) => {
+      await collections.mailingLists.updateOne({ _id: list._id }, { $inc: { revision: 1 } }, { session })
+      return write(session)
+    })
+  } catch (error) {
+    if (isDuplicateKey(error))
+      throw new RequestError(
+        'validation_failed',
+        `name ${JSON.stringify(name)} is taken by another autoresponder of the list`,
+      )
+    throw error
+  }
+}
+
+const namesById = {
+  special_sending_rule_id: ['special_sending_rule_name'],
+  segmentation_criteria_id: ['segmentation_criteria_name'],
+} as const
+
+/** The whole document as the request leaves it: what isn't given stays, but for what goes with something else. */
+function changedBy(
+  stored: AutoresponderDocument,
+  given: AutoresponderChange,
+  now: Date,
+): AutoresponderDocument {
+  const asGiven = Object.fromEntries(
+    Object.entries(given).filter(([, value]) => value !== undefined),
+  ) as Partial<AutoresponderDocument>
+  const next = { ...stored, ...asGiven }
+  return {
+    ...next,
+    ...(namesToForget(namesById, stored, asGiven) as Partial<AutoresponderDocument>),
+    ...impliedByDelay(next),
+    ...asGiven,
+    name_key: comparisonForm(next.name),
+    paused_at: next.paused ? (stored.paused_at ?? now) : null,
+  }
+}
+
+const defaults: Omit<
+  AutoresponderDocument,
+  '_id' | 'organization_id' | 'mailing_list_id' | 'name' | 'name_key' | 'trigger' | 'created_at'
+> = {
+  paused: false,
+  paused_at: null,
+  delay: 'immediately',
+  delay_amount: 0,
+  delay_time: 0,
+  delay_unit: null,
+  from_email: null,
+  from_name: null,
+  reply_to: null,
+  bounce_email_domain_id: null,
+  bounce_email_user_id: null,
+  url_domain_id: null,
+  virtual_mta_id: null,
+  use_external_delivery_setting: true,
+  special_sending_rule_id: null,
+  special_sending_rule_name: null,
+  segmentation_criteria_id: null,
+  segmentation_criteria_name: null,
+  track_links: true,
+  track_opens: true,
+  trigger_autoresponder_to_click_id: null,
+  trigger_autoresponder_to_click_on_any_url: null,
+  trigger_autoresponder_to_click_urls: null,
+  trigger_autoresponder_to_open_id: null,
+  trigger_autoresponder_to_send_id: null,
+  trigger_campaign_to_click_id: null,
+  trigger_campaign_to_click_on_any_url: null,
+  trigger_campaign_to_click_urls: null,
+  trigger_campaign_to_open_id: null,
+  trigger_include_subscribers_from_import: false,
+  trigger_run_on_api: true,
+  triggered_at: null,
+  content_subject: null,
+  content_format: 'both',
+  content_html: null,
+  content_text: null,
+}

@@ -1,0 +1,36 @@
+import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
+import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { formatInstant } from '../../../shared/values/time-zone.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import type { AutoresponderView } from './schemas.ts'
+
+/** Makes the documents' views, with times in the zone of the list's organization. */
+export async function viewer(
+  { database }: ControlPlane,
+  list: MailingListDocument,
+): Promise<(document: AutoresponderDocument) => AutoresponderView> {
+  const organization = await database.collections.organizations.findOne(
+    { _id: list.organization_id },
+    { projection: { time_zone_name: 1 } },
+  )
+  const zoneName = organization?.time_zone_name ?? 'UTC'
+  return (document) => toView(document, zoneName)
+}
+
+function toView(document: AutoresponderDocument, zoneName: string): AutoresponderView {
+  const {
+    _id,
+    organization_id: _organization,
+    name_key: _key,
+    created_at: _created,
+    triggered_at: triggeredAt,
+    paused_at: pausedAt,
+    ...fields
+  } = document
+  return {
+    id: _id,
+    ...fields,
+    paused_at: pausedAt === null ? null : formatInstant(pausedAt, zoneName),
+    triggered_on: triggeredAt === null ? null : formatInstant(triggeredAt, zoneName).slice(0, 10),
+  }
+}

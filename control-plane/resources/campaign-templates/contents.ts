@@ -1,0 +1,100 @@
+import type { TemplateContent } from '../../../shared/schemas/campaign-template.ts'
+import type { GivenContent, TemplateChange } from './schemas.ts'
+
+/** The contents of a template: what a request makes of those that are stored. */
+
+const mostContents = 100
+/** The database's limit for a document is 16 MB. */
+const mostBytes = 8_000_000
+
+const singleFields = ['content_subject', 'email_format', 'content_html', 'content_text'] as const
+
+/** How many ids a request needs for contents of its own. */
+export function newContentsIn(given: TemplateChange): number {
+  const added = (given.contents ?? []).filter(({ id }) => id === undefined || id === null).length
+  return added + (givesSingle(given) ? 1 : 0)
+}
+
+const givesSingle = (given: TemplateChange): boolean =>
+  singleFields.some((field) => given[field] !== undefined)
+
+export interface ChangedContents {
+  contents: TemplateContent[]
+  /** Sentences on what can't be done; none as a rule. */
+  faults: string[]
+}
+
+/** The stored contents as the request leaves them, by id; `firstId` begins the ids of those that are added. */
+export function changedContents(
+  stored: TemplateContent[],
+  given: TemplateChange,
+  firstId: number,
+): ChangedContents {
+  if (given.contents !== undefined && givesSingle(given))
+    return {
+      contents: stored,
+      faults: [
+        `contents can't be given together with ${singleFields.join(', ')}, which stand for one of them`,
+      ],
+    }
+  const entries = givesSingle(given) ? [singleContent(stored, given)] : (given.contents ?? [])
+  const faults = entries.flatMap((entry, index) => entryFaults(entry, index, stored, entries))
+  const byId = new Map(stored.map((content) => [content.id, content]))
+  let nextId = firstId
+  for (const { id, _destroy: isRemoved, ...fields } of entries) {
+    if (isRemoved === true) byId.delete(id ?? 0)
+    else if (id === undefined || id === null) {
+      byId.set(nextId, { id: nextId, ...blank, ...withoutAbsent(fields, [undefined, null]) })
+      nextId += 1
+    } else {
+      const content = byId.get(id)
+      if (content !== undefined) byId.set(id, { ...content, ...withoutAbsent(fields, [undefined]) })
+    }
+  }
+  const contents = [...byId.values()].sort((a, b) => a.id - b.id)
+  return { contents, faults: faults.length > 0 ? faults : sizeFaults(contents) }
+}
+
+const blank = { name: null, subject: null, format: 'both', html: null, text: null } as const
+
+/** The deprecated fields hold the first content by id, and change it; where there is none they make one. */
+function singleContent(stored: TemplateContent[], given: TemplateChange): GivenContent {
+  return {
+    id: stored[0]?.id,
+    subject: given.content_subject,
+    format: given.email_format,
+    html: given.content_html,
+    text: given.content_text,
+  }
+}
+
+function entryFaults(
+  { id, format, _destroy: isRemoved }: GivenContent,
+  index: number,
+  stored: TemplateContent[],
+  entries: GivenContent[],
+): string[] {
+  const name = `contents.${index}`
+  if (id === undefined || id === null)
+    return isRemoved === true ? [`${name}._destroy needs the id of the content that is to go`] : []
+  if (!stored.some((content) => content.id === id))
+    return [`${name}.id ${id} names no content of the template`]
+  if (entries.findIndex((entry) => entry.id === id) < index) return [`${name}.id ${id} is given twice`]
+  return format === null ? [`${name}.format can't be null`] : []
+}
+
+function sizeFaults(contents: TemplateContent[]): string[] {
+  const bytes = contents.reduce(
+    (sum, { html, text }) => sum + Buffer.byteLength(html ?? '') + Buffer.byteLength(text ?? ''),
+    0,
+  )
+  return [
+    ...(contents.length > mostContents ? [`contents must have at most ${mostContents} entries in all`] : []),
+    ...(bytes > mostBytes ? [`contents must have at most ${mostBytes} bytes in all`] : []),
+  ]
+}
+
+type Fields = Omit<GivenContent, 'id' | '_destroy'>
+
+const withoutAbsent = (fields: Fields, absent: readonly unknown[]): Partial<TemplateContent> =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => !absent.includes(value)))

@@ -1,0 +1,131 @@
+import type { TemplateDispatch } from '../../../shared/schemas/campaign-template.ts'
+import { parseApiTime } from '../../../shared/values/date-time.ts'
+import { formatInstant } from '../../../shared/values/time-zone.ts'
+import { namesToForget } from '../outside-names.ts'
+import type { DispatchAttributes, DispatchView } from './schemas.ts'
+
+/** The delivery settings of a template: what a request makes of those that are stored, and how they are shown. */
+
+const namesById = {
+  virtual_mta_id: ['virtual_mta_name'],
+  url_domain_id: ['url_domain_name', 'url_domain_domain'],
+  seed_list_id: ['seed_list_name'],
+}
+const bounceNames = ['bounce_email_name', 'bounce_email_email'] as const
+
+export interface ChangedDispatch {
+  dispatch: TemplateDispatch | null
+  /** Sentences on what is wrong; none as a rule. */
+  faults: string[]
+}
+
+/** Null clears the settings; a hash without a known key leaves them as they are. */
+export function changedDispatch(
+  stored: TemplateDispatch | null,
+  given: DispatchAttributes | null | undefined,
+  zoneName: string,
+): ChangedDispatch {
+  if (given === null) return { dispatch: null, faults: [] }
+  if (given === undefined || Object.keys(given).length === 0) return { dispatch: stored, faults: [] }
+  const { begins_at: beginsAt, bounce_email_id: bounceEmail, ...fields } = given
+  const beginning = beginsAt === undefined || beginsAt === null ? beginsAt : parseApiTime(beginsAt, zoneName)
+  const before = stored ?? defaults
+  const asGiven = Object.fromEntries(
+    Object.entries(fields).filter(([, value]) => value !== undefined),
+  ) as Partial<TemplateDispatch>
+  const dispatch: TemplateDispatch = {
+    ...before,
+    ...(namesToForget(namesById, before, given) as Partial<TemplateDispatch>),
+    ...(bounceEmail === undefined ? {} : bounceAddress(before, bounceEmail)),
+    ...otherRule(given),
+    ...asGiven,
+    ...(beginning === undefined ? {} : { begins_at: beginning }),
+  }
+  return { dispatch, faults: faultsOf(given, beginning) }
+}
+
+function bounceAddress(
+  before: TemplateDispatch,
+  given: { userId: number; domainId: number } | null,
+): Partial<TemplateDispatch> {
+  const [userId, domainId] = [given?.userId ?? null, given?.domainId ?? null]
+  const isSame = userId === before.bounce_email_user_id && domainId === before.bounce_email_domain_id
+  return {
+    bounce_email_user_id: userId,
+    bounce_email_domain_id: domainId,
+    ...(isSame ? {} : Object.fromEntries(bounceNames.map((name) => [name, null]))),
+  }
+}
+
+/** A rule is named by its id or by its name: the new one replaces whichever the old one was. */
+function otherRule({
+  special_sending_rule_id: id,
+  special_sending_rule_name: name,
+}: DispatchAttributes): Partial<TemplateDispatch> {
+  if (id !== undefined && id !== null) return { special_sending_rule_name: null }
+  return name !== undefined && name !== null ? { special_sending_rule_id: null } : {}
+}
+
+function faultsOf(given: DispatchAttributes, beginning: Date | null | undefined): string[] {
+  const faults: string[] = []
+  if (beginning === null && typeof given.begins_at === 'string')
+    faults.push(
+      'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00',
+    )
+  const rules = [given.special_sending_rule_id, given.special_sending_rule_name]
+  if (rules.every((rule) => rule !== undefined && rule !== null))
+    faults.push(
+      'dispatch_attributes.special_sending_rule_id and special_sending_rule_name name one rule: only one of them may be given',
+    )
+  return faults
+}
+
+export function dispatchView(dispatch: TemplateDispatch, zoneName: string): DispatchView {
+  const { virtual_mta_id, virtual_mta_name, bounce_email_user_id, bounce_email_domain_id, begins_at } =
+    dispatch
+  const isDefaultRoute = virtual_mta_id === 0
+  const { seed_list_id, seed_list_name } = dispatch
+  return {
+    state: 'idle',
+    state_description: 'Idle',
+    ...dispatch,
+    virtual_mta_name: isDefaultRoute ? 'System Default Route' : virtual_mta_name,
+    virtual_mta_type: isDefaultRoute ? 'default_route' : null,
+    bounce_email_id:
+      bounce_email_user_id === null ? null : `${bounce_email_user_id}@${bounce_email_domain_id}`,
+    seed_lists: seed_list_id === null ? [] : [{ id: seed_list_id, name: seed_list_name }],
+    begins_at: begins_at === null ? null : formatInstant(begins_at, zoneName),
+    started_at: null,
+    finished_at: null,
+  }
+}
+
+const defaults: TemplateDispatch = {
+  virtual_mta_id: null,
+  virtual_mta_name: null,
+  bounce_email_user_id: null,
+  bounce_email_domain_id: null,
+  bounce_email_name: null,
+  bounce_email_email: null,
+  url_domain_id: null,
+  url_domain_name: null,
+  url_domain_domain: null,
+  seed_list_id: null,
+  seed_list_name: null,
+  special_sending_rule_id: null,
+  special_sending_rule_name: null,
+  speed: 0,
+  track_opens: true,
+  track_links: true,
+  paused: false,
+  from_name: null,
+  from_email: null,
+  reply_to: null,
+  sender_email: null,
+  begins_at: null,
+  autowinner_enabled: false,
+  autowinner_percentage: null,
+  autowinner_delay_amount: null,
+  autowinner_delay_unit: null,
+  autowinner_metric: null,
+}

@@ -1,0 +1,46 @@
+import { isHash, refuseProblems } from '../../api/validation.ts'
+
+/** What the service keeps: here, and nowhere else in the API, a request that brings it is refused. */
+const ofTemplate = [
+  'id',
+  'mailing_list_id',
+  'mailing_list_name',
+  'organization_id',
+  'organization_name',
+  'segmentation_criteria_name',
+  'dispatch',
+  'created_at',
+  'updated_at',
+  'archived',
+  'content_determined',
+  'template',
+  'stat_summary',
+  'content_stats',
+  'automatic_winner_selection',
+  'campaign_contents',
+]
+const ofDispatch = [
+  'state',
+  'state_description',
+  'virtual_mta_type',
+  'bounce_email_user_id',
+  'bounce_email_domain_id',
+  'seed_lists',
+  'started_at',
+  'finished_at',
+]
+
+/** A null counts for nothing in a creation, as everywhere. */
+export function refuseReadOnly(document: unknown, { isUpdate }: { isUpdate: boolean }): void {
+  if (!isHash(document)) return
+  const isGiven = (hash: Record<string, unknown>, key: string): boolean =>
+    Object.hasOwn(hash, key) && (isUpdate || hash[key] !== null)
+  const dispatch = document['dispatch_attributes']
+  const found = [
+    ...ofTemplate.filter((key) => isGiven(document, key)),
+    ...(isHash(dispatch)
+      ? ofDispatch.filter((key) => isGiven(dispatch, key)).map((key) => `dispatch_attributes.${key}`)
+      : []),
+  ]
+  refuseProblems(found.map((name) => `${name} is read-only and must not be sent`))
+}

@@ -1,0 +1,155 @@
+import { z } from 'zod'
+import { endpoint, permission } from '../../api/endpoint.ts'
+import { findMailingList } from '../../api/scope.ts'
+import { refuseReadOnly } from './read-only.ts'
+import {
+  exampleTemplate,
+  templateChange,
+  templateCreation,
+  templateSummaryView,
+  templateView,
+} from './schemas.ts'
+import { changeTemplate, createTemplate, findTemplate } from './service.ts'
+import { summaries, toView } from './view.ts'
+
+const tag = 'Campaign templates'
+const listPath = '/mailing_lists/:mailing_list_id/templates'
+
+const { id, name, mailing_list_id, mailing_list_name, organization_id, segmentation_criteria_id } =
+  exampleTemplate
+const exampleSummary = {
+  id,
+  name,
+  mailing_list_id,
+  mailing_list_name,
+  organization_id,
+  segmentation_criteria_id,
+}
+
+const faultySettings = [
+  'name must not be blank',
+  'name "Monthly news" is taken by another template of the list',
+  'organization_id is read-only and must not be sent',
+  'dispatch_attributes.state is read-only and must not be sent',
+  'segmentation_criteria_remote_sql is possible only on Remote Lists',
+  'segmentation_criteria_id and segmentation_criteria_remote_sql say the same: only one of them may be given',
+  "contents can't be given together with content_subject, email_format, content_html, content_text, which stand for one of them",
+  'contents.0.subject must be one line without control characters',
+  'contents.0._destroy needs the id of the content that is to go',
+  'contents.0.id 11 names no content of the template',
+  'dispatch_attributes.bounce_email_id must be written as <user_id>@<domain_id>, such as 3@7',
+  'dispatch_attributes.special_sending_rule_id and special_sending_rule_name name one rule: only one of them may be given',
+  'dispatch_attributes.from_email must be an email address',
+  'dispatch_attributes.from_name must be one line without control characters',
+  'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00',
+  'dispatch_attributes.autowinner_percentage must be a percentage from 0 to 100 with at most 2 decimals, as a number or as a string',
+]
+
+export const campaignTemplateEndpoints = [
+  endpoint({
+    method: 'get',
+    path: '/templates',
+    operationId: 'listTemplates',
+    summary: "The organization's campaign templates, by id, all of them at once",
+    tag,
+    needs: 'any_key',
+    reply: { data: z.array(templateSummaryView), example: [exampleSummary] },
+    async handle({ deps, caller }) {
+      return { data: await summaries(deps, { organization_id: caller.organizationId }) }
+    },
+  }),
+  endpoint({
+    method: 'get',
+    path: listPath,
+    operationId: 'listTemplatesOfList',
+    summary: "The list's campaign templates, by id, all of them at once",
+    tag,
+    needs: 'any_key',
+    reply: { data: z.array(templateSummaryView), example: [exampleSummary] },
+    async handle({ deps, caller, params }) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      return { data: await summaries(deps, { mailing_list_id: list._id }) }
+    },
+  }),
+  endpoint({
+    method: 'get',
+    path: '/templates/:template_id',
+    operationId: 'getTemplate',
+    summary: 'One campaign template',
+    tag,
+    needs: 'any_key',
+    reply: { data: templateView, example: exampleTemplate },
+    async handle({ deps, caller, params }) {
+      return { data: await toView(deps, await findTemplate(deps, caller, params['template_id'])) }
+    },
+  }),
+  endpoint({
+    method: 'post',
+    path: listPath,
+    operationId: 'createTemplate',
+    summary: 'Creates a campaign template; fields that only replies have are refused',
+    tag,
+    needs: permission('campaign/template', 'create'),
+    body: {
+      wrapper: 'campaign',
+      schema: templateCreation,
+      example: {
+        campaign: {
+          name: 'Monthly news',
+          contents: [
+            { name: 'Plain', subject: 'News', format: 'text', text: 'What is new' },
+            { name: 'Pictures', subject: 'News!', format: 'html', html: '<p>What is new</p>' },
+          ],
+          dispatch_attributes: { virtual_mta_id: 0, bounce_email_id: '3@7', autowinner_percentage: 25 },
+        },
+      },
+    },
+    reply: { data: templateView, example: exampleTemplate },
+    refusals: { validation_failed: faultySettings },
+    async handle({ deps, caller, params, body, documentAsSent }) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      const given = body()
+      refuseReadOnly(documentAsSent(), { isUpdate: false })
+      return { data: await toView(deps, await createTemplate(deps, list, given)) }
+    },
+  }),
+  endpoint({
+    method: 'put',
+    path: '/templates/:template_id',
+    operationId: 'updateTemplate',
+    summary:
+      'Changes the fields that are given: contents with an `id` are changed (removed with `_destroy`), those without are added, the others stay',
+    tag,
+    needs: permission('campaign/template', 'update'),
+    body: {
+      wrapper: 'campaign',
+      schema: templateChange,
+      isUpdate: true,
+      example: {
+        campaign: {
+          contents: [
+            { id: 9, _destroy: true },
+            { id: 10, subject: 'The news' },
+          ],
+          dispatch_attributes: { speed: 0 },
+        },
+      },
+    },
+    reply: { data: templateView, example: exampleTemplate },
+    refusals: {
+      validation_failed: [
+        ...faultySettings,
+        'contents.0.id 9 is given twice',
+        "contents.0.format can't be null",
+        'contents must have at most 100 entries in all',
+        'contents must have at most 8000000 bytes in all',
+      ],
+    },
+    async handle({ deps, caller, params, body, documentAsSent }) {
+      const found = await findTemplate(deps, caller, params['template_id'])
+      const given = body()
+      refuseReadOnly(documentAsSent(), { isUpdate: true })
+      return { data: await toView(deps, await changeTemplate(deps, found, given)) }
+    },
+  }),
+]

@@ -1,0 +1,282 @@
+import { z } from 'zod'
+import {
+  autowinnerDelayUnits,
+  autowinnerMetrics,
+  contentFormats,
+} from '../../../shared/schemas/campaign-template.ts'
+import {
+  boundedText,
+  flag,
+  headerEmail,
+  headerText,
+  instantView,
+  nameText,
+  oneOf,
+  positiveId,
+  timeText,
+} from '../../api/fields.ts'
+
+/** What campaign templates look like in requests and replies. */
+
+const outsideId = () => positiveId().nullable()
+const outsideName = () => boundedText({ most: 255 }).nullable()
+
+const mostContents = 100
+
+/** Null is the same as nothing in a new content; what it is in a stored one, `contents.ts` says. */
+const givenContent = z.object({
+  id: positiveId().nullable().optional(),
+  name: nameText(255).nullable().optional(),
+  subject: headerText(998).nullable().optional(),
+  format: oneOf(contentFormats).nullable().optional(),
+  html: z.string().nullable().optional(),
+  text: z.string().nullable().optional(),
+  _destroy: flag().nullable().optional(),
+})
+export type GivenContent = z.infer<typeof givenContent>
+
+const percentagePattern = /^\d{1,3}(?:\.\d{1,2})?$/
+const percentageExpectation =
+  'must be a percentage from 0 to 100 with at most 2 decimals, as a number or as a string'
+
+/** A text that is read without the blanks around it; `pattern` is what the description says of it. */
+const patternedText = (pattern: string) =>
+  z.string().meta({ override: { pattern: String.raw`^\s*${pattern}\s*$` } })
+
+/** As it is shown: with one or two decimals. */
+const percentage = () =>
+  z
+    .union([z.number().min(0).max(100), patternedText(String.raw`\d{1,3}(\.\d{1,2})?`)], {
+      error: percentageExpectation,
+    })
+    .transform(String)
+    .refine((text) => percentagePattern.test(text.trim()) && Number(text) <= 100, {
+      error: percentageExpectation,
+    })
+    .transform((text) => (Number.isInteger(Number(text)) ? `${Number(text)}.0` : String(Number(text))))
+
+const bounceEmailPattern = /^([1-9]\d{0,14})@([1-9]\d{0,14})$/
+
+/** `<user_id>@<domain_id>`; blank is null, which stands for the general setting. */
+const bounceEmail = () =>
+  patternedText(String.raw`([1-9]\d{0,14}@[1-9]\d{0,14})?`).transform((text, context) => {
+    if (text.trim() === '') return null
+    const match = bounceEmailPattern.exec(text.trim())
+    if (match !== null) return { userId: Number(match[1]), domainId: Number(match[2]) }
+    context.addIssue({ code: 'custom', message: 'must be written as <user_id>@<domain_id>, such as 3@7' })
+    return z.NEVER
+  })
+
+const dispatchAttributes = z
+  .object({
+    virtual_mta_id: z.int().min(0).nullable(),
+    virtual_mta_name: outsideName(),
+    bounce_email_id: bounceEmail().nullable(),
+    bounce_email_name: outsideName(),
+    bounce_email_email: outsideName(),
+    url_domain_id: outsideId(),
+    url_domain_name: outsideName(),
+    url_domain_domain: outsideName(),
+    seed_list_id: outsideId(),
+    seed_list_name: outsideName(),
+    special_sending_rule_id: outsideId(),
+    special_sending_rule_name: outsideName(),
+    speed: z.int().min(0),
+    track_opens: flag(),
+    track_links: flag(),
+    paused: flag(),
+    from_name: headerText(255).nullable(),
+    from_email: headerEmail().nullable(),
+    reply_to: headerEmail().nullable(),
+    sender_email: headerEmail().nullable(),
+    begins_at: timeText()
+      .nullable()
+      .describe("ISO 8601 with `T`; without an offset it is the organization's local time"),
+    autowinner_enabled: flag(),
+    autowinner_percentage: percentage().nullable(),
+    autowinner_delay_amount: z.int().min(0).nullable(),
+    autowinner_delay_unit: oneOf(autowinnerDelayUnits).nullable(),
+    autowinner_metric: oneOf(autowinnerMetrics).nullable(),
+  })
+  .partial()
+export type DispatchAttributes = z.infer<typeof dispatchAttributes>
+
+const settings = {
+  name: nameText(255),
+  segmentation_criteria_id: outsideId(),
+  segmentation_criteria_remote_sql: z.string().nullable(),
+  custom_dynamic_template_id: outsideId(),
+  contents: z.array(givenContent).max(mostContents),
+  content_subject: headerText(998).nullable(),
+  email_format: oneOf(contentFormats),
+  content_html: z.string().nullable(),
+  content_text: z.string().nullable(),
+  dispatch_attributes: dispatchAttributes.nullable(),
+}
+export const templateChange = z.object(settings).partial()
+export type TemplateChange = z.infer<typeof templateChange>
+
+export const templateCreation = templateChange.extend({ name: settings.name })
+export type TemplateCreation = z.infer<typeof templateCreation>
+
+export const templateSummaryView = z
+  .object({
+    id: z.int(),
+    name: z.string(),
+    mailing_list_id: z.int(),
+    mailing_list_name: z.string(),
+    organization_id: z.int(),
+    segmentation_criteria_id: z.int().nullable(),
+  })
+  .meta({ id: 'CampaignTemplateSummary' })
+
+const instant = instantView()
+
+const dispatchView = z
+  .object({
+    state: z.literal('idle'),
+    state_description: z.string(),
+    virtual_mta_id: z.int().nullable(),
+    virtual_mta_name: z.string().nullable(),
+    virtual_mta_type: z.literal('default_route').nullable(),
+    bounce_email_id: z.string().nullable(),
+    bounce_email_user_id: z.int().nullable(),
+    bounce_email_domain_id: z.int().nullable(),
+    bounce_email_name: z.string().nullable(),
+    bounce_email_email: z.string().nullable(),
+    url_domain_id: z.int().nullable(),
+    url_domain_name: z.string().nullable(),
+    url_domain_domain: z.string().nullable(),
+    seed_list_id: z.int().nullable(),
+    seed_list_name: z.string().nullable(),
+    seed_lists: z.array(z.object({ id: z.int(), name: z.string().nullable() })),
+    special_sending_rule_id: z.int().nullable(),
+    special_sending_rule_name: z.string().nullable(),
+    speed: z.int(),
+    track_opens: z.boolean(),
+    track_links: z.boolean(),
+    paused: z.boolean(),
+    from_name: z.string().nullable(),
+    from_email: z.string().nullable(),
+    reply_to: z.string().nullable(),
+    sender_email: z.string().nullable(),
+    begins_at: instant.nullable(),
+    started_at: instant.nullable(),
+    finished_at: instant.nullable(),
+    autowinner_enabled: z.boolean(),
+    autowinner_percentage: z.string().nullable(),
+    autowinner_delay_amount: z.int().nullable(),
+    autowinner_delay_unit: z.enum(autowinnerDelayUnits).nullable(),
+    autowinner_metric: z.enum(autowinnerMetrics).nullable(),
+  })
+  .meta({ id: 'CampaignTemplateDispatch' })
+export type DispatchView = z.infer<typeof dispatchView>
+
+const contentView = z
+  .object({
+    id: z.int(),
+    name: z.string().nullable(),
+    subject: z.string().nullable(),
+    format: z.enum(contentFormats),
+    html: z.string().nullable().optional(),
+    text: z.string().nullable().optional(),
+  })
+  .meta({ id: 'CampaignTemplateContent' })
+export type ContentView = z.infer<typeof contentView>
+
+export const templateView = z
+  .object({
+    id: z.int(),
+    name: z.string(),
+    mailing_list_id: z.int(),
+    mailing_list_name: z.string(),
+    organization_id: z.int(),
+    organization_name: z.string(),
+    segmentation_criteria_id: z.int().nullable(),
+    segmentation_criteria_name: z.null(),
+    segmentation_criteria_remote_sql: z.string().nullable(),
+    contents: z.array(contentView),
+    content_subject: z.string().nullable(),
+    email_format: z.enum(contentFormats).nullable(),
+    content_html: z.string().nullable(),
+    content_text: z.string().nullable(),
+    dispatch: dispatchView.optional(),
+    archived: z.boolean(),
+    content_determined: z.boolean(),
+    template: z.literal(true),
+    created_at: instant,
+    updated_at: instant,
+    custom_dynamic_template_id: z.int().nullable(),
+    stat_summary: z.null(),
+    content_stats: z.array(z.unknown()),
+    automatic_winner_selection: z.null(),
+    campaign_contents: z.array(z.unknown()),
+  })
+  .meta({ id: 'CampaignTemplate' })
+export type TemplateView = z.infer<typeof templateView>
+
+export const exampleTemplate: TemplateView = {
+  id: 4,
+  name: 'Monthly news',
+  mailing_list_id: 12,
+  mailing_list_name: 'Newsletter',
+  organization_id: 2,
+  organization_name: 'Example Ltd',
+  segmentation_criteria_id: null,
+  segmentation_criteria_name: null,
+  segmentation_criteria_remote_sql: null,
+  contents: [
+    { id: 9, name: 'Plain', subject: 'News', format: 'text', text: 'What is new' },
+    { id: 10, name: 'Pictures', subject: 'News!', format: 'html', html: '<p>What is new</p>' },
+  ],
+  content_subject: 'News',
+  email_format: 'text',
+  content_html: null,
+  content_text: 'What is new',
+  dispatch: {
+    state: 'idle',
+    state_description: 'Idle',
+    virtual_mta_id: 0,
+    virtual_mta_name: 'System Default Route',
+    virtual_mta_type: 'default_route',
+    bounce_email_id: '3@7',
+    bounce_email_user_id: 3,
+    bounce_email_domain_id: 7,
+    bounce_email_name: null,
+    bounce_email_email: null,
+    url_domain_id: null,
+    url_domain_name: null,
+    url_domain_domain: null,
+    seed_list_id: null,
+    seed_list_name: null,
+    seed_lists: [],
+    special_sending_rule_id: null,
+    special_sending_rule_name: null,
+    speed: 0,
+    track_opens: true,
+    track_links: true,
+    paused: false,
+    from_name: 'Example Ltd',
+    from_email: 'news@example.com',
+    reply_to: null,
+    sender_email: null,
+    begins_at: null,
+    started_at: null,
+    finished_at: null,
+    autowinner_enabled: true,
+    autowinner_percentage: '25.0',
+    autowinner_delay_amount: 90,
+    autowinner_delay_unit: 'minutes',
+    autowinner_metric: 'opens_unique',
+  },
+  archived: false,
+  content_determined: false,
+  template: true,
+  created_at: '2026-01-31T12:00:00+01:00',
+  updated_at: '2026-02-01T12:00:00+01:00',
+  custom_dynamic_template_id: null,
+  stat_summary: null,
+  content_stats: [],
+  automatic_winner_selection: null,
+  campaign_contents: [],
+}

@@ -1,0 +1,174 @@
+import type { Caller } from '../../../shared/api-keys.ts'
+import { clock } from '../../../shared/clock.ts'
+import { isDuplicateKey, nextIds } from '../../../shared/database.ts'
+import { RequestError } from '../../../shared/errors.ts'
+import type { CampaignTemplateDocument } from '../../../shared/schemas/campaign-template.ts'
+import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { comparisonForm } from '../../../shared/values/identity.ts'
+import { missing, pathId, reaches } from '../../api/scope.ts'
+import { refuseProblems } from '../../api/validation.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { changedContents, newContentsIn } from './contents.ts'
+import { changedDispatch } from './delivery.ts'
+import type { TemplateChange, TemplateCreation } from './schemas.ts'
+
+export async function findTemplate(
+  { database }: ControlPlane,
+  caller: Caller,
+  text: string | undefined,
+): Promise<CampaignTemplateDocument> {
+  const found = await database.collections.campaignTemplates.findOne({
+    _id: pathId(text, 'template'),
+  })
+  if (found === null || !reaches(caller, found.organization_id)) throw missing('template', text)
+  return found
+}
+
+export async function createTemplate(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  given: TemplateCreation,
+): Promise<CampaignTemplateDocument> {
+  const { collections } = deps.database
+  const now = clock.now()
+  const blank: CampaignTemplateDocument = {
+    _id: await nextIds(collections, 'campaign_template'),
+    organization_id: list.organization_id,
+    mailing_list_id: list._id,
+    name: given.name,
+    name_key: '',
+    segmentation_criteria_id: null,
+    segmentation_criteria_remote_sql: null,
+    custom_dynamic_template_id: null,
+    contents: [],
+    dispatch: null,
+    revision: -1,
+    created_at: now,
+    updated_at: now,
+  }
+  const document = changedBy(blank, given, await circumstancesOf(deps, blank, given))
+  await refusingTakenName(document.name, () => collections.campaignTemplates.insertOne(document))
+  return document
+}
+
+/**
+ * The change is made of the document that was read, and written only over that one: where another change came between,
+ * it is made anew of what that one left. Each time somebody's change has succeeded, so this comes to an end.
+ */
+export async function changeTemplate(
+  deps: ControlPlane,
+  found: CampaignTemplateDocument,
+  given: TemplateChange,
+): Promise<CampaignTemplateDocument> {
+  const { campaignTemplates } = deps.database.collections
+  const circumstances = await circumstancesOf(deps, found, given)
+  let current = found
+  for (;;) {
+    const { _id, ...fields } = changedBy(current, given, circumstances)
+    const { matchedCount } = await refusingTakenName(fields.name, () =>
+      campaignTemplates.updateOne({ _id, revision: current.revision }, { $set: fields }),
+    )
+    if (matchedCount === 1) return { _id, ...fields }
+    const again = await campaignTemplates.findOne({ _id })
+    if (again === null) throw missing('template', _id)
+    current = again
+  }
+}
+
+/** What a change depends on besides the document and the request. */
+interface Circumstances {
+  now: Date
+  zoneName: string
+  isRemoteList: boolean
+  firstContentId: number
+}
+
+async function circumstancesOf(
+  { database }: ControlPlane,
+  { organization_id, mailing_list_id }: CampaignTemplateDocument,
+  given: TemplateChange,
+): Promise<Circumstances> {
+  const { collections } = database
+  const amount = newContentsIn(given)
+  const [organization, list, firstContentId] = await Promise.all([
+    collections.organizations.findOne({ _id: organization_id }),
+    collections.mailingLists.findOne({ _id: mailing_list_id }),
+    amount === 0 ? 0 : nextIds(collections, 'campaign_content', amount),
+  ])
+  return {
+    now: clock.now(),
+    zoneName: organization?.time_zone_name ?? 'UTC',
+    isRemoteList: list?.is_remote_list === true,
+    firstContentId,
+  }
+}
+
+/** The whole document as the request leaves it. Throws what is wrong with the request. */
+function changedBy(
+  stored: CampaignTemplateDocument,
+  given: TemplateChange,
+  { now, zoneName, isRemoteList, firstContentId }: Circumstances,
+): CampaignTemplateDocument {
+  const { contents, faults: contentFaults } = changedContents(stored.contents, given, firstContentId)
+  const { dispatch, faults: dispatchFaults } = changedDispatch(
+    stored.dispatch,
+    given.dispatch_attributes,
+    zoneName,
+  )
+  refuseProblems([...segmentFaults(given, isRemoteList), ...contentFaults, ...dispatchFaults])
+  const name = given.name ?? stored.name
+  return {
+    ...stored,
+    name,
+    name_key: comparisonForm(name),
+    ...segmentOf(stored, given),
+    custom_dynamic_template_id:
+      given.custom_dynamic_template_id === undefined
+        ? stored.custom_dynamic_template_id
+        : given.custom_dynamic_template_id,
+    contents,
+    dispatch,
+    revision: stored.revision + 1,
+    updated_at: now,
+  }
+}
+
+type Segment = Pick<CampaignTemplateDocument, 'segmentation_criteria_id' | 'segmentation_criteria_remote_sql'>
+
+function segmentFaults(given: TemplateChange, isRemoteList: boolean): string[] {
+  const faults: string[] = []
+  const sql = given.segmentation_criteria_remote_sql ?? null
+  if (sql !== null && !isRemoteList)
+    faults.push('segmentation_criteria_remote_sql is possible only on Remote Lists')
+  if (sql !== null && (given.segmentation_criteria_id ?? null) !== null)
+    faults.push(
+      'segmentation_criteria_id and segmentation_criteria_remote_sql say the same: only one of them may be given',
+    )
+  return faults
+}
+
+/** There is one segment or none: the one that is given replaces the other kind. */
+function segmentOf(stored: Segment, given: TemplateChange): Segment {
+  const { segmentation_criteria_id: id, segmentation_criteria_remote_sql: sql } = given
+  if (id !== undefined && id !== null)
+    return { segmentation_criteria_id: id, segmentation_criteria_remote_sql: null }
+  if (sql !== undefined && sql !== null)
+    return { segmentation_criteria_id: null, segmentation_criteria_remote_sql: sql }
+  return {
+    segmentation_criteria_id: id === null ? null : stored.segmentation_criteria_id,
+    segmentation_criteria_remote_sql: sql === null ? null : stored.segmentation_criteria_remote_sql,
+  }
+}
+
+async function refusingTakenName<T>(name: string, write: () => Promise<T>): Promise<T> {
+  try {
+    return await write()
+  } catch (error) {
+    if (isDuplicateKey(error))
+      throw new RequestError(
+        'validation_failed',
+        `name ${JSON.stringify(name)} is taken by another template of the list`,
+      )
+    throw error
+  }
+}

@@ -1,0 +1,96 @@
+import type { z } from 'zod'
+import type { CampaignTemplateDocument, TemplateContent } from '../../../shared/schemas/campaign-template.ts'
+import { formatInstant } from '../../../shared/values/time-zone.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import { dispatchView } from './delivery.ts'
+import type { ContentView, templateSummaryView, TemplateView } from './schemas.ts'
+
+/** Templates as replies, with the names of their list and organization, and times in the organization's zone. */
+
+const summaryFields = {
+  name: 1,
+  mailing_list_id: 1,
+  organization_id: 1,
+  segmentation_criteria_id: 1,
+} as const
+type Summary = Pick<CampaignTemplateDocument, '_id' | keyof typeof summaryFields>
+
+/** By id; their contents, which may be large, stay in the database. */
+export async function summaries(
+  { database }: ControlPlane,
+  filter: { mailing_list_id: number } | { organization_id: number },
+): Promise<z.infer<typeof templateSummaryView>[]> {
+  const { campaignTemplates, mailingLists } = database.collections
+  const found = await campaignTemplates
+    .find<Summary>(filter, { projection: summaryFields })
+    .sort({ _id: 1 })
+    .toArray()
+  const lists = await mailingLists
+    .find(
+      { _id: { $in: [...new Set(found.map(({ mailing_list_id }) => mailing_list_id))] } },
+      { projection: { name: 1 } },
+    )
+    .toArray()
+  const names = new Map(lists.map(({ _id, name }) => [_id, name]))
+  return found.map(({ _id, name, mailing_list_id, organization_id, segmentation_criteria_id }) => ({
+    id: _id,
+    name,
+    mailing_list_id,
+    mailing_list_name: names.get(mailing_list_id) ?? '',
+    organization_id,
+    segmentation_criteria_id,
+  }))
+}
+
+export async function toView(
+  { database }: ControlPlane,
+  document: CampaignTemplateDocument,
+): Promise<TemplateView> {
+  const { mailingLists, organizations } = database.collections
+  const [list, organization] = await Promise.all([
+    mailingLists.findOne({ _id: document.mailing_list_id }, { projection: { name: 1 } }),
+    organizations.findOne({ _id: document.organization_id }, { projection: { name: 1, time_zone_name: 1 } }),
+  ])
+  const zoneName = organization?.time_zone_name ?? 'UTC'
+  const contents = document.contents.map(contentView)
+  const first = contents[0]
+  return {
+    id: document._id,
+    name: document.name,
+    mailing_list_id: document.mailing_list_id,
+    mailing_list_name: list?.name ?? '',
+    organization_id: document.organization_id,
+    organization_name: organization?.name ?? '',
+    segmentation_criteria_id: document.segmentation_criteria_id,
+    segmentation_criteria_name: null,
+    segmentation_criteria_remote_sql: document.segmentation_criteria_remote_sql,
+    contents,
+    content_subject: first?.subject ?? null,
+    email_format: first?.format ?? null,
+    content_html: first?.html ?? null,
+    content_text: first?.text ?? null,
+    ...(document.dispatch === null ? {} : { dispatch: dispatchView(document.dispatch, zoneName) }),
+    archived: false,
+    content_determined: contents.length === 1,
+    template: true,
+    created_at: formatInstant(document.created_at, zoneName),
+    updated_at: formatInstant(document.updated_at, zoneName),
+    custom_dynamic_template_id: document.custom_dynamic_template_id,
+    stat_summary: null,
+    content_stats: [],
+    automatic_winner_selection: null,
+    campaign_contents: [],
+  }
+}
+
+/** What the format doesn't send isn't shown; it is kept for when the format changes. */
+function contentView({ id, name, subject, format, html, text }: TemplateContent): ContentView {
+  return {
+    id,
+    name,
+    subject,
+    format,
+    ...(format === 'text' ? {} : { html }),
+    ...(format === 'html' ? {} : { text }),
+  }
+}

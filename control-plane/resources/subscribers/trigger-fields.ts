@@ -1,0 +1,36 @@
+import { refuseProblems } from '../../api/validation.ts'
+import { readGiven } from './given-values.ts'
+import { fieldNamed, type SubscriberList } from './list-context.ts'
+import type { FieldsBySection } from './trigger-schemas.ts'
+
+/** Custom fields of a trigger call, by what becomes of the subscriber: `for_all` with the specific ones over it. */
+export type FieldSections = Record<'for_new' | 'for_active' | 'for_reactivated', Record<string, unknown>>
+
+/**
+ * All sections are checked in every call, so that a fault in one shows before the first subscriber whom it is for.
+ * Throws what is wrong with them.
+ */
+export function readSections(given: FieldsBySection, context: SubscriberList): FieldSections {
+  const problems: string[] = []
+  const read = (section: keyof FieldsBySection): Record<string, unknown> => {
+    const custom_fields = given[section] ?? {}
+    const own: string[] = []
+    readGiven({ custom_fields }, { context, problems: own, isCreation: section === 'for_new' })
+    problems.push(...own.map((problem) => problem.replace(/^custom_fields\./, `custom_fields.${section}.`)))
+    // By the field's own name: one spelling must not stand beside another.
+    return Object.fromEntries(
+      Object.entries(custom_fields).map(([name, value]) => [
+        fieldNamed(name.trim(), context)?.field.name ?? name,
+        value,
+      ]),
+    )
+  }
+  const forAll = read('for_all')
+  const sections = {
+    for_new: { ...forAll, ...read('for_new') },
+    for_active: { ...forAll, ...read('for_active') },
+    for_reactivated: { ...forAll, ...read('for_reactivated') },
+  }
+  refuseProblems(problems)
+  return sections
+}

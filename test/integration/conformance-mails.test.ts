@@ -1,0 +1,4 @@
+import t from 'tap'
+import { checkEndpoints } from '../helpers/conformance/check-endpoints.ts'
+
+await checkEndpoints(t, 'mails')
