@@ -2,21 +2,35 @@ import { pino, type Logger } from 'pino'
 
 export type { Logger }
 
+const gatheredBytes = 8 * 1024
+const gatheredMs = 100
+
 /**
  * One JSON line an event on standard error. Never give it an email, a key, a password or a URL that may
- * hold one: ids and counts are enough to find the rest. Written synchronously, so that the last line before
- * an exit is there.
+ * hold one: ids and counts are enough to find the rest. Lines of information are gathered for a moment: written one by
+ * one, those of requests took a twelfth of the control plane's time. From a warning on they are written at once, and
+ * the last line before an exit is there.
  */
 export function createLogger(options: { process: string; level: string }): Logger {
+  const destination = pino.destination({ fd: 2, sync: true, minLength: gatheredBytes })
+  const flush = () => destination.flushSync()
+  setInterval(flush, gatheredMs).unref()
+  process.once('exit', flush)
   return pino(
     {
+      hooks: {
+        logMethod(args, method, level) {
+          method.apply(this, args)
+          if (level >= pino.levels.values['warn']!) flush()
+        },
+      },
       level: options.level,
       base: { process: options.process, pid: process.pid },
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
       serializers: { err: errorWithoutData },
     },
-    pino.destination({ fd: 2, sync: true }),
+    destination,
   )
 }
 

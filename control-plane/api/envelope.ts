@@ -9,7 +9,18 @@ import type { Paging, TokenPaging } from './endpoint.ts'
 /** The one shape of every JSON reply, and the one place where errors become replies. */
 
 export function sendData(response: Response, data: unknown, paging?: Paging | TokenPaging): void {
-  response.json({ success: true, data, error_code: null, error_message: null, ...paging })
+  const rest = JSON.stringify({ error_code: null, error_message: null, ...paging }).slice(1)
+  response.type('application/json').send(Buffer.from(`{"success":true,"data":${jsonOf(data)},${rest}`))
+}
+
+/** Data that requests share (shared-read.ts) are written as JSON once for all of them. */
+const known = new WeakMap<object, string>()
+
+function jsonOf(data: unknown): string {
+  if (typeof data !== 'object' || data === null) return JSON.stringify(data ?? null)
+  let text = known.get(data)
+  if (text === undefined) known.set(data, (text = JSON.stringify(data)))
+  return text
 }
 
 export function sendError(response: Response, error: RequestError): void {

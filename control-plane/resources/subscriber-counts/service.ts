@@ -6,6 +6,9 @@ import {
 import type { ControlPlane } from '../../control-plane.ts'
 import { sharedRead } from '../../shared-read.ts'
 
+/** The default would fetch a second batch for more than a hundred lists. */
+const batchSize = 5_000
+
 type Counts = Record<SubscriberStatus, number>
 
 /**
@@ -15,20 +18,20 @@ type Counts = Record<SubscriberStatus, number>
  */
 export const subscriberCounts = sharedRead(async ({ database }: ControlPlane, organizationId: number) => {
   const { organizations, mailingLists, subscriberCounts: stripes } = database.collections
-  const [organization, lists] = await Promise.all([
+  const sums = Object.fromEntries(subscriberStatuses.map((status) => [status, { $sum: `$${status}` }]))
+  const [organization, lists, rows] = await Promise.all([
     organizations.findOne({ _id: organizationId }, { projection: { name: 1 } }),
     mailingLists
-      .find({ organization_id: organizationId }, { projection: { name: 1 } })
+      .find({ organization_id: organizationId }, { projection: { name: 1 }, batchSize })
       .sort({ _id: 1 })
       .toArray(),
+    stripes
+      .aggregate<Counts & { _id: number }>(
+        [{ $match: { organization_id: organizationId } }, { $group: { _id: '$mailing_list_id', ...sums } }],
+        { readConcern: { level: 'snapshot' }, batchSize },
+      )
+      .toArray(),
   ])
-  const sums = Object.fromEntries(subscriberStatuses.map((status) => [status, { $sum: `$${status}` }]))
-  const rows = await stripes
-    .aggregate<Counts & { _id: number }>(
-      [{ $match: { organization_id: organizationId } }, { $group: { _id: '$mailing_list_id', ...sums } }],
-      { readConcern: { level: 'snapshot' } },
-    )
-    .toArray()
   const byList = new Map(rows.map((row) => [row._id, row]))
   const perList = lists.map(({ _id, name }) => ({
     mailing_list: { id: _id, name },
@@ -36,15 +39,14 @@ export const subscriberCounts = sharedRead(async ({ database }: ControlPlane, or
   }))
   return {
     organization: { id: organizationId, name: organization!.name },
-    counts: perList.reduce((total, { counts }) => added(total, counts), noStatusChanges()),
+    counts: perList.reduce((total, { counts }) => add(total, counts), noStatusChanges()),
     mailing_lists: perList,
   }
 })
 
-const onlyCounts = (row: Counts): Counts => added(noStatusChanges(), row)
+const onlyCounts = (row: Counts): Counts => add(noStatusChanges(), row)
 
-function added(total: Counts, more: Counts): Counts {
-  return Object.fromEntries(
-    subscriberStatuses.map((status) => [status, total[status] + more[status]]),
-  ) as Counts
+function add(total: Counts, more: Counts): Counts {
+  for (const status of subscriberStatuses) total[status] += more[status]
+  return total
 }

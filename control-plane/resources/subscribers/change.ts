@@ -6,6 +6,7 @@ import { RequestError } from '../../../shared/errors.ts'
 import { readUnsubscribeToken } from '../../../shared/signed-token.ts'
 import {
   changed,
+  changeInPlace,
   changeSubscriber,
   filterOf,
   type SubscriberAddress,
@@ -17,7 +18,7 @@ import { refuseProblems } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { planReactions } from './autoresponders.ts'
 import { identityOf, readGiven, readIp, type GivenValues } from './given-values.ts'
-import { addressOf } from './find.ts'
+import { addressOf, isPoint, subscriberAt } from './find.ts'
 import { findSubscriberList, type SubscriberList } from './list-context.ts'
 import { checkedAgain, refuseWrite, takenProblem } from './outcomes.ts'
 import type { SubscriberUpdate } from './schemas.ts'
@@ -50,6 +51,12 @@ export async function updateSubscriber(
     const options = {
       listRevision: list.revision,
       ...(reactions === undefined ? {} : { reactions }),
+    }
+    if (reactions === undefined && isPoint(address)) {
+      const existing = await subscriberAt(deps.database, address)
+      const written =
+        existing === null ? null : await changeInPlace(deps.database, existing, change(existing))
+      if (written !== null) return { done: toView(written, context) }
     }
     try {
       const outcome = await changeSubscriber(deps.database, list.organization_id, address, change, options)

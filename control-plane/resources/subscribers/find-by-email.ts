@@ -75,7 +75,7 @@ const listsToSearch = sharedRead(
     const lists = await collections.mailingLists
       .find(
         { ...(JSON.parse(scope) as ListsToSearch), is_remote_list: false },
-        { projection: { organization_id: 1, name: 1, primary_key_custom_field_id: 1 } },
+        { projection: { organization_id: 1, name: 1, primary_key_custom_field_id: 1 }, batchSize: 5_000 },
       )
       .toArray()
     return lists.sort((a, b) => a._id - b._id)
@@ -175,7 +175,9 @@ const foundByReads = gatheredRead(
   ): Promise<Map<PointReads, Found[]>> => {
     const keys =
       searches.length === 1 ? searches[0]!.keys : [...new Set(searches.flatMap((search) => search.keys))]
-    const found = await subscribers.find({ _id: { $in: keys } }, { projection: fields }).toArray()
+    const found = await subscribers
+      .find({ _id: { $in: keys } }, { projection: fields, batchSize: 5_000 })
+      .toArray()
     if (searches.length === 1) return new Map([[searches[0]!, found]])
     const byEmail = new Map<string, Found[]>()
     for (const subscriber of found) {

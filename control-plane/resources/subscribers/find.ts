@@ -97,12 +97,16 @@ export async function namedSubscribers(
   return [...named.values()]
 }
 
-const isPoint = (address: SubscriberAddress): address is PointAddress =>
+export const isPoint = (address: SubscriberAddress): address is PointAddress =>
   typeof address === 'string' || 'id' in address
 
 type PointAddress = string | { listId: number; id: number }
 
-const subscriberAt = (database: Database, address: PointAddress): Promise<SubscriberDocument | null> =>
+/** Who is at an address where there is one at most. */
+export const subscriberAt = (
+  database: Database,
+  address: PointAddress,
+): Promise<SubscriberDocument | null> =>
   typeof address === 'string'
     ? subscriberByKey(database, address)
     : subscriberById(database, `${address.listId}:${address.id}`)
