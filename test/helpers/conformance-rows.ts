@@ -2,6 +2,7 @@ import { apiKeyRows } from './conformance/api-keys.ts'
 import { autoresponderRows } from './conformance/autoresponders.ts'
 import { campaignTemplateRows } from './conformance/campaign-templates.ts'
 import { customFieldRows } from './conformance/custom-fields.ts'
+import { deliveryEventRows } from './conformance/delivery-events.ts'
 import { jobRows } from './conformance/jobs.ts'
 import { mailingListRows } from './conformance/mailing-lists.ts'
 import { organizationRows } from './conformance/organizations.ts'
@@ -25,4 +26,5 @@ export const conformanceRows: Rows = {
   ...campaignTemplateRows,
   ...subscriberCountRows,
   ...jobRows,
+  ...deliveryEventRows,
 }
