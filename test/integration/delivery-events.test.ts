@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url'
 import { UUID } from 'mongodb'
 import t from 'tap'
 import { keyHashSecret } from '../../shared/api-keys.ts'
+import { triggersOf } from '../../control-plane/resources/delivery-events/senders.ts'
 import type { AutoresponderDocument } from '../../shared/schemas/autoresponder.ts'
 import { unsubscribeToken } from '../../shared/signed-token.ts'
 import { madeEvents, type MadeEvent } from '../campaigns/made-events.ts'
@@ -330,6 +331,14 @@ t.test('opens, clicks and sends are answered, and their absence is', async (t) =
     nonclickListed: 'queued',
   })
   t.equal(await collections.reactions.countDocuments({ autoresponder_id: { $gt: lastId - 1 } }), 0)
+})
+
+t.test('who is triggered is found without going through all autoresponders', async (t) => {
+  const plan = JSON.stringify(
+    await collections.autoresponders.find(triggersOf([1, 2, 3])).explain('queryPlanner'),
+  )
+  t.match(plan, /IXSCAN/)
+  t.notMatch(plan, /COLLSCAN/)
 })
 
 t.test('an unsubscribe token counts as an event of its message, once', async (t) => {

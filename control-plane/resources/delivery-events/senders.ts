@@ -1,7 +1,8 @@
 import type { Caller } from '../../../shared/api-keys.ts'
 import type { Database } from '../../../shared/database.ts'
-import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
+import { delayProjection, type AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
 import { autoresponderTargets } from '../../../shared/schemas/collections.ts'
+import type { Answering } from '../../../shared/store/reactions.ts'
 import { reaches } from '../../api/scope.ts'
 
 /** An autoresponder that events are told of, and which others its mails trigger. */
@@ -15,31 +16,29 @@ export interface Sender {
 }
 
 /** An autoresponder that answers what becomes of another one's mail. */
-export type Trigger = Pick<
-  AutoresponderDocument,
-  | '_id'
-  | 'organization_id'
-  | 'trigger'
-  | 'delay'
-  | 'delay_amount'
-  | 'delay_unit'
-  | 'delay_time'
-  | 'trigger_autoresponder_to_click_on_any_url'
-  | 'trigger_autoresponder_to_click_urls'
-  | (typeof autoresponderTargets)[number]
->
+export type Trigger = Answering &
+  Pick<
+    AutoresponderDocument,
+    | 'organization_id'
+    | 'trigger'
+    | 'trigger_autoresponder_to_click_on_any_url'
+    | 'trigger_autoresponder_to_click_urls'
+    | (typeof autoresponderTargets)[number]
+  >
 
 const triggerFields = {
   organization_id: 1,
   trigger: 1,
-  delay: 1,
-  delay_amount: 1,
-  delay_unit: 1,
-  delay_time: 1,
   trigger_autoresponder_to_click_on_any_url: 1,
   trigger_autoresponder_to_click_urls: 1,
+  ...delayProjection,
   ...Object.fromEntries(autoresponderTargets.map((target) => [target, 1])),
 }
+
+/** Each target has its own index. */
+export const triggersOf = (ids: readonly number[]) => ({
+  $or: autoresponderTargets.map((target) => ({ [target]: { $in: [...ids] } })),
+})
 
 /** Those of the autoresponders that the caller reaches, by id. They are never deleted, nor moved to another list. */
 export async function readSenders(
@@ -52,12 +51,7 @@ export async function readSenders(
     collections.autoresponders
       .find({ _id: { $in: [...ids] } }, { projection: { organization_id: 1, mailing_list_id: 1 } })
       .toArray(),
-    collections.autoresponders
-      .find<Trigger>(
-        { $or: autoresponderTargets.map((target) => ({ [target]: { $in: [...ids] } })) },
-        { projection: triggerFields },
-      )
-      .toArray(),
+    collections.autoresponders.find<Trigger>(triggersOf(ids), { projection: triggerFields }).toArray(),
   ])
   const reached = found.filter(({ organization_id: owner }) => reaches(caller, owner))
   const zones = await zonesOf(collections, [...new Set(reached.map((sender) => sender.organization_id))])
