@@ -4,6 +4,7 @@ import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { messageOf } from '../shared/errors.ts'
 import { compare } from './compare.ts'
+import { deliveryEvents } from './scenarios/delivery-events.ts'
 import { ftpUploads } from './scenarios/ftp-uploads.ts'
 import { newRows } from './scenarios/new-rows.ts'
 import { requests } from './scenarios/requests.ts'
@@ -12,7 +13,14 @@ import { subscriberLimit } from './scenarios/subscriber-limit.ts'
 import type { Comparison, Study, StudyOptions } from './scenario.ts'
 
 /** Runs a benchmark by its name, and writes down on which machine. */
-const benchmarks: (Comparison | Study)[] = [newRows, staging, subscriberLimit, requests, ftpUploads]
+const benchmarks: (Comparison | Study)[] = [
+  newRows,
+  staging,
+  subscriberLimit,
+  requests,
+  deliveryEvents,
+  ftpUploads,
+]
 
 const { values: given, positionals } = parseArgs({
   allowPositionals: true,

@@ -1,9 +1,11 @@
 import type { Endpoint } from './api/endpoint.ts'
 import { apiKeyEndpoints } from './resources/api-keys/routes.ts'
+import { autoresponderStatisticsEndpoints } from './resources/autoresponder-statistics/routes.ts'
 import { autoresponderEndpoints } from './resources/autoresponders/routes.ts'
 import { campaignTemplateEndpoints } from './resources/campaign-templates/routes.ts'
 import { confirmationFormEndpoints } from './resources/confirmation-forms/routes.ts'
 import { customFieldEndpoints } from './resources/custom-fields/routes.ts'
+import { deliveryEventEndpoints } from './resources/delivery-events/routes.ts'
 import { jobEndpoints } from './resources/jobs/routes.ts'
 import { mailingListEndpoints } from './resources/mailing-lists/routes.ts'
 import { organizationEndpoints } from './resources/organizations/routes.ts'
@@ -23,6 +25,8 @@ export const endpoints: readonly Endpoint[] = [
   ...autoresponderEndpoints,
   ...campaignTemplateEndpoints,
   ...subscriberEndpoints,
+  ...autoresponderStatisticsEndpoints,
+  ...deliveryEventEndpoints,
   ...subscriberImportEndpoints,
   ...subscriberCountEndpoints,
   ...jobEndpoints,

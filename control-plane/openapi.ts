@@ -72,6 +72,7 @@ const tagTexts: Record<string, string> = {
   'Confirmation forms': 'What a subscriber is asked before he is added',
   Autoresponders: 'Mails that answer what happens to a subscriber of their list',
   'Campaign templates': 'What campaigns begin as: contents, and how they are to be delivered',
+  'Delivery events': 'What became of mails, told by who sends them',
   Users: 'People with a role, permissions and a password',
 }
 
@@ -162,9 +163,11 @@ function requestBody(body: BodyDescription<unknown>) {
   }
 }
 
-function bodySchema({ wrapper, schema, beside }: BodyDescription<unknown>): z.ZodType {
+function bodySchema({ wrapper, schema, beside, isArray }: BodyDescription<unknown>): z.ZodType {
   if (wrapper === null) return schema
-  const wrapped = { [wrapper]: schema.describe('the fields, without their wrapper') }
+  const wrapped = {
+    [wrapper]: schema.describe(isArray === true ? 'the records' : 'the fields, without their wrapper'),
+  }
   if (beside === undefined || !(schema instanceof z.ZodObject)) return z.object(wrapped)
   const shape = schema.shape as Record<string, z.ZodType>
   return z.object({ ...wrapped, ...Object.fromEntries(beside.map((key) => [key, shape[key]!])) })

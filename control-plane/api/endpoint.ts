@@ -58,6 +58,8 @@ export interface BodyDescription<Body> {
   /** The key that the document is wrapped in; null for none. */
   wrapper: string | null
   schema: z.ZodType<Body>
+  /** What the wrapper holds is an array, not a hash. */
+  isArray?: boolean
   /** Keys of the schema that may also stand beside the wrapper; what is inside goes first. */
   beside?: readonly string[]
   /** Keys that are ignored, whatever they hold, from anybody who is no system admin. */

@@ -32,6 +32,10 @@ export function readBody<Body>(
       `the body must be a JSON hash${wrapper === null ? '' : ` with the key ${wrapper}`}`,
     )
   const wrapped = wrapper === null ? body : body[wrapper]
+  if (wrapper !== null && description.isArray === true) {
+    if (!Array.isArray(wrapped)) throw new RequestError('invalid_request', `${wrapper} must be an array`)
+    return parse(schema, wrapped, 'validation_failed', [wrapper])
+  }
   if (!isHash(wrapped)) throw new RequestError('invalid_request', `${wrapper} must be a hash`)
   const others = beside.filter((key) => Object.hasOwn(body, key)).map((key) => [key, body[key]] as const)
   const given = description.isUpdate === true ? (part: Hash) => part : withoutNullsIn
@@ -63,11 +67,25 @@ function withoutNullsIn(hash: Hash): Hash {
   )
 }
 
-function parse<T>(schema: z.ZodType<T>, value: unknown, code: RequestErrorCode): T {
+/** `at` is where the value stands. */
+function parse<T>(
+  schema: z.ZodType<T>,
+  value: unknown,
+  code: RequestErrorCode,
+  at: readonly string[] = [],
+): T {
   const result = schema.safeParse(value, { reportInput: true, error: integerMessage })
   if (result.success) return result.data
-  throw new RequestError(code, result.error.issues.map(sentenceOf).join('; '))
+  const { issues } = result.error
+  const sentences = issues
+    .slice(0, mostSentences)
+    .map((issue) => sentenceOf({ ...issue, path: [...at, ...issue.path] }))
+  if (issues.length > mostSentences) sentences.push(`and ${issues.length - mostSentences} more problems`)
+  throw new RequestError(code, sentences.join('; '))
 }
+
+/** A thousand faulty records make no message of a megabyte. */
+const mostSentences = 50
 
 const notAnInteger = 'must be an integer'
 

@@ -27,6 +27,18 @@ import {
   type PendingSubscriberDocument,
 } from './confirmation.ts'
 import { customFieldDocument, type CustomFieldDocument } from './custom-field.ts'
+import {
+  autoresponderDayDocument,
+  bounceCodeDocument,
+  clickedLinkDocument,
+  deliveryEventDocument,
+  deliveryMessageDocument,
+  type AutoresponderDayDocument,
+  type BounceCodeDocument,
+  type ClickedLinkDocument,
+  type DeliveryEventDocument,
+  type DeliveryMessageDocument,
+} from './delivery.ts'
 import { engineDocument, type EngineDocument } from './engine.ts'
 import {
   chunkDocument,
@@ -48,8 +60,10 @@ import { mailingListDocument, type MailingListDocument } from './mailing-list.ts
 import { outboxDocument, type OutboxDocument } from './outbox.ts'
 import { organizationDocument, type OrganizationDocument } from './organization.ts'
 import {
+  deletedSubscriberDocument,
   subscriberCountDocument,
   subscriberDocument,
+  type DeletedSubscriberDocument,
   type SubscriberCountDocument,
   type SubscriberDocument,
 } from './subscriber.ts'
@@ -89,6 +103,13 @@ export const readyIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
 export const leasedIndex = { state: 1, leased_until: 1 } as const
 
 export const placesHeldIndex = 'organization_id_with_places_held'
+
+/** What autoresponders that answer another one's mail have its id in. */
+export const autoresponderTargets = [
+  'trigger_autoresponder_to_open_id',
+  'trigger_autoresponder_to_click_id',
+  'trigger_autoresponder_to_send_id',
+] as const
 
 /** Every collection with its documents' shape and its indexes; `_id` has its index anyway. */
 export const collectionDefinitions: CollectionDefinition[] = [
@@ -138,7 +159,14 @@ export const collectionDefinitions: CollectionDefinition[] = [
   {
     name: 'autoresponders',
     schema: autoresponderDocument,
-    indexes: [{ keys: { mailing_list_id: 1, name_key: 1 }, options: { unique: true } }],
+    indexes: [
+      { keys: { mailing_list_id: 1, name_key: 1 }, options: { unique: true } },
+      // Those that an open, a click or the sending of another one's mail triggers; most have no such target.
+      ...autoresponderTargets.map((target) => ({
+        keys: { [target]: 1 },
+        options: { partialFilterExpression: { [target]: { $gt: 0 } } },
+      })),
+    ],
   },
   {
     name: 'campaign_templates',
@@ -164,6 +192,12 @@ export const collectionDefinitions: CollectionDefinition[] = [
       { keys: leasedIndex, options: { partialFilterExpression: { state: 'taken' } } },
     ],
   },
+  { name: 'delivery_events', schema: deliveryEventDocument, indexes: [] },
+  { name: 'delivery_messages', schema: deliveryMessageDocument, indexes: [] },
+  { name: 'clicked_links', schema: clickedLinkDocument, indexes: [] },
+  { name: 'autoresponder_days', schema: autoresponderDayDocument, indexes: [] },
+  { name: 'bounce_codes', schema: bounceCodeDocument, indexes: [] },
+  { name: 'deleted_subscribers', schema: deletedSubscriberDocument, indexes: [] },
   {
     name: 'subscribers',
     schema: subscriberDocument,
@@ -297,6 +331,12 @@ export function collectionsOf(db: Db) {
     campaignTemplates: db.collection<CampaignTemplateDocument>('campaign_templates'),
     reactions: db.collection<ReactionDocument>('reactions'),
     outbox: db.collection<OutboxDocument>('outbox'),
+    deliveryEvents: db.collection<DeliveryEventDocument>('delivery_events'),
+    deliveryMessages: db.collection<DeliveryMessageDocument>('delivery_messages'),
+    clickedLinks: db.collection<ClickedLinkDocument>('clicked_links'),
+    autoresponderDays: db.collection<AutoresponderDayDocument>('autoresponder_days'),
+    bounceCodes: db.collection<BounceCodeDocument>('bounce_codes'),
+    deletedSubscribers: db.collection<DeletedSubscriberDocument>('deleted_subscribers'),
     subscribers: db.collection<SubscriberDocument>('subscribers'),
     confirmationForms: db.collection<ConfirmationFormDocument>('confirmation_forms'),
     pendingSubscribers: db.collection<PendingSubscriberDocument>('pending_subscribers'),

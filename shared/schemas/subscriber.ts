@@ -39,6 +39,14 @@ export const subscriberDocument = z.object({
 })
 export type SubscriberDocument = z.infer<typeof subscriberDocument>
 
+/** A subscriber who was deleted: what is told of his mails still counts, which of an id that never was it doesn't. */
+export const deletedSubscriberDocument = z.object({
+  /** His public id. */
+  _id: id(),
+  mailing_list_id: id(),
+})
+export type DeletedSubscriberDocument = z.infer<typeof deletedSubscriberDocument>
+
 const statusCount = () => integer()
 
 /**

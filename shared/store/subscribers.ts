@@ -35,6 +35,8 @@ export interface WriteOptions {
   reactions?: RequestedReactions
   /** Uses up, in the same transaction, what an addition depends on; without it the addition is `missing`. */
   claim?: (session: ClientSession) => Promise<boolean>
+  /** What else a change writes, in its transaction. */
+  alongside?: (session: ClientSession) => Promise<void>
 }
 
 export interface RequestedReactions {
@@ -146,6 +148,7 @@ export function changeSubscriber(
       if (from === 'active' && to !== 'active')
         await dropReactionsOf(database.collections, session, [subscriber.id])
       await react(session, { organizationId, subscriber })
+      await options.alongside?.(session)
       await countMoves(database, session, { organizationId, listId, changes: statusMove(from, to) })
       return 'done'
     }),
@@ -214,6 +217,10 @@ export function removeSubscribers(
       collections,
       session,
       removed.map(({ id }) => id),
+    )
+    await collections.deletedSubscribers.insertMany(
+      removed.map(({ id, mailing_list_id }) => ({ _id: id, mailing_list_id })),
+      { session },
     )
     const changes = noStatusChanges()
     for (const { status } of removed) changes[status] -= 1

@@ -3,6 +3,7 @@ import { autoresponderRows } from './conformance/autoresponders.ts'
 import { campaignTemplateRows } from './conformance/campaign-templates.ts'
 import { confirmationFormRows } from './conformance/confirmation-forms.ts'
 import { customFieldRows } from './conformance/custom-fields.ts'
+import { deliveryEventRows } from './conformance/delivery-events.ts'
 import { jobRows } from './conformance/jobs.ts'
 import { mailingListRows } from './conformance/mailing-lists.ts'
 import { organizationRows } from './conformance/organizations.ts'
@@ -28,4 +29,5 @@ export const conformanceRows: Rows = {
   ...campaignTemplateRows,
   ...subscriberCountRows,
   ...jobRows,
+  ...deliveryEventRows,
 }

@@ -15,7 +15,7 @@ import { Connection } from 'mongodb/lib/cmap/connection.js'
  *         before the second commit of a transaction in which such an update went before
  *
  * With a further word, SIGSTOP, the process is suspended there and goes on from there when it gets a SIGCONT. Each
- * thread counts for itself.
+ * thread counts for itself. The log tells the session, whose transaction else keeps its rows locked for a minute and more.
  */
 
 export const crashSetting = 'ROLLCALL_TEST_CRASH_AT'
@@ -80,9 +80,9 @@ function crashingAt({ path, moment, count, signal }: CrashPoint, run: RunCommand
 
   return async function (this: Connection, namespace, command, options, responseType) {
     const isIt = arrives(command, options?.session) && (seen += 1) === count
-    if (isIt && moment === 'before') halt(signal)
+    if (isIt && moment === 'before') halt(signal, options?.session)
     const reply = await run.call(this, namespace, command, options, responseType)
-    if (isIt && moment === 'after') halt(signal)
+    if (isIt && moment === 'after') halt(signal, options?.session)
     return reply
   }
 }
@@ -93,8 +93,8 @@ function matches(command: Record<string, unknown>, { name, collection, text }: C
   return text === undefined || JSON.stringify(command).includes(text)
 }
 
-function halt(signal: 'SIGKILL' | 'SIGSTOP'): void {
-  writeSync(2, `${signal} at ${setting}\n`)
+function halt(signal: 'SIGKILL' | 'SIGSTOP', session: ClientSession | undefined): void {
+  writeSync(2, `${signal} at ${setting} in session ${session?.id?.id.toString('hex') ?? 'none'}\n`)
   process.kill(process.pid, signal)
   // The signal may take a moment; nothing more is done in it.
   if (signal === 'SIGKILL') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)

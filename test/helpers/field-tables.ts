@@ -46,7 +46,43 @@ const importSummary = {
   'stats.records_imported': 'integer',
 }
 
+const typed = (type: string, names: string): Record<string, string> =>
+  Object.fromEntries(names.split(/\s+/).map((name) => [name, type]))
+
+const opens = 'opens_unique privacy_opens_unique nonprivacy_opens_unique'
+
 export const fieldTables: FieldTable[] = [
+  {
+    schema: 'AutoresponderStatistics',
+    fields: {
+      ...typed(
+        'integer',
+        `sent_text sent_html sent_multipart messages_sent messages_html messages_text bounces_total bounces_unique
+        bounces_unique_hard bounces_unique_soft bounces_unique_other bounces_unique_local bounces_unique_remote
+        bounces_status_updated bounced duplicate_bounces unbounced clicks_total clicks_unique clicks_unique_by_link
+        duplicate_clicks unclicked opens_total opens_unique unopened duplicate_opens scomps_total scomps_unique
+        scomps_status_updated duplicate_scomps unsubs_total unsubs_unique unsubs_status_updated duplicate_unsubs
+        skips_error skips_request total_messages total_success total_failure total_failure_toolong accepted in_queue
+        max_unique_activities`,
+      ),
+      ...typed(
+        'number',
+        `bounce_rate bounce_rate_hard bounce_rate_soft bounce_rate_other bounce_local_rate click_rate
+        click_to_open_rate open_rate open_ratio scomp_rate unsub_rate accepted_rate in_queue_rate`,
+      ),
+      bounces_unique_by_code: 'object',
+      ...Object.fromEntries(
+        ['all_subscribers', 'privacy_subscribers', 'nonprivacy_subscribers'].flatMap((hash) =>
+          Object.entries({
+            ...typed('integer', `${opens} ${opens.replaceAll('unique', 'total')} subscriber_count`),
+            ...typed('number', opens.replaceAll('unique', 'unique_rate')),
+          }).map(([name, type]) => [`privacy_protection.${hash}.${name}`, type] as const),
+        ),
+      ),
+    },
+    isWhole: true,
+    shownBy: ['getAutoresponderStatistics'],
+  },
   {
     schema: 'SubscriberImportSummary',
     fields: importSummary,

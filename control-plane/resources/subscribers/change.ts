@@ -16,6 +16,7 @@ import { subscriberKey } from '../../../shared/values/identity.ts'
 import { missing } from '../../api/scope.ts'
 import { refuseProblems } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { recordUnsubscription, untilNoneIsTaken } from '../delivery-events/service.ts'
 import { planReactions } from './autoresponders.ts'
 import { identityOf, readGiven, readIp, type GivenValues } from './given-values.ts'
 import { addressOf, isPoint, subscriberAt } from './find.ts'
@@ -187,22 +188,31 @@ export async function unsubscribe(
   const problems: string[] = []
   const ip = readIp('ip', given.ip, problems)
   let after: SubscriberDocument | undefined
-  const outcome = await changeSubscriber(
-    deps.database,
-    context.list.organization_id,
-    { listId: mail.listId, id: mail.subscriberId },
-    (existing) => {
-      refuseProblems(problems)
-      const changes: SubscriberChange = { set: {}, unset: [] }
-      if (existing.status !== 'unsubscribed') {
-        changes.set.status = 'unsubscribed'
-        if (existing.status === 'active' || existing.remove_time === undefined)
-          changes.set.remove_time = clock.now()
-        if (ip !== undefined) changes.set.remove_ip = ip
-      }
-      after = changed(existing, changes)
-      return changes
-    },
+  let leaves = false
+  const outcome = await untilNoneIsTaken(() =>
+    changeSubscriber(
+      deps.database,
+      context.list.organization_id,
+      { listId: mail.listId, id: mail.subscriberId },
+      (existing) => {
+        refuseProblems(problems)
+        const changes: SubscriberChange = { set: {}, unset: [] }
+        leaves = existing.status !== 'unsubscribed'
+        if (leaves) {
+          changes.set.status = 'unsubscribed'
+          if (existing.status === 'active' || existing.remove_time === undefined)
+            changes.set.remove_time = clock.now()
+          if (ip !== undefined) changes.set.remove_ip = ip
+        }
+        after = changed(existing, changes)
+        return changes
+      },
+      {
+        alongside: async (session) => {
+          if (leaves) await recordUnsubscription(deps.database, session, { ...context, ...mail })
+        },
+      },
+    ),
   )
   if (outcome !== 'done') throw unknown
   return toView(after!, context)

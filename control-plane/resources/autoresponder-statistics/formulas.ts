@@ -1,0 +1,136 @@
+import type { DailyCounts } from '../../../shared/schemas/delivery.ts'
+
+/**
+ * The statistics of an autoresponder out of its summed counts. `accepted` is what was sent and didn't bounce; a rate
+ * whose divisor is 0 is 0.
+ */
+export function statisticsOf(counts: DailyCounts, bounceCodes: Readonly<Record<string, number>>) {
+  const html = counts.sent_html + counts.sent_multipart
+  const sent = counts.sent_text + html
+  const bounces = counts.bounces_unique
+  const accepted = sent - bounces
+  const inQueue = Math.max(0, sent - counts.total_success - counts.total_failure)
+  return {
+    sent_text: counts.sent_text,
+    sent_html: counts.sent_html,
+    sent_multipart: counts.sent_multipart,
+    messages_sent: sent,
+    messages_html: html,
+    messages_text: counts.sent_text,
+    bounces_total: counts.bounces_total,
+    bounces_unique: bounces,
+    bounces_unique_hard: counts.bounces_unique_hard,
+    bounces_unique_soft: counts.bounces_unique_soft,
+    bounces_unique_other: counts.bounces_unique_other,
+    bounces_unique_local: counts.bounces_unique_local,
+    bounces_unique_remote: counts.bounces_unique_remote,
+    bounces_status_updated: counts.bounces_status_updated,
+    bounces_unique_by_code: bounceCodes,
+    bounced: bounces,
+    duplicate_bounces: counts.bounces_total - bounces,
+    unbounced: accepted,
+    bounce_rate: rate(bounces, sent),
+    bounce_rate_hard: rate(counts.bounces_unique_hard, bounces),
+    bounce_rate_soft: rate(counts.bounces_unique_soft, bounces),
+    bounce_rate_other: rate(counts.bounces_unique_other, bounces),
+    bounce_local_rate: rate(counts.bounces_unique_local, bounces),
+    clicks_total: counts.clicks_total,
+    clicks_unique: counts.clicks_unique,
+    clicks_unique_by_link: counts.clicks_unique_by_link,
+    duplicate_clicks: counts.clicks_total - counts.clicks_unique,
+    click_rate: rate(counts.clicks_unique, accepted),
+    click_to_open_rate: rate(counts.clicks_unique, counts.opens_unique),
+    unclicked: accepted - counts.clicks_unique,
+    opens_total: counts.opens_total,
+    opens_unique: counts.opens_unique,
+    open_rate: rate(counts.opens_unique, accepted),
+    open_ratio: rate(counts.opens_total, counts.opens_unique),
+    unopened: accepted - counts.opens_unique,
+    duplicate_opens: counts.opens_total - counts.opens_unique,
+    scomps_total: counts.scomps_total,
+    scomps_unique: counts.scomps_unique,
+    scomps_status_updated: counts.scomps_status_updated,
+    duplicate_scomps: counts.scomps_total - counts.scomps_unique,
+    scomp_rate: rate(counts.scomps_unique, accepted),
+    unsubs_total: counts.unsubs_total,
+    unsubs_unique: counts.unsubs_unique,
+    unsubs_status_updated: counts.unsubs_status_updated,
+    duplicate_unsubs: counts.unsubs_total - counts.unsubs_unique,
+    unsub_rate: rate(counts.unsubs_unique, accepted),
+    skips_error: counts.skips_error,
+    skips_request: counts.skips_request,
+    total_messages: sent,
+    total_success: counts.total_success,
+    total_failure: counts.total_failure,
+    total_failure_toolong: counts.total_failure_toolong,
+    accepted,
+    accepted_rate: rate(accepted, sent),
+    in_queue: inQueue,
+    in_queue_rate: rate(inQueue, sent),
+    max_unique_activities: Math.max(
+      counts.opens_unique,
+      counts.clicks_unique,
+      counts.unsubs_unique,
+      counts.scomps_unique,
+    ),
+    privacy_protection: privacyOf(counts, sent),
+  }
+}
+
+/** A subscriber here is a recipient of a message: who opened none with privacy is a nonprivacy one. */
+function privacyOf(counts: DailyCounts, sent: number) {
+  const all = {
+    subscriber_count: sent,
+    opens_unique: counts.opens_unique,
+    opens_total: counts.opens_total,
+    privacy_opens_unique: counts.privacy_messages,
+    privacy_opens_total: counts.privacy_opens_total,
+  }
+  const privacy = {
+    subscriber_count: counts.privacy_messages,
+    opens_unique: counts.privacy_messages,
+    opens_total: counts.privacy_messages_opens_total,
+    privacy_opens_unique: counts.privacy_messages,
+    privacy_opens_total: counts.privacy_opens_total,
+  }
+  const nonprivacy = {
+    subscriber_count: all.subscriber_count - privacy.subscriber_count,
+    opens_unique: all.opens_unique - privacy.opens_unique,
+    opens_total: all.opens_total - privacy.opens_total,
+    privacy_opens_unique: 0,
+    privacy_opens_total: 0,
+  }
+  return {
+    all_subscribers: opensOf(all),
+    privacy_subscribers: opensOf(privacy),
+    nonprivacy_subscribers: opensOf(nonprivacy),
+  }
+}
+
+interface Opens {
+  subscriber_count: number
+  opens_unique: number
+  opens_total: number
+  privacy_opens_unique: number
+  privacy_opens_total: number
+}
+
+function opensOf(opens: Opens) {
+  const { subscriber_count: subscribers, opens_unique: unique, privacy_opens_unique: privacy } = opens
+  return {
+    opens_unique: unique,
+    opens_unique_rate: rate(unique, subscribers),
+    opens_total: opens.opens_total,
+    privacy_opens_unique: privacy,
+    privacy_opens_unique_rate: rate(privacy, subscribers),
+    privacy_opens_total: opens.privacy_opens_total,
+    nonprivacy_opens_unique: unique - privacy,
+    nonprivacy_opens_unique_rate: rate(unique - privacy, subscribers),
+    nonprivacy_opens_total: opens.opens_total - opens.privacy_opens_total,
+    subscriber_count: subscribers,
+  }
+}
+
+/** At most six decimals. */
+const rate = (part: number, whole: number): number =>
+  whole === 0 ? 0 : Math.round((part / whole) * 1e6) / 1e6

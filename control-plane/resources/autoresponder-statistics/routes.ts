@@ -1,0 +1,43 @@
+import { endpoint, permission } from '../../api/endpoint.ts'
+import { findMailingList, missing, pathId, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
+import { statisticsOf } from './formulas.ts'
+import { dayExpectation, exampleStatistics, sendingDays, statisticsView } from './schemas.ts'
+import { sumDays } from './service.ts'
+
+const firstDay = 0
+const lastDay = 99_991_231
+
+export const autoresponderStatisticsEndpoints = [
+  endpoint({
+    method: 'get',
+    path: '/mailing_lists/:mailing_list_id/autoresponders/:id/statistics',
+    operationId: 'getAutoresponderStatistics',
+    summary:
+      "What became of an autoresponder's mails, by the day in the organization's time zone on which they were sent",
+    tag: 'Autoresponders',
+    needs: permission('autoresponder', 'read_stats'),
+    query: sendingDays,
+    reply: { data: statisticsView, example: exampleStatistics },
+    refusals: {
+      not_found: 'there is no autoresponder 4711',
+      invalid_request: [
+        remoteListRefusal,
+        ...['start_date', 'end_date'].map((name) => `${name} ${dayExpectation}`),
+      ],
+    },
+    async handle({ deps, caller, params, query }) {
+      const { collections } = deps.database
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      refuseRemoteList(list)
+      const id = pathId(params['id'], 'autoresponder')
+      const found = await collections.autoresponders.findOne(
+        { _id: id, mailing_list_id: list._id },
+        { projection: { _id: 1 } },
+      )
+      if (found === null) throw missing('autoresponder', id)
+      const { start_date: first = firstDay, end_date: last = lastDay } = query()
+      const { counts, bounceCodes } = await sumDays(deps.database, id, first, last)
+      return { data: statisticsOf(counts, bounceCodes) }
+    },
+  }),
+]

@@ -1,0 +1,137 @@
+import {
+  dailyCounters,
+  type DailyCounts,
+  type DeliveryEventDocument,
+  type DeliveryMessageDocument,
+} from '../../../shared/schemas/delivery.ts'
+
+/**
+ * What became of a message, event by event, and what it adds to the figures of the day on which it was sent. Pure. The
+ * figures move by the difference of what a message adds after a call and before it; a message that isn't known to be
+ * sent adds nothing, so what came too early counts all at once with its `sent`.
+ */
+
+export const unknownMessage = (key: string): DeliveryMessageDocument => ({
+  _id: key,
+  sent_day: null,
+  format: null,
+  delivered: false,
+  failed: null,
+  bounces: 0,
+  bounce: null,
+  opens: 0,
+  privacy_opens: 0,
+  clicks: 0,
+  links: 0,
+  unsubscriptions: 0,
+  complaints: 0,
+  bounce_moves: 0,
+  unsubscription_moves: 0,
+  complaint_moves: 0,
+  opened_at: null,
+  clicked_at: null,
+})
+
+export interface Circumstances {
+  /** YYYYMMDD of the event in the organization's zone. */
+  day: number
+  /** Of a click: nobody clicked that link of the message before. */
+  isNewLink: boolean
+  /** Whether it made the subscriber leave. */
+  moves: boolean
+}
+
+/** Notes an event of a message. `skipped` is none: the message never was. */
+export function noteEvent(
+  message: DeliveryMessageDocument,
+  event: DeliveryEventDocument,
+  { day, isNewLink, moves }: Circumstances,
+): void {
+  const move = moves ? 1 : 0
+  switch (event.type) {
+    case 'sent':
+      if (message.sent_day !== null) return
+      message.sent_day = day
+      message.format = event.format!
+      return
+    case 'delivered':
+      message.delivered = true
+      return
+    case 'failed':
+      message.failed ??= event.too_long === true ? 'too_long' : 'failed'
+      return
+    case 'bounced':
+      message.bounces += 1
+      message.bounce_moves += move
+      message.bounce ??= {
+        type: event.bounce_type!,
+        location: event.bounce_location!,
+        code: event.bounce_code!,
+      }
+      return
+    case 'opened':
+      message.opens += 1
+      if (event.privacy === true) message.privacy_opens += 1
+      message.opened_at = earlier(message.opened_at, event.occurred_at)
+      return
+    case 'clicked':
+      message.clicks += 1
+      if (isNewLink) message.links += 1
+      message.clicked_at = earlier(message.clicked_at, event.occurred_at)
+      return
+    case 'unsubscribed':
+      message.unsubscriptions += 1
+      message.unsubscription_moves += move
+      return
+    case 'complained':
+      message.complaints += 1
+      message.complaint_moves += move
+      return
+    case 'skipped':
+  }
+}
+
+export const earlier = (known: Date | null | undefined, other: Date): Date =>
+  known === null || known === undefined || other < known ? other : known
+
+export const noCounts = (): DailyCounts =>
+  Object.fromEntries(dailyCounters.map((name) => [name, 0])) as DailyCounts
+
+/** What a message adds to the figures of its day. */
+export function countsOf(message: DeliveryMessageDocument): DailyCounts {
+  const counts = noCounts()
+  if (message.sent_day === null || message.format === null) return counts
+  const { bounce } = message
+  counts[`sent_${message.format}`] = 1
+  counts.total_success = message.delivered ? 1 : 0
+  counts.total_failure = message.failed === null ? 0 : 1
+  counts.total_failure_toolong = message.failed === 'too_long' ? 1 : 0
+  counts.bounces_total = message.bounces
+  counts.bounces_status_updated = message.bounce_moves
+  if (bounce !== null) {
+    counts.bounces_unique = 1
+    counts[`bounces_unique_${bounce.type}`] = 1
+    counts[`bounces_unique_${bounce.location}`] = 1
+  }
+  counts.opens_total = message.opens
+  counts.opens_unique = Math.min(message.opens, 1)
+  counts.privacy_opens_total = message.privacy_opens
+  if (message.privacy_opens > 0) {
+    counts.privacy_messages = 1
+    counts.privacy_messages_opens_total = message.opens
+  }
+  counts.clicks_total = message.clicks
+  counts.clicks_unique = Math.min(message.clicks, 1)
+  counts.clicks_unique_by_link = message.links
+  counts.unsubs_total = message.unsubscriptions
+  counts.unsubs_unique = Math.min(message.unsubscriptions, 1)
+  counts.unsubs_status_updated = message.unsubscription_moves
+  counts.scomps_total = message.complaints
+  counts.scomps_unique = Math.min(message.complaints, 1)
+  counts.scomps_status_updated = message.complaint_moves
+  return counts
+}
+
+/** The code of the bounce that a message adds to its day; null for none. */
+export const countedBounceCode = ({ sent_day, bounce }: DeliveryMessageDocument): string | null =>
+  sent_day === null || bounce === null ? null : bounce.code

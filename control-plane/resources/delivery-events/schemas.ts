@@ -1,0 +1,173 @@
+import { z } from 'zod'
+import {
+  bounceLocations,
+  bounceTypes,
+  deliveryEventTypes,
+  mailFormats,
+  skipReasons,
+} from '../../../shared/schemas/delivery.ts'
+import { parseApiTime } from '../../../shared/values/date-time.ts'
+import { flag, oneOf, positiveId } from '../../api/fields.ts'
+
+/** What goes into and comes out of `POST /delivery_events`. */
+
+export const mostEvents = 1_000
+
+const text = (longest: number) =>
+  z
+    .string()
+    .max(longest)
+    .refine((value) => !value.includes('\0'), { error: 'must not hold NUL characters' })
+
+/** No mail is older, and every zone's day of it has a year of four digits. */
+const isSendingTime = (value: string): boolean => {
+  const year = parseApiTime(value, 'UTC')?.getUTCFullYear()
+  return year !== undefined && year >= 1970 && year < 9_999
+}
+
+const timeExpectation = 'must be a time in ISO 8601 with T, such as 2026-11-21T09:00:00Z, not before 1970'
+const bothExpectation = 'must be given with autoresponder_id, or both be null'
+
+const common = {
+  id: text(255)
+    .min(1)
+    .describe('chosen by the sender, unique in the organization: a repeated one counts once'),
+  occurred_at: z
+    .string()
+    .refine(isSendingTime, {
+      error: timeExpectation,
+    })
+    .describe("ISO 8601 with `T`, from 1970 on; without an offset it is the organization's local time"),
+  message_id: text(255)
+    .min(1)
+    .describe('one for each mail sent; the id of the outbox message fits, as a string'),
+  autoresponder_id: positiveId()
+    .nullable()
+    .default(null)
+    .describe('whose mail it was; null for a confirmation'),
+  subscriber_id: positiveId()
+    .nullable()
+    .default(null)
+    .describe('whom it was sent to; null for a confirmation'),
+}
+
+type EventType = (typeof deliveryEventTypes)[number]
+
+const of = <const Type extends EventType, Shape extends z.ZodRawShape>(type: Type, shape: Shape) =>
+  z.object({ type: z.literal(type).describe('what happened'), ...common, ...shape })
+
+export const deliveryEvent = z
+  .discriminatedUnion(
+    'type',
+    [
+      of('sent', { format: oneOf(mailFormats).describe('as what it was sent') }),
+      of('delivered', {}),
+      of('failed', { too_long: flag().describe('whether it was given up because it was queued too long') }),
+      of('bounced', {
+        bounce_type: oneOf(bounceTypes).describe('a hard one makes an active subscriber `bounced`'),
+        bounce_location: oneOf(bounceLocations).describe("the sender's own system, or the recipient's"),
+        bounce_code: text(255).describe('as the sender sorts bounces, such as 5.1.1'),
+      }),
+      of('opened', {
+        privacy: flag().describe("whether a privacy proxy may have opened it in the recipient's place"),
+      }),
+      of('clicked', { url: text(8_192).min(1).describe('the link, as it stands in the mail') }),
+      of('unsubscribed', {}),
+      of('complained', {}),
+      of('skipped', {
+        reason: oneOf(skipReasons).describe('why a special sending rule kept it from being sent'),
+      }),
+    ],
+    { error: (issue) => (issue.code === 'invalid_union' ? `must be one of ${typeNames}` : undefined) },
+  )
+  .refine(
+    ({ autoresponder_id: autoresponder, subscriber_id: subscriber }) =>
+      (autoresponder === null) === (subscriber === null),
+    { path: ['subscriber_id'], error: bothExpectation },
+  )
+export type GivenEvent = z.infer<typeof deliveryEvent>
+
+const typeNames = deliveryEventTypes.map((type) => JSON.stringify(type)).join(', ')
+
+export const deliveryEvents = z.array(deliveryEvent)
+
+const quoted = (values: readonly string[]) => values.map((value) => JSON.stringify(value)).join(', ')
+
+/** How faulty events are refused, for the description. */
+export const faultyEvents = [
+  ' must be a hash',
+  `.type must be one of ${typeNames}`,
+  '.id must be a string',
+  '.id must not be blank',
+  '.id must have at most 255 characters',
+  `.occurred_at ${timeExpectation}`,
+  '.message_id must be a string',
+  '.message_id must not hold NUL characters',
+  '.autoresponder_id must be an integer',
+  '.subscriber_id must be at least 1',
+  `.subscriber_id ${bothExpectation}`,
+  '.format is required',
+  `.format must be one of ${quoted(mailFormats)}`,
+  '.too_long is required',
+  '.bounce_code is required',
+  '.privacy must be a boolean',
+  '.url must be a string',
+  `.reason must be one of ${quoted(skipReasons)}`,
+].map((fault) => `delivery_events.0${fault}`)
+
+export const deliveryEventsView = z
+  .object({
+    accepted: z.int().min(0).describe('events that count'),
+    duplicates: z.int().min(0).describe('events whose id was told before; they counted then'),
+    ignored: z.int().min(0).describe('events of records of another organization, or that never were'),
+  })
+  .meta({ id: 'DeliveryEvents' })
+
+const mail = { message_id: '70012', autoresponder_id: 31, subscriber_id: 9001 }
+const at = (second: number) => `2026-11-21T09:00:${String(second).padStart(2, '0')}Z`
+
+export const exampleEvents = [
+  { id: 'e1', type: 'sent', occurred_at: at(0), ...mail, format: 'multipart' },
+  { id: 'e2', type: 'delivered', occurred_at: at(2), ...mail },
+  { id: 'e3', type: 'opened', occurred_at: at(30), ...mail, privacy: false },
+  { id: 'e4', type: 'clicked', occurred_at: at(40), ...mail, url: 'https://www.example.com/offer' },
+  { id: 'e5', type: 'unsubscribed', occurred_at: at(50), ...mail },
+  { id: 'e6', type: 'complained', occurred_at: at(55), ...mail },
+  {
+    id: 'e7',
+    type: 'bounced',
+    occurred_at: at(3),
+    ...mail,
+    message_id: '70013',
+    subscriber_id: 9002,
+    bounce_type: 'hard',
+    bounce_location: 'remote',
+    bounce_code: '5.1.1',
+  },
+  {
+    id: 'e8',
+    type: 'failed',
+    occurred_at: at(4),
+    ...mail,
+    message_id: '70014',
+    subscriber_id: 9003,
+    too_long: true,
+  },
+  {
+    id: 'e9',
+    type: 'skipped',
+    occurred_at: at(5),
+    ...mail,
+    message_id: '70015',
+    subscriber_id: 9004,
+    reason: 'request',
+  },
+  {
+    id: 'e10',
+    type: 'delivered',
+    occurred_at: at(6),
+    message_id: '70016',
+    autoresponder_id: null,
+    subscriber_id: null,
+  },
+]

@@ -1,0 +1,96 @@
+import { isDeepStrictEqual } from 'node:util'
+import t from 'tap'
+import { statisticsOf } from '../../../control-plane/resources/autoresponder-statistics/formulas.ts'
+import { Figures } from '../../../control-plane/resources/delivery-events/figures.ts'
+import {
+  noCounts,
+  noteEvent,
+  unknownMessage,
+} from '../../../control-plane/resources/delivery-events/message-state.ts'
+import { localDay } from '../../../control-plane/resources/delivery-events/record.ts'
+import {
+  dailyCounters,
+  deliveryMessageKey,
+  type DeliveryEventDocument,
+  type DeliveryMessageDocument,
+} from '../../../shared/schemas/delivery.ts'
+import { madeEvents, type MadeEvent } from '../../campaigns/made-events.ts'
+import { Random } from '../../campaigns/random.ts'
+import { eventsThatMoved, recount } from '../../model/delivery-statistics.ts'
+
+const cases = Number(process.env['ROLLCALL_CASES'] ?? 1_000)
+const seed = Number(process.env['ROLLCALL_SEED'] ?? 1)
+const zones = ['UTC', 'Europe/Berlin', 'Australia/Lord_Howe', 'Asia/Kathmandu', 'Pacific/Apia']
+
+/** What calls with these events add to each day, as the store sums it up. */
+function sumsOf(calls: MadeEvent[][], moved: ReadonlySet<unknown>, zone: string): Figures[] {
+  const stored = new Map<string, DeliveryMessageDocument>()
+  const links = new Set<string>()
+  return calls.map((events) => {
+    const figures = new Figures()
+    const before = new Map(stored)
+    for (const told of events) {
+      const event = { ...told, occurred_at: new Date(told.occurred_at) } as unknown as DeliveryEventDocument
+      const day = localDay(event.occurred_at, zone)
+      if (event.type === 'skipped') {
+        figures.count(told.autoresponder_id, day, `skips_${event.reason!}`)
+        continue
+      }
+      const key = deliveryMessageKey(told.autoresponder_id, told.subscriber_id, told.message_id)
+      const message = { ...(stored.get(key) ?? unknownMessage(key)) }
+      const isNewLink = told.url !== undefined && !links.has(`${key} ${told.url}`)
+      links.add(`${key} ${told.url}`)
+      noteEvent(message, event, { day, isNewLink, moves: moved.has(told) })
+      stored.set(key, message)
+    }
+    for (const [key, after] of stored)
+      if (before.get(key) !== after) figures.replace(1, before.get(key) ?? unknownMessage(key), after)
+    return figures
+  })
+}
+
+t.test(`${cases} streams of events come to what a plain recount of them comes to`, (t) => {
+  const faults: unknown[] = []
+  let events = 0
+  for (let i = 0; i < cases; i += 1) {
+    const random = new Random(seed * 1_000_003 + i)
+    const zone = random.oneOf(zones)
+    const subscriberIds = [1, 2, 3, 4]
+    const stream = madeEvents(random, { autoresponderId: 1, subscriberIds, prefix: `${i}` })
+    events += stream.length
+    const moved = eventsThatMoved(
+      stream,
+      new Map(subscriberIds.map((id) => [id, random.oneOf(['active', 'scomp'])])),
+    )
+    const calls: MadeEvent[][] = [[]]
+    for (const event of stream) {
+      if (random.chance(0.2)) calls.push([])
+      calls.at(-1)!.push(event)
+    }
+    const figures = sumsOf(calls, moved, zone)
+    const days = ['20260329', '20261025', '20260615', '20260404', '20270101', '20260301']
+    for (const period of [
+      {},
+      { first: random.oneOf(days) },
+      { first: random.oneOf(days), last: random.oneOf(days) },
+    ]) {
+      const { first = '00000000', last = '99999999' } = period
+      const counts = noCounts()
+      const codes: Record<string, number> = {}
+      const isAsked = (key: string) => first <= key.slice(2) && key.slice(2) <= last
+      for (const { days: ofDays, codes: ofCodes } of figures) {
+        for (const [key, day] of ofDays)
+          if (isAsked(key)) for (const name of dailyCounters) counts[name] += day[name]
+        for (const [key, byCode] of ofCodes)
+          if (isAsked(key)) for (const [code, n] of byCode) codes[code] = (codes[code] ?? 0) + n
+      }
+      const expected = recount(stream, moved, { zone, ...period })
+      const found = statisticsOf(counts, codes)
+      if (!isDeepStrictEqual(found, expected)) faults.push({ case: i, seed, period, found, expected })
+      if (faults.length > 2) break
+    }
+  }
+  t.same(faults, [])
+  t.ok(events > cases * 10, `${events} events`)
+  t.end()
+})
