@@ -1,0 +1,101 @@
+import type { Test } from 'tap'
+import type { Subject } from './subject.ts'
+import { faultOf, holds, refused, type Trial } from './verdicts.ts'
+import { requiredKeysOf, wrongValuesOf } from './wrong-values.ts'
+
+/** Bodies and queries of an endpoint, field by field, against its description. */
+
+const brokenTexts = ['{', 'null', '[]', '"x"', '5', '{"a":1}{', '{"a":1,}', "{'a':1}", '\u{feff}{}x']
+
+export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
+  const { wrapper, optional, isUpdate, isArray } = subject.described.body!
+  const good = await subject.good()
+  const send = (body: unknown, headers: Record<string, string> = {}, key?: string) =>
+    subject.send(
+      { ...good, headers: { ...good.headers, ...headers }, body },
+      key === undefined ? {} : { key },
+    )
+  const refuses = (body: unknown, code: string, names: string | RegExp, what: string): Trial => {
+    // Others than system admins may send anything in the place of what is theirs.
+    const isTheirs = subject.described.body?.forSystemAdmins?.some((name) => what.startsWith(`${name} =`))
+    const key = isTheirs === true ? subject.world.system : undefined
+    return async () => faultOf(await send(body, {}, key), code, names, what)
+  }
+
+  const unreadable: unknown[] = [...brokenTexts, ...(optional === true ? [] : [new Uint8Array()])]
+  if (wrapper !== null)
+    unreadable.push(
+      {},
+      { [wrapper]: null },
+      { [wrapper]: isArray === true ? {} : [] },
+      { [wrapper]: 'x' },
+      { other: {} },
+    )
+  await holds(
+    t,
+    unreadable.map((body) => refuses(body, 'invalid_request', '', JSON.stringify(body))),
+    'bodies that are none',
+  )
+  refused(t, await send('{}', { 'content-type': 'text/plain' }), 'invalid_request', 'text/plain', 415)
+  refused(t, await send('{}', { 'content-encoding': 'compress' }), 'invalid_request', 'compress', 415)
+  refused(t, await send(`{"a":"${'x'.repeat(1_100_000)}"}`), 'invalid_request', 'over 1 MB', 413)
+
+  const whole = subject.operation.requestBody.content['application/json'].schema
+  const schema = wrapper === null ? whole : whole.properties[wrapper]
+  const lenient = new Set(subject.row.lenientFields ?? [])
+  const wrong = wrongValuesOf(subject.document, schema).map(({ path, value }) => ({
+    name: path.join('.'),
+    path,
+    value,
+  }))
+  await holds(
+    t,
+    wrong
+      .filter(({ name }) => !lenient.has(name))
+      .map(({ name, path, value }) => {
+        const what = `${name} = ${JSON.stringify(value).slice(0, 40)}`
+        return refuses(subject.bodyWith(good.body, path, value), 'validation_failed', name, what)
+      }),
+    'fields with a wrong value',
+  )
+  const absent = isUpdate === true ? [undefined] : [undefined, null]
+  const required = requiredKeysOf(subject.document, schema)
+  if (required.length > 0) {
+    const empty = wrapper === null ? {} : { [wrapper]: {} }
+    refused(t, await send(empty), 'validation_failed', 'an empty document')
+  }
+  await holds(
+    t,
+    required.flatMap((path) =>
+      absent.map((value) =>
+        refuses(
+          subject.bodyWith(good.body, path, value),
+          'validation_failed',
+          path.at(-1)!,
+          `no ${path.join('.')}`,
+        ),
+      ),
+    ),
+    'required fields',
+  )
+}
+
+export async function readsItsQuery(t: Test, subject: Subject): Promise<void> {
+  const good = await subject.good()
+  const trials: Trial[] = []
+  const refuses = (query: string, name: string): void => {
+    trials.push(async () =>
+      faultOf(await subject.send({ ...good, query }), 'invalid_request', new RegExp(`^${name} `), query),
+    )
+  }
+  for (const { in: where, name, schema } of subject.operation.parameters) {
+    if (where !== 'query') continue
+    refuses(`?${name}=1&${name}=1`, name)
+    const isInteger = schema.type === 'integer'
+    const wrong = schema.enum !== undefined ? ['nonsense', ''] : isInteger ? wrongIntegers : []
+    for (const value of wrong) refuses(`?${name}=${value}`, name)
+  }
+  await holds(t, trials, 'parameters with a wrong value')
+}
+
+const wrongIntegers = ['x', '-1', '1.5', '', '9'.repeat(40)]
