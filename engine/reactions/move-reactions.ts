@@ -45,13 +45,13 @@ export async function moveReactions(
       const { modifiedCount } = await reactions.updateMany(
         { _id: { $in: still.map(({ _id }) => _id) }, state: 'queued' },
         { $set: { state: 'due' } },
-        { session: own, hint: { _id: 1 } },
+        { session: own, hint: { _id: 1 }, bypassDocumentValidation: true },
       )
       if (modifiedCount !== still.length) {
         await own.abortTransaction()
         return null
       }
-      await outbox.insertMany(still.map(messageOfReaction), { session: own })
+      await outbox.insertMany(still.map(messageOfReaction), { session: own, bypassDocumentValidation: true })
       return still.length
     })
     if (moved !== null) return moved
