@@ -33,7 +33,7 @@ export interface ReactionDispatcherOptions {
 }
 
 /** Transactions at once: each one keeps one thread of the server busy. */
-export const reactionLanes = 3
+export const reactionLanes = 4
 const perTransaction = 1_000
 const perRound = 2 * reactionLanes * perTransaction
 const lookEveryMs = 1_000

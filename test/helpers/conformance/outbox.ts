@@ -32,11 +32,6 @@ export const outboxRows: Rows = {
         code: 'requested_too_many',
         message: /1001 messages/,
       }),
-      'messages without a token': () => ({
-        sent: { body: { outbox: { messages: [{ id: 1 }] } } },
-        code: 'validation_failed',
-        message: /lease_token is required/,
-      }),
     },
   },
 }
