@@ -152,7 +152,8 @@ export class ReactionDispatcher {
     const { database, sessions, metrics } = this.#options
     const waiting = transactions.values()
     let total = 0
-    await Promise.all(
+    // All of them end before the next round: a session has one transaction at a time.
+    const ends = await Promise.allSettled(
       sessions.map(async (session) => {
         for (const reactions of waiting) {
           if (this.#stopped) return
@@ -162,6 +163,8 @@ export class ReactionDispatcher {
         }
       }),
     )
+    const failed = ends.find((end) => end.status === 'rejected')
+    if (failed !== undefined) throw failed.reason
     return total
   }
 }

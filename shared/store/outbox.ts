@@ -157,35 +157,53 @@ export async function claimMessages(
     .toArray()
 }
 
-/** Gives messages back as if they hadn't been taken. */
-export async function giveBack({ outbox }: Collections, messages: readonly OutboxDocument[]): Promise<void> {
-  for (const token of new Set(messages.map((message) => message.lease_token))) {
-    const ids = messages.filter((message) => message.lease_token === token).map(({ _id }) => _id)
-    await outbox.updateMany(
-      { _id: { $in: ids }, lease_token: token },
-      { $set: unleased },
-      { hint: { _id: 1 } },
-    )
-  }
+/** Gives messages that we hold back, as if they hadn't been taken. */
+export async function giveBack(
+  { outbox }: Collections,
+  messages: readonly OutboxDocument[],
+  { token }: Lease,
+): Promise<void> {
+  if (messages.length === 0) return
+  await outbox.updateMany(
+    { _id: { $in: messages.map(({ _id }) => _id) }, lease_token: token },
+    { $set: unleased },
+    { hint: { _id: 1 } },
+  )
 }
 
 /** Removes messages that we hold and that nobody is to get; their reactions are dropped. */
-export function dropMessages(
-  { client, collections: { outbox, reactions } }: Database,
+export async function dropMessages(
+  { client, collections }: Database,
+  messages: readonly OutboxDocument[],
+  { token }: Lease,
+): Promise<void> {
+  if (messages.length === 0) return
+  await inTransaction(client, async (session) => {
+    const held = await collections.outbox
+      .find(
+        { _id: { $in: messages.map(({ _id }) => _id) }, lease_token: token },
+        { session, hint: { _id: 1 } },
+      )
+      .toArray()
+    await removeAs('dropped', collections, session, held)
+  })
+}
+
+/** Removes messages; their reactions get this state. */
+async function removeAs(
+  state: 'sent' | 'dropped',
+  { outbox, reactions }: Collections,
+  session: ClientSession,
   messages: readonly OutboxDocument[],
 ): Promise<void> {
-  return inTransaction(client, async (session) => {
-    const held = await outbox
-      .find({ $or: messages.map(({ _id, lease_token }) => ({ _id, lease_token })) }, { session })
-      .toArray()
-    if (held.length === 0) return
-    await outbox.deleteMany({ _id: { $in: held.map(({ _id }) => _id) } }, { session, hint: { _id: 1 } })
-    await reactions.updateMany(
-      { _id: { $in: reactionsOf(held) }, state: 'due' },
-      { $set: { state: 'dropped' } },
-      { session, hint: { _id: 1 } },
-    )
-  })
+  if (messages.length === 0) return
+  await outbox.deleteMany({ _id: { $in: messages.map(({ _id }) => _id) } }, { session, hint: { _id: 1 } })
+  const keys = messages.map(({ reaction }) => reaction).filter((key) => key !== null)
+  await reactions.updateMany(
+    { _id: { $in: keys }, state: 'due' },
+    { $set: { state } },
+    { session, hint: { _id: 1 } },
+  )
 }
 
 export interface Acknowledgement {
@@ -198,7 +216,7 @@ export interface Acknowledgement {
  * their tokens; the others are somebody else's, acknowledged already, or gone.
  */
 export function acknowledgeMessages(
-  { client, collections: { outbox, reactions } }: Database,
+  { client, collections }: Database,
   scope: OutboxScope,
   given: readonly Acknowledgement[],
 ): Promise<Set<number>> {
@@ -209,22 +227,11 @@ export function acknowledgeMessages(
     ...(scope === 'all' ? {} : { organization_id: scope.organizationId }),
   }
   return inTransaction(client, async (session) => {
-    const found = await outbox.find(filter, { session, hint: { _id: 1 } }).toArray()
+    const found = await collections.outbox.find(filter, { session, hint: { _id: 1 } }).toArray()
     const held = found.filter(
       ({ _id, lease_token: token }) => token !== null && tokens.get(_id)?.has(token) === true,
     )
-    const ids = held.map(({ _id }) => _id)
-    if (ids.length > 0) {
-      await outbox.deleteMany({ _id: { $in: ids } }, { session, hint: { _id: 1 } })
-      await reactions.updateMany(
-        { _id: { $in: reactionsOf(held) }, state: 'due' },
-        { $set: { state: 'sent' } },
-        { session, hint: { _id: 1 } },
-      )
-    }
-    return new Set(ids)
+    await removeAs('sent', collections, session, held)
+    return new Set(held.map(({ _id }) => _id))
   })
 }
-
-const reactionsOf = (messages: readonly OutboxDocument[]): string[] =>
-  messages.map(({ reaction }) => reaction).filter((key) => key !== null)

@@ -433,6 +433,10 @@ t.test('what waits costs nothing: a paused autoresponder’s, and what is due in
     .find({ ns: `${service.db.databaseName}.reactions`, op: { $ne: 'insert' } })
     .toArray()
   t.ok(looks.length > 0)
+  const metrics = await (await fetch(service.processes.engine!.ready.metrics['engine']!)).text()
+  t.match(metrics, /^rollcall_reactions_dispatched_total [1-9]/m)
+  t.match(metrics, /^rollcall_reaction_lag_seconds \d/m)
+  t.match(metrics, /^rollcall_outbox_messages 10$/m)
   t.same(
     looks.filter((look) => look['keysExamined'] > 200 || look['docsExamined'] > 50),
     [],

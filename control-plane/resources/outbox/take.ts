@@ -49,8 +49,8 @@ async function takeInTurn(
     if (claimed === null) break
     const { toHandOut, toGiveBack, toDrop } = await composeMessages(deps, caller, claimed)
     taken.push(...toHandOut)
-    if (toGiveBack.length > 0) await giveBack(collections, toGiveBack)
-    if (toDrop.length > 0) await dropMessages(database, toDrop)
+    await giveBack(collections, toGiveBack, lease)
+    await dropMessages(database, toDrop, lease)
   }
   return taken
 }
