@@ -1,5 +1,4 @@
 import type { ClientSession, Filter } from 'mongodb'
-import { inTransaction, type Database } from '../database.ts'
 import type { ReactionDocument } from '../schemas/autoresponder.ts'
 import { leasedIndex, type Collections } from '../schemas/collections.ts'
 import { queueOf, type OutboxDocument } from '../schemas/outbox.ts'
@@ -173,37 +172,37 @@ export async function giveBack(
 
 /** Removes messages that we hold and that nobody is to get; their reactions are dropped. */
 export async function dropMessages(
-  { client, collections }: Database,
+  collections: Collections,
   messages: readonly OutboxDocument[],
   { token }: Lease,
 ): Promise<void> {
-  if (messages.length === 0) return
-  await inTransaction(client, async (session) => {
-    const held = await collections.outbox
-      .find(
-        { _id: { $in: messages.map(({ _id }) => _id) }, lease_token: token },
-        { session, hint: { _id: 1 } },
-      )
-      .toArray()
-    await removeAs('dropped', collections, session, held)
-  })
+  if (messages.length > 0) await removeAs('dropped', collections, messages, [token])
 }
 
-/** Removes messages; their reactions get this state. */
+/**
+ * Removes messages that are held under these tokens; their reactions get the state. No transaction: a process that is
+ * killed within one keeps the messages locked for a minute and more, for who takes and who acknowledges. The reactions
+ * come first, so what is left half done is a message whose reaction isn't due any more, and such a one is removed when
+ * it would be handed out again.
+ */
 async function removeAs(
   state: 'sent' | 'dropped',
   { outbox, reactions }: Collections,
-  session: ClientSession,
   messages: readonly OutboxDocument[],
-): Promise<void> {
-  if (messages.length === 0) return
-  await outbox.deleteMany({ _id: { $in: messages.map(({ _id }) => _id) } }, { session, hint: { _id: 1 } })
+  tokens: string[],
+): Promise<{ removed: number }> {
   const keys = messages.map(({ reaction }) => reaction).filter((key) => key !== null)
-  await reactions.updateMany(
-    { _id: { $in: keys }, state: 'due' },
-    { $set: { state } },
-    { session, hint: { _id: 1 } },
+  if (keys.length > 0)
+    await reactions.updateMany(
+      { _id: { $in: keys }, state: 'due' },
+      { $set: { state } },
+      { hint: { _id: 1 } },
+    )
+  const { deletedCount } = await outbox.deleteMany(
+    { _id: { $in: messages.map(({ _id }) => _id) }, lease_token: { $in: tokens } },
+    { hint: { _id: 1 } },
   )
+  return { removed: deletedCount }
 }
 
 export interface Acknowledgement {
@@ -215,23 +214,32 @@ export interface Acknowledgement {
  * Removes messages that were mailed and marks their reactions sent. Resolves to the ids of those that were held under
  * their tokens; the others are somebody else's, acknowledged already, or gone.
  */
-export function acknowledgeMessages(
-  { client, collections }: Database,
+export async function acknowledgeMessages(
+  collections: Collections,
   scope: OutboxScope,
   given: readonly Acknowledgement[],
 ): Promise<Set<number>> {
+  const { outbox } = collections
   const tokens = new Map<number, Set<string>>()
   for (const { id, leaseToken } of given) tokens.set(id, (tokens.get(id) ?? new Set()).add(leaseToken))
   const filter: Filter<OutboxDocument> = {
     _id: { $in: [...tokens.keys()] },
     ...(scope === 'all' ? {} : { organization_id: scope.organizationId }),
   }
-  return inTransaction(client, async (session) => {
-    const found = await collections.outbox.find(filter, { session, hint: { _id: 1 } }).toArray()
-    const held = found.filter(
-      ({ _id, lease_token: token }) => token !== null && tokens.get(_id)?.has(token) === true,
-    )
-    await removeAs('sent', collections, session, held)
-    return new Set(held.map(({ _id }) => _id))
-  })
+  const found = await outbox.find(filter, { hint: { _id: 1 } }).toArray()
+  const held = found.filter(
+    ({ _id, lease_token: token }) => token !== null && tokens.get(_id)?.has(token) === true,
+  )
+  if (held.length === 0) return new Set()
+  const heldTokens = new Set(held.map((message) => message.lease_token!))
+  const { removed } = await removeAs('sent', collections, held, [...heldTokens])
+  const done = new Set(held.map(({ _id }) => _id))
+  if (removed < done.size) {
+    // Taken by somebody else since they were read: their leases had run out.
+    const others = await outbox
+      .find({ _id: { $in: [...done] } }, { projection: idOnly, hint: { _id: 1 } })
+      .toArray()
+    for (const { _id } of others) done.delete(_id)
+  }
+  return done
 }

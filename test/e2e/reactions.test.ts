@@ -29,6 +29,7 @@ const deaths = [
 
 const emailOf = (row: number): string => `s${String(row).padStart(6, '0')}@example.com`
 
+t.setTimeout(4 * timeoutMs)
 t.test('each reaction comes once, whoever is killed', { timeout: 4 * timeoutMs }, async (t) => {
   const service = await startService(t, ['control-plane'])
   const { collections, post, get } = service

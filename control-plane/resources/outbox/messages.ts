@@ -1,5 +1,6 @@
 import type { Collection, Filter } from 'mongodb'
 import type { Caller } from '../../../shared/api-keys.ts'
+import { clock } from '../../../shared/clock.ts'
 import type { AutoresponderDocument, ReactionDocument } from '../../../shared/schemas/autoresponder.ts'
 import type {
   ConfirmationFormDocument,
@@ -117,6 +118,8 @@ function reactionMail(
   const reaction = sources.reactions.get(message.reaction!)
   const subscriber = sources.subscribers.get(message.subscriber_id!)
   if (autoresponder === undefined || reaction === undefined || subscriber === undefined) return 'drop'
+  // Acknowledged or dropped, by a process that ended before it removed the message.
+  if (reaction.state !== 'due') return 'drop'
   // Who left and came back gets what comes from then on.
   if (subscriber.status !== 'active' || subscriber.reactivations !== reaction.reactivations) return 'drop'
   if (autoresponder.paused) return 'give back'
@@ -147,6 +150,8 @@ function confirmation(deps: ControlPlane, message: OutboxDocument, sources: Sour
   const pending = sources.pending.get(message.pending_subscriber!)
   const form = pending === undefined ? undefined : sources.forms.get(pending.confirmation_form_id)
   if (pending === undefined || form === undefined) return 'drop'
+  // A later mail went out in its place, or its link leads nowhere any more.
+  if (pending.message_id !== message._id || pending.expires_at <= clock.now()) return 'drop'
   return {
     ...common(message, sources.lists.get(message.mailing_list_id)!),
     to: pending.subscriber.email,

@@ -52,7 +52,7 @@ export const outboxEndpoints = [
       if (messages.length > mostAcknowledged)
         throw new RequestError('requested_too_many', tooMany(messages.length))
       const given = messages.map(({ id, lease_token }) => ({ id, leaseToken: lease_token }))
-      const done = await acknowledgeMessages(deps.database, outboxScope(caller), given)
+      const done = await acknowledgeMessages(deps.database.collections, outboxScope(caller), given)
       const stale = new Set(messages.map(({ id }) => id).filter((id) => !done.has(id)))
       return { data: { acknowledged: done.size, stale: [...stale] } }
     },

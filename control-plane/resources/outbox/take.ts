@@ -50,7 +50,7 @@ async function takeInTurn(
     const { toHandOut, toGiveBack, toDrop } = await composeMessages(deps, caller, claimed)
     taken.push(...toHandOut)
     await giveBack(collections, toGiveBack, lease)
-    await dropMessages(database, toDrop, lease)
+    await dropMessages(collections, toDrop, lease)
   }
   return taken
 }
