@@ -7,6 +7,7 @@ import { compare } from './compare.ts'
 import { deliveryEvents } from './scenarios/delivery-events.ts'
 import { ftpUploads } from './scenarios/ftp-uploads.ts'
 import { newRows } from './scenarios/new-rows.ts'
+import { reactions } from './scenarios/reactions.ts'
 import { requests } from './scenarios/requests.ts'
 import { staging } from './scenarios/staging.ts'
 import { subscriberLimit } from './scenarios/subscriber-limit.ts'
@@ -20,6 +21,7 @@ const benchmarks: (Comparison | Study)[] = [
   requests,
   deliveryEvents,
   ftpUploads,
+  reactions,
 ]
 
 const { values: given, positionals } = parseArgs({

@@ -9,6 +9,8 @@ import { deliveryEventEndpoints } from './resources/delivery-events/routes.ts'
 import { jobEndpoints } from './resources/jobs/routes.ts'
 import { mailingListEndpoints } from './resources/mailing-lists/routes.ts'
 import { organizationEndpoints } from './resources/organizations/routes.ts'
+import { outboxEndpoints } from './resources/outbox/routes.ts'
+import { reactionEndpoints } from './resources/reactions/routes.ts'
 import { subscriberCountEndpoints } from './resources/subscriber-counts/routes.ts'
 import { subscriberImportEndpoints } from './resources/subscriber-imports/routes.ts'
 import { subscriberEndpoints } from './resources/subscribers/routes.ts'
@@ -28,6 +30,8 @@ export const endpoints: readonly Endpoint[] = [
   ...autoresponderStatisticsEndpoints,
   ...deliveryEventEndpoints,
   ...subscriberImportEndpoints,
+  ...reactionEndpoints,
+  ...outboxEndpoints,
   ...subscriberCountEndpoints,
   ...jobEndpoints,
 ]

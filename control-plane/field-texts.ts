@@ -149,6 +149,10 @@ const fieldTexts: Record<string, string> = {
   callback_url: 'is sent the import when it has ended; null for none',
   waiting_for_import_id: 'the import of the same list for which it waits; null for none',
   warnings: 'sentences on what imports without fault but looks like a mistake',
+  autoresponder_id: 'the autoresponder that answers; null for a confirmation',
+  subscriber_id: 'the subscriber that it is for',
+  lease_token: 'what it was handed out with',
+  reply_to: 'where answers go; null for none',
   retry_at: 'when a step that failed is tried again; null when none is',
   started_at: 'when it began; null until then',
 }

@@ -31,6 +31,9 @@ const tagTexts: Record<string, string> = {
   Autoresponders: 'Mails that answer what happens to a subscriber of their list',
   'Campaign templates': 'What campaigns begin as: contents, and how they are to be delivered',
   'Delivery events': 'What became of mails, told by who sends them',
+  Reactions: 'That an autoresponder is to answer something that happened to a subscriber',
+  Outbox:
+    'Mails that are to be sent, for whoever sends them: this service sends none. A message is taken under a lease and acknowledged when it was mailed; one whose lease runs out is handed out again',
   Users: 'People with a role, permissions and a password',
 }
 

@@ -20,6 +20,7 @@ import {
 import { Dispatcher, mostSteps } from './dispatcher.ts'
 import { handOver } from './maintenance/take-over.ts'
 import type { EngineMetrics } from './metrics.ts'
+import { ReactionDispatcher, reactionLanes } from './reactions/reaction-dispatcher.ts'
 import { downloadBounds, type DownloadBounds } from './sources/download-bounds.ts'
 import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
 
@@ -48,6 +49,7 @@ interface Life {
   id: string
   pool: WorkerPool
   dispatcher: Dispatcher
+  reactions: ReactionDispatcher
   ended: AbortController
 }
 
@@ -81,10 +83,11 @@ export class Engine implements Part {
       process_id: process.pid,
     })
     const stepSessions = Array.from({ length: mostSteps }, () => database.client.startSession())
+    const reactionSessions = Array.from({ length: reactionLanes }, () => database.client.startSession())
     await noteSessions(
       database.collections,
       id,
-      stepSessions.map(({ id }) => id!.id as unknown as Uint8Array),
+      [...stepSessions, ...reactionSessions].map(({ id }) => id!.id as unknown as Uint8Array),
     )
     const log = this.#options.log.child({ engine: id.slice(0, 8) })
     const firstStripe = number * stripesPerEngine
@@ -115,11 +118,23 @@ export class Engine implements Part {
       pool,
       log,
     })
+    const reactions = new ReactionDispatcher({
+      engineId: id,
+      database,
+      sessions: reactionSessions,
+      metrics,
+      log,
+    })
     const ended = new AbortController()
     dispatcher.start()
-    void listenForRings(database.collections, dispatcher.wake, ended.signal)
+    reactions.start()
+    const onRing = (): void => {
+      dispatcher.wake()
+      reactions.wake()
+    }
+    void listenForRings(database.collections, onRing, ended.signal)
     log.info({ number, workers: settings.ENGINE_WORKERS, lanes: pool.lanes }, 'engine is at work')
-    return { id, pool, dispatcher, ended }
+    return { id, pool, dispatcher, reactions, ended }
   }
 
   /** Renews the lease until the engine stops. A renewal that finds no document starts a new life. */
@@ -140,7 +155,7 @@ export class Engine implements Part {
         metrics.leaseLost()
         const dead = this.#life
         dead.ended.abort()
-        await Promise.all([dead.dispatcher.stop(), dead.pool.destroy()])
+        await Promise.all([dead.dispatcher.stop(), dead.reactions.stop(), dead.pool.destroy()])
         this.#life = await this.#begin()
       } catch (error) {
         log.warn(`the engine's lease couldn't be renewed, trying again: ${messageOf(error)}`)
@@ -153,7 +168,7 @@ export class Engine implements Part {
     const life = this.#life
     if (life === null) return
     life.ended.abort()
-    await life.dispatcher.stop()
+    await Promise.all([life.dispatcher.stop(), life.reactions.stop()])
     await life.pool.destroy()
     // What didn't end in time is handed back as if this engine had died, only sooner; the database may be away.
     const handedOver = handOver(this.#options.database, { _id: life.id }, this.#options.log)

@@ -14,6 +14,9 @@ export interface EngineMetrics {
   bytes(stage: 'download' | 'stage' | 'split', bytes: number): void
   downloadAttempt(result: 'ok' | 'failed' | 'refused'): void
   leaseLost(): void
+  reactionsMoved(count: number): void
+  /** Seconds for which the earliest reaction has been due that isn't in the outbox yet. */
+  reactionLag: number
   /** Asked at every scrape. */
   utilization: () => number
 }
@@ -100,6 +103,20 @@ export function createEngineMetrics(registry: Registry, collections: Collections
     },
   })
 
+  const reactions = new Counter({
+    name: 'rollcall_reactions_dispatched_total',
+    help: 'Autoresponder reactions that this engine put into the outbox when they were due',
+    registers,
+  })
+  new Gauge({
+    name: 'rollcall_outbox_messages',
+    help: 'Messages that wait for a mail sender or are in the hand of one, those of paused autoresponders too',
+    registers,
+    async collect() {
+      this.set(await collections.outbox.estimatedDocumentCount())
+    },
+  })
+
   const metrics: EngineMetrics = {
     batch(report) {
       for (const result of rowResults)
@@ -116,6 +133,8 @@ export function createEngineMetrics(registry: Registry, collections: Collections
     bytes: (stage, count) => bytes.inc({ stage }, count),
     downloadAttempt: (result) => downloads.inc({ result }),
     leaseLost: () => leases.inc(),
+    reactionsMoved: (count) => reactions.inc(count),
+    reactionLag: 0,
     utilization: () => 0,
   }
   new Gauge({
@@ -124,6 +143,14 @@ export function createEngineMetrics(registry: Registry, collections: Collections
     registers,
     collect() {
       this.set(metrics.utilization())
+    },
+  })
+  new Gauge({
+    name: 'rollcall_reaction_lag_seconds',
+    help: 'How long the earliest due reaction has been waiting for its way into the outbox; 0 when none waits',
+    registers,
+    collect() {
+      this.set(metrics.reactionLag)
     },
   })
   return metrics

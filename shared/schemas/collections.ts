@@ -166,6 +166,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
         keys: { [target]: 1 },
         options: { partialFilterExpression: { [target]: { $gt: 0 } } },
       })),
+      { keys: { organization_id: 1 } },
     ],
   },
   {

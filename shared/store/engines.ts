@@ -67,6 +67,16 @@ export async function noteSessions(
   return matchedCount === 1
 }
 
+/** The one of all engines that does what only one needs to do: a dead one is out as soon as that is noticed. */
+export async function leadingEngine({ engines }: Collections): Promise<string | null> {
+  const [first] = await engines
+    .find({ dead: false }, { projection: { _id: 1 } })
+    .sort({ number: 1 })
+    .limit(1)
+    .toArray()
+  return first?._id ?? null
+}
+
 /** Leaves in good order: nothing is held any more. */
 export async function unregisterEngine(collections: Collections, engineId: string): Promise<void> {
   await collections.engines.deleteOne({ _id: engineId })

@@ -1,9 +1,14 @@
-import type { ClientSession } from 'mongodb'
+import type { ClientSession, Filter } from 'mongodb'
 import type { ReactionDocument } from '../schemas/autoresponder.ts'
-import type { Collections } from '../schemas/collections.ts'
+import { leasedIndex, type Collections } from '../schemas/collections.ts'
 import { queueOf, type OutboxDocument } from '../schemas/outbox.ts'
+import { readBeginnings, readDue, readyMessages, type QueueBeginning } from './due-queues.ts'
 
-/** What waits for a mail sender: put in by the dispatcher of reactions and by requests for confirmation. */
+/**
+ * What waits for a mail sender: put in by the dispatcher of reactions and by requests for confirmation. A sender takes
+ * messages under a lease and acknowledges them; one whose lease runs out is there for the next sender. All of it is by
+ * guarded writes of single messages, so senders that take at the same moment share out what there is.
+ */
 
 const unleased = { state: 'ready', lease_token: null, leased_until: null } as const
 
@@ -56,4 +61,185 @@ export async function putConfirmation(
     ...unleased,
   }
   await outbox.insertOne(message, session === undefined ? {} : { session })
+}
+
+/** Whose messages: an organization's, or all. */
+export type OutboxScope = { organizationId: number } | 'all'
+
+const idOnly = { _id: 1 } as const
+const mostReturnedAtOnce = 5_000
+
+/** Messages whose lease ran out are there to be taken again; until they are, their token still acknowledges them. */
+export async function returnExpired({ outbox }: Collections): Promise<void> {
+  const expired = await outbox
+    .find(
+      { state: 'taken', $expr: { $lte: ['$leased_until', '$$NOW'] } },
+      { projection: idOnly, hint: leasedIndex },
+    )
+    .limit(mostReturnedAtOnce)
+    .toArray()
+  if (expired.length === 0) return
+  await outbox.updateMany(
+    {
+      _id: { $in: expired.map(({ _id }) => _id) },
+      state: 'taken',
+      $expr: { $lte: ['$leased_until', '$$NOW'] },
+    },
+    { $set: { state: 'ready' } },
+    { hint: { _id: 1 } },
+  )
+}
+
+/** Where messages can be taken: queues whose autoresponder isn't paused, with the time of their first. */
+export async function openQueues(collections: Collections, scope: OutboxScope): Promise<QueueBeginning[]> {
+  const { autoresponders } = collections
+  if (scope !== 'all') {
+    const { organizationId } = scope
+    const running = await autoresponders
+      .find({ organization_id: organizationId, paused: false }, { projection: idOnly })
+      .toArray()
+    const queues = [
+      queueOf.confirmations(organizationId),
+      ...running.map(({ _id }) => queueOf.autoresponder(_id)),
+    ]
+    return readBeginnings(readyMessages(collections), queues)
+  }
+  const beginnings = await readBeginnings(readyMessages(collections))
+  const paused = await autoresponders
+    .find({ _id: { $in: beginnings.map(({ queue }) => queue) }, paused: true }, { projection: idOnly })
+    .toArray()
+  const closed = new Set(paused.map(({ _id }) => queueOf.autoresponder(_id)))
+  return beginnings.filter(({ queue }) => !closed.has(queue))
+}
+
+/** Whatever is in the outbox is due. */
+const endOfTime = new Date(8.64e15)
+
+export interface Lease {
+  token: string
+  seconds: number
+}
+
+/**
+ * Takes the first messages of these queues. Resolves to those that are ours, in order of `due_at`: fewer than `limit`
+ * where others took some of them at the same moment; null when none was there.
+ */
+export async function claimMessages(
+  collections: Collections,
+  beginnings: readonly QueueBeginning[],
+  { limit, lease: { token, seconds } }: { limit: number; lease: Lease },
+): Promise<OutboxDocument[] | null> {
+  const { outbox } = collections
+  const first = await readDue(readyMessages(collections), beginnings, {
+    until: endOfTime,
+    limit,
+    projection: idOnly,
+  })
+  if (first.length === 0) return null
+  const ids = first.map(({ _id }) => _id)
+  await outbox.updateMany(
+    { _id: { $in: ids }, state: 'ready' },
+    [
+      {
+        $set: {
+          state: 'taken',
+          lease_token: token,
+          leased_until: { $add: ['$$NOW', seconds * 1_000] },
+        },
+      },
+    ],
+    { hint: { _id: 1 } },
+  )
+  return outbox
+    .find({ _id: { $in: ids }, state: 'taken', lease_token: token }, { hint: { _id: 1 } })
+    .sort({ due_at: 1, _id: 1 })
+    .toArray()
+}
+
+/** Gives messages that we hold back, as if they hadn't been taken. */
+export async function giveBack(
+  { outbox }: Collections,
+  messages: readonly OutboxDocument[],
+  { token }: Lease,
+): Promise<void> {
+  if (messages.length === 0) return
+  await outbox.updateMany(
+    { _id: { $in: messages.map(({ _id }) => _id) }, lease_token: token },
+    { $set: unleased },
+    { hint: { _id: 1 } },
+  )
+}
+
+/** Removes messages that we hold and that nobody is to get; their reactions are dropped. */
+export async function dropMessages(
+  collections: Collections,
+  messages: readonly OutboxDocument[],
+  { token }: Lease,
+): Promise<void> {
+  if (messages.length > 0) await removeAs('dropped', collections, messages, [token])
+}
+
+/**
+ * Removes messages that are held under these tokens; their reactions get the state. No transaction: a process that is
+ * killed within one keeps the messages locked for a minute and more, for who takes and who acknowledges. The reactions
+ * come first, so what is left half done is a message whose reaction isn't due any more, and such a one is removed when
+ * it would be handed out again.
+ */
+async function removeAs(
+  state: 'sent' | 'dropped',
+  { outbox, reactions }: Collections,
+  messages: readonly OutboxDocument[],
+  tokens: string[],
+): Promise<{ removed: number }> {
+  const keys = messages.map(({ reaction }) => reaction).filter((key) => key !== null)
+  if (keys.length > 0)
+    await reactions.updateMany(
+      { _id: { $in: keys }, state: 'due' },
+      { $set: { state } },
+      { hint: { _id: 1 } },
+    )
+  const { deletedCount } = await outbox.deleteMany(
+    { _id: { $in: messages.map(({ _id }) => _id) }, lease_token: { $in: tokens } },
+    { hint: { _id: 1 } },
+  )
+  return { removed: deletedCount }
+}
+
+export interface Acknowledgement {
+  id: number
+  leaseToken: string
+}
+
+/**
+ * Removes messages that were mailed and marks their reactions sent. Resolves to the ids of those that were held under
+ * their tokens; the others are somebody else's, acknowledged already, or gone.
+ */
+export async function acknowledgeMessages(
+  collections: Collections,
+  scope: OutboxScope,
+  given: readonly Acknowledgement[],
+): Promise<Set<number>> {
+  const { outbox } = collections
+  const tokens = new Map<number, Set<string>>()
+  for (const { id, leaseToken } of given) tokens.set(id, (tokens.get(id) ?? new Set()).add(leaseToken))
+  const filter: Filter<OutboxDocument> = {
+    _id: { $in: [...tokens.keys()] },
+    ...(scope === 'all' ? {} : { organization_id: scope.organizationId }),
+  }
+  const found = await outbox.find(filter, { hint: { _id: 1 } }).toArray()
+  const held = found.filter(
+    ({ _id, lease_token: token }) => token !== null && tokens.get(_id)?.has(token) === true,
+  )
+  if (held.length === 0) return new Set()
+  const heldTokens = new Set(held.map((message) => message.lease_token!))
+  const { removed } = await removeAs('sent', collections, held, [...heldTokens])
+  const done = new Set(held.map(({ _id }) => _id))
+  if (removed < done.size) {
+    // Taken by somebody else since they were read: their leases had run out.
+    const others = await outbox
+      .find({ _id: { $in: [...done] } }, { projection: idOnly, hint: { _id: 1 } })
+      .toArray()
+    for (const { _id } of others) done.delete(_id)
+  }
+  return done
 }

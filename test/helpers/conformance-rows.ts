@@ -7,6 +7,7 @@ import { deliveryEventRows } from './conformance/delivery-events.ts'
 import { jobRows } from './conformance/jobs.ts'
 import { mailingListRows } from './conformance/mailing-lists.ts'
 import { organizationRows } from './conformance/organizations.ts'
+import { outboxRows } from './conformance/outbox.ts'
 import type { Rows } from './conformance/row.ts'
 import { subscriberCountRows } from './conformance/subscriber-counts.ts'
 import { subscriberImportRows } from './conformance/subscriber-imports.ts'
@@ -30,4 +31,5 @@ export const conformanceRows: Rows = {
   ...subscriberCountRows,
   ...jobRows,
   ...deliveryEventRows,
+  ...outboxRows,
 }

@@ -28,7 +28,7 @@ const groups = {
   users: ['Users'],
   lists: ['Mailing lists', 'Custom fields'],
   imports: ['Subscriber imports'],
-  jobs: ['Subscriber counts', 'Background jobs'],
+  jobs: ['Subscriber counts', 'Background jobs', 'Reactions', 'Outbox'],
   subscribers: ['Subscribers', 'Confirmation forms'],
   mails: ['Autoresponders', 'Campaign templates'],
 }

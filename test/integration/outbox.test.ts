@@ -1,0 +1,441 @@
+import t from 'tap'
+import type { AutoresponderDocument, ReactionDocument } from '../../shared/schemas/autoresponder.ts'
+import { nextIds } from '../../shared/database.ts'
+import { autoresponder } from '../helpers/autoresponder.ts'
+import { callerOf, createList, importText, startService, until, type Json } from '../helpers/service.ts'
+
+/** From a reaction that is queued to a mail that somebody sends: the dispatcher, the outbox, and what takes back. */
+
+t.setTimeout(300_000)
+const service = await startService(t, ['control-plane', 'engine'])
+const { collections } = service
+let lastAutoresponder = 0
+
+async function addAutoresponder(
+  listId: number,
+  given: Partial<AutoresponderDocument> = {},
+): Promise<AutoresponderDocument> {
+  lastAutoresponder += 1
+  const document = autoresponder({
+    _id: lastAutoresponder,
+    mailing_list_id: listId,
+    name: `Autoresponder ${lastAutoresponder}`,
+    content_subject: `Subject ${lastAutoresponder}`,
+    content_text: 'Hello %%First name%%',
+    ...given,
+  })
+  await collections.autoresponders.insertOne(document)
+  return document
+}
+
+async function pause(listId: number, id: number, paused: boolean): Promise<void> {
+  const { body } = await service.call('PUT', `/mailing_lists/${listId}/autoresponders/${id}`, {
+    autoresponder: { paused },
+  })
+  if (body.success !== true) throw new Error(body.error_message)
+}
+
+const subscribe = (listId: number, email: string, more: object = {}): Promise<Json> =>
+  service.post(`/mailing_lists/${listId}/subscribers`, { subscriber: { email, ...more } })
+const setStatus = async (subscriber: Json, status: string, more: object = {}): Promise<void> => {
+  const { mailing_list_id: listId, id } = subscriber
+  const { body } = await service.call('PUT', `/mailing_lists/${listId}/subscribers/${id}`, {
+    subscriber: { status, ...more },
+  })
+  if (body.success !== true) throw new Error(body.error_message)
+}
+const reactionsOf = (listId: number, query = ''): Promise<Json[]> =>
+  service.get(`/mailing_lists/${listId}/reactions${query}`)
+const statesOf = async (listId: number, query = ''): Promise<string[]> =>
+  (await reactionsOf(listId, query)).map((reaction) => reaction.state)
+const untilStates = (listId: number, states: string[]): Promise<string[]> =>
+  until(
+    `states ${states.join(', ')}`,
+    () => statesOf(listId),
+    (found) => found.join() === states.join(),
+    40_000,
+  )
+const take = (outbox: object = { limit: 1000 }): Promise<Json[]> => service.post('/outbox/take', { outbox })
+const acknowledge = (messages: Json[]): Promise<Json> =>
+  service.post('/outbox/acknowledge', {
+    outbox: { messages: messages.map(({ id, lease_token }) => ({ id, lease_token })) },
+  })
+const endLeases = () =>
+  collections.outbox.updateMany({ state: 'taken' }, { $set: { leased_until: new Date(0) } })
+
+t.test('a reaction becomes a message at its time, which is taken, acknowledged and gone', async (t) => {
+  const list = await createList(service, [{ name: 'First name', field_type: 'text' }])
+  const atOnce = await addAutoresponder(list.id, {
+    from_email: 'news@example.com',
+    reply_to: 'r@example.com',
+  })
+  const later = await addAutoresponder(list.id, {
+    delay: 'with_delay',
+    delay_amount: 2,
+    delay_unit: 'hours',
+  })
+  const ann = await subscribe(list.id, 'ann@example.com', { custom_fields: { 'First name': 'Ann' } })
+  await untilStates(list.id, ['due', 'queued'])
+  const [first, second] = await reactionsOf(list.id)
+  t.match(first, { autoresponder_id: atOnce._id, subscriber_id: ann.id, import_id: null })
+  t.equal(second.autoresponder_id, later._id)
+  t.equal(Date.parse(second.due_at) - Date.parse(first.due_at), 2 * 3_600_000)
+  const noted = await collections.autoresponders.findOne({ _id: later._id })
+  t.ok(noted!.triggered_at, 'the autoresponder was triggered')
+
+  const [message, ...others] = await take()
+  t.same(others, [])
+  t.match(message, {
+    id: first.id,
+    kind: 'autoresponder',
+    organization_id: 1,
+    mailing_list_id: list.id,
+    autoresponder_id: atOnce._id,
+    to: 'ann@example.com',
+    subscriber: { id: ann.id, custom_fields: { 'First name': { value: 'Ann' } } },
+    from_email: 'news@example.com',
+    reply_to: 'r@example.com',
+    subject: atOnce.content_subject,
+    format: 'both',
+    text: 'Hello %%First name%%',
+    html: null,
+    fields: {},
+    raw_fields: {},
+    confirmation_url: null,
+    due_at: first.due_at,
+  })
+  t.same(await take(), [], 'nobody else gets it')
+  t.same(await acknowledge([{ id: message.id, lease_token: 'wrong' }]), {
+    acknowledged: 0,
+    stale: [message.id],
+  })
+  t.same(await acknowledge([message]), { acknowledged: 1, stale: [] })
+  t.same(await acknowledge([message]), { acknowledged: 0, stale: [message.id] }, 'a used token')
+  t.same(await statesOf(list.id), ['sent', 'queued'])
+  t.same(await statesOf(list.id, '?state=sent,held'), ['sent'])
+  t.same(await statesOf(list.id, `?autoresponder_id=${later._id}`), ['queued'])
+  t.same(await statesOf(list.id, `?subscriber_id=${ann.id}&state=queued`), ['queued'])
+  t.same(await statesOf(list.id, `?subscriber_id=${Number(ann.id) + 1}`), [])
+
+  const unsubscribed = await service.post('/subscribers/unsubscribe', {
+    unsubscribe: { token: message.unsubscribe_token },
+  })
+  t.match(unsubscribed, { id: ann.id, status: 'unsubscribed' })
+  t.same(await statesOf(list.id), ['sent', 'dropped'])
+})
+
+t.test(
+  'while its autoresponder is paused it is held, in the outbox too, and comes when that ends',
+  async (t) => {
+    const list = await createList(service)
+    const { _id: id } = await addAutoresponder(list.id)
+    await subscribe(list.id, 'before@example.com')
+    await untilStates(list.id, ['due'])
+    await pause(list.id, id, true)
+    await subscribe(list.id, 'meanwhile@example.com')
+    t.same(await statesOf(list.id), ['held', 'held'])
+    t.same(await statesOf(list.id, '?state=queued,due'), [])
+    t.same(await take(), [])
+    await pause(list.id, id, false)
+    await untilStates(list.id, ['due', 'due'])
+    const messages = await take()
+    t.same(
+      messages.map(({ to }) => to),
+      ['before@example.com', 'meanwhile@example.com'],
+    )
+    t.match(await acknowledge(messages), { acknowledged: 2 })
+  },
+)
+
+t.test('nobody gets mail who left, not even when he comes back', async (t) => {
+  const list = await createList(service)
+  const paused = await addAutoresponder(list.id, { paused: true })
+  const subscribers = [
+    await subscribe(list.id, 'leaves@example.com'),
+    await subscribe(list.id, 'is-deleted@example.com'),
+    await subscribe(list.id, 'stays@example.com'),
+    await subscribe(list.id, 'leaves-by-import@example.com'),
+    await subscribe(list.id, 'is-deactivated@example.com'),
+  ]
+  const [leaves, isDeleted] = subscribers
+  await setStatus(leaves, 'bounced')
+  t.equal((await reactionsOf(list.id))[0].state, 'dropped')
+  await setStatus(leaves, 'active', { run_autoresponders: true })
+  t.same(
+    await statesOf(list.id, `?subscriber_id=${leaves.id}`),
+    ['dropped', 'held'],
+    'only the new one counts',
+  )
+
+  // As if it had been queued by a transaction that didn't see him leave.
+  await collections.reactions.updateOne(
+    { id: (await reactionsOf(list.id))[0].id },
+    { $set: { state: 'queued' } },
+  )
+  await service.call('DELETE', `/mailing_lists/${list.id}/subscribers/${isDeleted.id}`)
+  t.same(await reactionsOf(list.id, `?subscriber_id=${isDeleted.id}`), [])
+  const view = await importText(
+    service,
+    list.id,
+    'leaves-by-import@example.com,unsubscribed\nleaves@example.com,\nstays@example.com,\n',
+    {
+      column_mapping: ['email', 'status'],
+      file_format: { csv_has_headers: false },
+      overwrite: true,
+      overwrite_what: { status: true },
+      deactivate_subscribers_not_in_import: true,
+    },
+  )
+  t.equal(view.state, 'finished')
+  t.same(await statesOf(list.id, `?autoresponder_id=${paused._id}`), [
+    'held',
+    'held',
+    'dropped',
+    'dropped',
+    'held',
+  ])
+  await pause(list.id, paused._id, false)
+  await untilStates(list.id, ['due', 'due', 'dropped', 'dropped', 'due'])
+  const messages = await take()
+  t.same(messages.map(({ to }) => to).sort(), ['leaves@example.com', 'stays@example.com'])
+  t.same(await statesOf(list.id, `?subscriber_id=${leaves.id}`), ['dropped', 'due'])
+
+  await setStatus(subscribers[2], 'unsubscribed')
+  t.equal((await acknowledge(messages)).acknowledged, 2, 'what was handed out already counts')
+  t.same(await statesOf(list.id), ['dropped', 'sent', 'dropped', 'dropped', 'sent'])
+})
+
+t.test('a lease that runs out is the next taker’s, and its token counts until then', async (t) => {
+  const list = await createList(service)
+  await addAutoresponder(list.id)
+  for (const email of ['a@example.com', 'b@example.com']) await subscribe(list.id, email)
+  await untilStates(list.id, ['due', 'due'])
+  const [first, second] = await take({ limit: 10, lease_seconds: 10 })
+  await endLeases()
+  t.match(await acknowledge([first]), { acknowledged: 1, stale: [] })
+  const [again, ...others] = await take()
+  t.same(others, [])
+  t.equal(again.id, second.id)
+  t.not(again.lease_token, second.lease_token)
+  t.same(await acknowledge([second]), { acknowledged: 0, stale: [second.id] })
+  // As if the process that wrote down the acknowledgement had been killed before it was done.
+  await collections.reactions.updateOne({ id: again.id }, { $set: { state: 'sent' } })
+  await endLeases()
+  t.same(await take(), [], 'what is acknowledged by half isn’t handed out again')
+  t.equal(await collections.outbox.countDocuments(), 0)
+  t.same(await statesOf(list.id), ['sent', 'sent'])
+})
+
+t.test('an organization takes its own, by due time; a system admin takes all', async (t) => {
+  const { id: organizationId } = await service.post('/organizations', {
+    organization: { name: 'Other', time_zone_name: 'Asia/Kathmandu' },
+  })
+  const { key } = await service.post(`/organizations/${organizationId}/api_keys`, {
+    api_key: { name: 'admin', role: 'organization_admin' },
+  })
+  const other = await createList(service, [], { organization_id: organizationId })
+  const own = await createList(service)
+  const now = Date.now()
+  const responders = await Promise.all([
+    addAutoresponder(own.id),
+    addAutoresponder(other.id, { organization_id: organizationId }),
+    addAutoresponder(other.id, { organization_id: organizationId }),
+  ])
+  for (const listId of [own.id, other.id])
+    for (const status of ['unsubscribed', 'active'])
+      await subscribe(listId, `${status}@example.com`, { status })
+  await collections.reactions.deleteMany({ mailing_list_id: { $in: [own.id, other.id] } })
+  await collections.outbox.deleteMany({})
+  // One and the same subscriber, nine times, in no order.
+  for (const [i, { _id, mailing_list_id: listId }] of [
+    ...responders,
+    ...responders,
+    ...responders,
+  ].entries()) {
+    const subscriber = await collections.subscribers.findOne({ mailing_list_id: listId, status: 'active' })
+    await queue(1, {
+      autoresponderId: _id,
+      listId,
+      subscriberId: subscriber!.id,
+      dueAt: new Date(now - 10_000 * ((i * 5) % 9)),
+    })
+  }
+  await until(
+    'nine messages',
+    () => collections.outbox.countDocuments(),
+    (count) => count === 9,
+  )
+  const asOther = (path: string, outbox: object) => service.call('POST', path, { outbox }, { key })
+  const theirs = (await asOther('/outbox/take', { limit: 3 })).body.data
+  t.equal(theirs.length, 3)
+  t.ok(theirs.every((message: Json) => message.organization_id === organizationId))
+  t.match(theirs[0].due_at, /\+05:45$/)
+  const all = [...theirs, ...(await take())]
+  t.equal(all.length, 9)
+  const times = all.slice(3).map((message) => Date.parse(message.due_at))
+  t.same(
+    times,
+    times.toSorted((a, b) => a - b),
+  )
+  const [mine] = all.filter((message) => message.organization_id === 1)
+  t.same(
+    (await asOther('/outbox/acknowledge', { messages: [{ id: mine.id, lease_token: mine.lease_token }] }))
+      .body.data,
+    { acknowledged: 0, stale: [mine.id] },
+  )
+  t.match(await acknowledge(all), { acknowledged: 9 })
+})
+
+async function queue(
+  amount: number,
+  given: { autoresponderId: number; listId: number; subscriberId?: number; dueAt: Date },
+): Promise<void> {
+  const firstId = await nextIds(collections, 'reaction', amount)
+  const { organization_id } = (await collections.autoresponders.findOne({ _id: given.autoresponderId }))!
+  const documents = Array.from({ length: amount }, (_, i): ReactionDocument => {
+    const subscriberId = given.subscriberId ?? 1_000_000 + firstId + i
+    return {
+      _id: `${subscriberId}:${given.autoresponderId}:request ${firstId + i}`,
+      id: firstId + i,
+      organization_id,
+      mailing_list_id: given.listId,
+      autoresponder_id: given.autoresponderId,
+      subscriber_id: subscriberId,
+      import_id: null,
+      state: 'queued',
+      due_at: given.dueAt,
+      created_at: new Date(),
+    }
+  })
+  await collections.reactions.insertMany(documents)
+}
+
+t.test('a confirmation has its form’s texts and the link', async (t) => {
+  const list = await createList(service)
+  const form = await service.post(`/mailing_lists/${list.id}/confirmation_forms`, {
+    confirmation_form: { name: 'Form', from_email: 'forms@example.com' },
+  })
+  for (const email of ['asks@example.com', 'is-confirmed@example.com'])
+    await subscribe(list.id, email, { confirmation_form_id: form.id })
+  const { token } = (await collections.pendingSubscribers.findOne({ _id: `${list.id}:asks@example.com` }))!
+  await collections.pendingSubscribers.deleteOne({ _id: `${list.id}:is-confirmed@example.com` })
+  const [message, ...others] = await take()
+  t.same(others, [], 'nobody waits for the other one')
+  t.match(message, {
+    kind: 'confirmation',
+    autoresponder_id: null,
+    to: 'asks@example.com',
+    subscriber: null,
+    from_email: 'forms@example.com',
+    subject: form.subject,
+    html: form.html,
+    unsubscribe_token: null,
+    confirmation_url: `${service.processes['control-plane']!.ready.http}/confirm/${token}`,
+  })
+  t.match(await acknowledge([message]), { acknowledged: 1 })
+})
+
+t.test('takers in two processes share out what there is, also when one of them is killed', async (t) => {
+  const list = await createList(service)
+  const [one, two] = [await addAutoresponder(list.id), await addAutoresponder(list.id)]
+  const { id: subscriberId } = await subscribe(list.id, 'ann@example.com', { skip_autoresponders: true })
+  const amount = 1_200
+  for (let part = 0; part < 10; part += 1)
+    for (const { _id } of [one, two])
+      await queue(amount / 20, {
+        autoresponderId: _id,
+        listId: list.id,
+        subscriberId,
+        dueAt: new Date(Date.now() - part * 1_000),
+      })
+  await until(
+    'all messages',
+    () => collections.outbox.countDocuments(),
+    (count) => count === amount,
+  )
+  const own = service.processes['control-plane']!
+  const doomed = await service.start('control-plane')
+  service.processes['control-plane'] = own
+  const taken: Json[] = []
+  const acknowledged = new Set<number>()
+  const takeAll = async (http: string): Promise<void> => {
+    const call = callerOf(() => http)
+    for (;;) {
+      const { body } = await call('POST', '/outbox/take', { outbox: { limit: 30 } })
+      if (body.data.length === 0) return
+      taken.push(...body.data)
+      const times = body.data.map((message: Json) => Date.parse(message.due_at))
+      t.same(
+        times,
+        times.toSorted((a: number, b: number) => a - b),
+      )
+      const messages = body.data.map(({ id, lease_token }: Json) => ({ id, lease_token }))
+      const reply = await call('POST', '/outbox/acknowledge', { outbox: { messages } })
+      t.equal(reply.body.data.acknowledged, messages.length)
+      for (const { id } of messages) acknowledged.add(id)
+      if (acknowledged.size > amount / 3) void doomed.stop('SIGKILL')
+    }
+  }
+  const takers = [own, own, own, doomed, doomed, doomed].map(({ ready }) => takeAll(ready.http!))
+  const ends = await Promise.allSettled(takers)
+  t.same(
+    ends.slice(0, 3).filter(({ status }) => status === 'rejected'),
+    [],
+  )
+  t.equal(new Set(taken.map(({ id }) => id)).size, taken.length, 'nobody got what another one got')
+  await endLeases()
+  await takeAll(own.ready.http!)
+  const states = await collections.reactions
+    .aggregate([{ $match: { mailing_list_id: list.id } }, { $group: { _id: '$state', n: { $sum: 1 } } }])
+    .toArray()
+  t.same(states, [{ _id: 'sent', n: amount }])
+  t.equal(await collections.outbox.countDocuments(), 0)
+})
+
+t.test('what waits costs nothing: a paused autoresponder’s, and what is due in a year', async (t) => {
+  const list = await createList(service)
+  const many = 10_000
+  const paused = await addAutoresponder(list.id, { paused: true })
+  const inAYear = await addAutoresponder(list.id)
+  const running = await addAutoresponder(list.id)
+  await queue(many, { autoresponderId: paused._id, listId: list.id, dueAt: new Date(0) })
+  await queue(many, {
+    autoresponderId: inAYear._id,
+    listId: list.id,
+    dueAt: new Date(Date.now() + 365 * 86_400_000),
+  })
+  await service.db.command({ profile: 2 })
+  await queue(10, { autoresponderId: running._id, listId: list.id, dueAt: new Date() })
+  await until(
+    'ten messages',
+    () => collections.outbox.countDocuments(),
+    (count) => count === 10,
+  )
+  await service.db.command({ profile: 0 })
+  const looks = await service.db
+    .collection('system.profile')
+    .find({ ns: `${service.db.databaseName}.reactions`, op: { $ne: 'insert' } })
+    .toArray()
+  t.ok(looks.length > 0)
+  const metrics = await (await fetch(service.processes.engine!.ready.metrics['engine']!)).text()
+  t.match(metrics, /^rollcall_reactions_dispatched_total [1-9]/m)
+  t.match(metrics, /^rollcall_reaction_lag_seconds \d/m)
+  t.match(metrics, /^rollcall_outbox_messages 10$/m)
+  t.same(
+    looks.filter((look) => look['keysExamined'] > 200 || look['docsExamined'] > 50),
+    [],
+    'no look goes over what waits',
+  )
+  const page = await service.call('GET', `/mailing_lists/${list.id}/reactions?state=due&per_page=4`)
+  t.equal(page.body.data.length, 4)
+  t.match(page.body, { num_records: 10, num_pages: 3 })
+  const next = await service.call(
+    'GET',
+    `/mailing_lists/${list.id}/reactions?state=due&per_page=4&page_token=${encodeURIComponent(page.body.next_page_token)}`,
+  )
+  t.ok(next.body.data[0].id > page.body.data[3].id)
+  t.equal(
+    (await service.call('GET', `/mailing_lists/${list.id}/reactions?page=2&per_page=9000`)).body.data.length,
+    500,
+  )
+})
