@@ -5,19 +5,21 @@
  */
 export function gatheredRead<Owner extends object, Key, Item>(
   read: (owner: Owner, keys: Key[]) => Promise<Map<Key, Item>>,
+  weightOf: (key: Key) => number = () => 1,
 ): (owner: Owner, key: Key) => Promise<Item | null> {
   const gatherings = new WeakMap<Owner, Gathering<Key, Item>>()
   return (owner, key) => {
     let gathering = gatherings.get(owner)
     if (gathering === undefined)
-      gatherings.set(owner, (gathering = new Gathering((keys) => read(owner, keys))))
+      gatherings.set(owner, (gathering = new Gathering((keys) => read(owner, keys), weightOf)))
     return gathering.find(key)
   }
 }
 
 /** One that meets a slow disk doesn't hold up those behind it. */
 const mostAtOnce = 2
-const mostKeys = 64
+/** Of all keys of one read: a query must stay far below the 16 MB of a document, and no reply may grow without bound. */
+const mostWeight = 4_000
 
 interface Waiting<Key, Item> {
   key: Key
@@ -27,11 +29,13 @@ interface Waiting<Key, Item> {
 
 class Gathering<Key, Item> {
   readonly #read: (keys: Key[]) => Promise<Map<Key, Item>>
+  readonly #weightOf: (key: Key) => number
   #waiting: Waiting<Key, Item>[] = []
   #running = 0
 
-  constructor(read: (keys: Key[]) => Promise<Map<Key, Item>>) {
+  constructor(read: (keys: Key[]) => Promise<Map<Key, Item>>, weightOf: (key: Key) => number) {
     this.#read = read
+    this.#weightOf = weightOf
   }
 
   find(key: Key): Promise<Item | null> {
@@ -44,7 +48,14 @@ class Gathering<Key, Item> {
 
   #begin(): void {
     if (this.#running >= mostAtOnce || this.#waiting.length === 0) return
-    const group = this.#waiting.splice(0, mostKeys)
+    let weight = this.#weightOf(this.#waiting[0]!.key)
+    let size = 1
+    while (size < this.#waiting.length) {
+      weight += this.#weightOf(this.#waiting[size]!.key)
+      if (weight > mostWeight) break
+      size += 1
+    }
+    const group = this.#waiting.splice(0, size)
     this.#running += 1
     void this.#answer(group).finally(() => {
       this.#running -= 1

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { FtpError } from './ftp-error.ts'
 import type { FtpSession } from './session.ts'
 import type { Upload } from './upload.ts'
@@ -43,9 +43,9 @@ export function receiveUpload(session: FtpSession, begin: () => Promise<Upload>)
       const socket = await beginData(session, { plain, signal, text: 'send the data' })
       await upload.receive(received(session, socket, signal))
       // An end of data says nothing about their completeness; a client that is still there a moment later does.
-      await Promise.all([sleep(afterglowMs, undefined, { signal }), upload.prepare()])
+      await Promise.all([watch(signal), upload.prepare()])
       signal.throwIfAborted()
-      await upload.publish()
+      await upload.publish(signal)
     } finally {
       await upload.end()
     }
@@ -74,6 +74,13 @@ export function send(
       content.destroy()
     }
   })
+}
+
+/** When the process is late, the timer goes off before anybody has looked at the sockets: they come next, twice for TLS. */
+async function watch(signal: AbortSignal): Promise<void> {
+  await sleep(afterglowMs, undefined, { signal })
+  await nextTurn()
+  await nextTurn()
 }
 
 async function openData(session: FtpSession, signal: AbortSignal): Promise<Socket> {

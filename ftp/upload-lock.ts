@@ -25,14 +25,17 @@ export class UploadLock {
   readonly #log: Logger
   readonly #lost = new AbortController()
   readonly #released = new AbortController()
+  #confirmedAt: number
 
   /** Null when somebody else uploads the file and doesn't come to an end. */
   static async take(collections: Collections, id: string, log: Logger): Promise<UploadLock | null> {
     const holder = { id, token: newUploadToken() }
     const until = clock.monotonicMs() + patienceMs
     for (;;) {
+      const askedAt = clock.monotonicMs()
       const found = await takeUploadLock(collections, holder)
-      if (found !== null) return new UploadLock(collections, holder, log, found === 'left')
+      if (found !== null)
+        return new UploadLock(collections, { holder, log, wasLeft: found === 'left', askedAt })
       if (clock.monotonicMs() > until) return null
       await sleep(retryMs)
     }
@@ -44,7 +47,16 @@ export class UploadLock {
     while ((await isUploadLocked(collections, id)) && clock.monotonicMs() < until) await sleep(retryMs)
   }
 
-  private constructor(collections: Collections, holder: UploadLockHolder, log: Logger, wasLeft: boolean) {
+  private constructor(
+    collections: Collections,
+    {
+      holder,
+      log,
+      wasLeft,
+      askedAt,
+    }: { holder: UploadLockHolder; log: Logger; wasLeft: boolean; askedAt: number },
+  ) {
+    this.#confirmedAt = askedAt
     this.#collections = collections
     this.#holder = holder
     this.#log = log
@@ -63,8 +75,15 @@ export class UploadLock {
 
   /** Asks the database whether it is still ours; throws when that doesn't answer. */
   async confirm(): Promise<boolean> {
+    const askedAt = clock.monotonicMs()
     if (!this.lost.aborted && !(await renewUploadLock(this.#collections, this.#holder))) this.#lost.abort()
+    this.#confirmedAt = askedAt
     return !this.lost.aborted
+  }
+
+  /** The same, and the database is asked only when the process may have been suspended since it was the last time. */
+  async stillHeld(): Promise<boolean> {
+    return clock.monotonicMs() - this.#confirmedAt < 2 * uploadRenewalMs ? !this.lost.aborted : this.confirm()
   }
 
   /** Renews it no longer and doesn't give it back either. */

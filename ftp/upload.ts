@@ -80,7 +80,9 @@ export class Upload {
   }
 
   async open(signal: AbortSignal): Promise<void> {
-    const { store, takeUp } = this.#parts
+    const { store, takeUp, lock } = this.#parts
+    // Whoever has it by now must not lose what he receives.
+    if (!(await lock.stillHeld())) throw takenOver()
     this.#state = 'unfinished'
     try {
       this.#file = await tellingFullDisk(() => store.takeUp({ ...takeUp, signal }))
@@ -109,11 +111,12 @@ export class Upload {
     if (!isOurs) throw takenOver()
   }
 
-  /** Gives the prepared file its final name; throws when the upload isn't ours any more. */
-  async publish(): Promise<void> {
+  /** Gives the prepared file its final name; throws when the upload isn't ours any more, or when it is to end. */
+  async publish(signal?: AbortSignal): Promise<void> {
     const { quota, lock } = this.#parts
     const file = this.#file!
     await quota.end(async () => {
+      signal?.throwIfAborted()
       if (lock.lost.aborted || !(await file.publish())) throw takenOver()
       this.#state = 'published'
       // The figures need it no longer, and a client waits for both.

@@ -193,7 +193,11 @@ function drained(response: Response): Promise<void> {
 }
 
 function refuseMethod(methods: readonly Endpoint[]): RequestHandler {
-  const allowed = [...new Set(methods.map((described) => described.method.toUpperCase()))].join(', ')
+  const own = methods.map((described) => described.method.toUpperCase())
+  // Whatever can be read can be asked for its headers alone.
+  const allowed = [...new Set(own.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method])))].join(
+    ', ',
+  )
   return (request) => {
     throw new RequestError('invalid_request', `${request.method} is not possible here, only ${allowed}`, {
       status: 405,

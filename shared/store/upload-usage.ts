@@ -70,7 +70,8 @@ export async function growUpload(
       'uploads.token': token,
       $expr: { $and: fits({ bytes, files: 0 }, limits) },
     },
-    { $inc: { 'uploads.$.bytes': bytes, revision: 1 } },
+    // A count doesn't look at reservations: its revision stays.
+    { $inc: { 'uploads.$.bytes': bytes } },
   )
   return matchedCount === 1
 }
@@ -136,23 +137,26 @@ export async function listLiveUploads(
   return usage.uploads.filter(({ token }) => alive.has(token))
 }
 
-/** Puts counted figures in the place of those that were read before counting; false when they changed meanwhile. */
+/**
+ * Puts counted figures in the place of those that were read before counting; false when they changed meanwhile. Of the
+ * uploads only those with the tokens in `live` stay, with what they have reserved by now.
+ */
 export async function correctUsage(
   { uploadUsage }: Collections,
   organizationId: number,
   read: UploadUsageDocument | null,
-  counted: { bytes: number; files: number; uploads: Held[] },
+  { live, ...counted }: { bytes: number; files: number; live: string[] },
 ): Promise<boolean> {
   const figures = { ...counted, counted_at: new Date() }
   if (read !== null) {
     const { matchedCount } = await uploadUsage.updateOne(
       { _id: organizationId, revision: read.revision },
-      { $set: figures, $inc: { revision: 1 } },
+      { $set: figures, $inc: { revision: 1 }, $pull: { uploads: { token: { $nin: live } } } },
     )
     return matchedCount === 1
   }
   try {
-    await uploadUsage.insertOne({ _id: organizationId, revision: 0, ...figures })
+    await uploadUsage.insertOne({ _id: organizationId, revision: 0, uploads: [], ...figures })
     return true
   } catch (error) {
     if (isDuplicateKey(error)) return false

@@ -37,9 +37,15 @@ export class DiskUpload implements UploadInProgress {
 
   async write(piece: Uint8Array): Promise<void> {
     const { handle } = this.#options
-    await handle.writeFile(piece)
-    this.size += piece.length
     this.isCopy = false
+    try {
+      await handle.writeFile(piece)
+    } catch (error) {
+      // A full disk takes a part of it.
+      this.size = (await handle.stat()).size
+      throw error
+    }
+    this.size += piece.length
     this.#unsynced += piece.length
     if (this.#unsynced < syncEveryBytes) return
     this.#unsynced = 0

@@ -2,7 +2,7 @@
 export interface QuotaAccount {
   /** More bytes, at least so many; 0 when they aren't to be had. */
   grow(least: number): Promise<number>
-  recount(): Promise<boolean>
+  recount(): Promise<void>
   /** Runs it in the turn of the upload's name, with the size of the finished file; enters what it resolves to. */
   end(work: (finished: number | null) => Promise<QuotaChange>): Promise<void>
 }
@@ -40,7 +40,10 @@ export class HeldQuota {
     if (size <= this.#granted) return true
     const least = size - this.#granted
     let more = await this.#account!.grow(least)
-    if (more === 0 && (await this.#account!.recount())) more = await this.#account!.grow(least)
+    if (more === 0) {
+      await this.#account!.recount()
+      more = await this.#account!.grow(least)
+    }
     this.#granted += more
     return more > 0
   }

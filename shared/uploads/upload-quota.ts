@@ -63,9 +63,9 @@ export class UploadQuota {
     // One byte more than there is: a full directory takes no upload.
     const least = Math.max(start + 1, unfinished ?? 0, expected ?? 0)
     const files = isKnown ? 0 : 1
-    const tryIt = async (bytes: number) => {
+    const tryIt = async (bytes: number, ageMs = oldMs) => {
       const held = { token, name, bytes, files }
-      const countedAfter = new Date(clock.now().getTime() - oldMs)
+      const countedAfter = new Date(ageMs === Infinity ? 0 : clock.now().getTime() - ageMs)
       const asked = { held, moved: unfinished ?? 0, countedAfter }
       const seen = await holdUpload(collections, organizationId, asked, limits)
       if (seen === null) return null
@@ -74,7 +74,9 @@ export class UploadQuota {
     // Most uploads are small: what they write is reserved here.
     const held = (await tryIt(least + firstPortionBytes)) ?? (await tryIt(least))
     if (held !== null) return held
-    return (await this.#count()) ? tryIt(least) : null
+    await this.#count()
+    // In a directory where much is going on no count may be possible: old figures are no reason to refuse.
+    return (await tryIt(least)) ?? (await tryIt(least, Infinity))
   }
 
   /** Removes the finished file; false when there is none. */
@@ -155,7 +157,9 @@ export class UploadQuota {
   async #addName(): Promise<boolean> {
     const { collections, organizationId, limits } = this.#options
     const tryIt = () => addName(collections, organizationId, limits)
-    return (await tryIt()) || ((await this.#count()) && (await tryIt()))
+    if (await tryIt()) return true
+    await this.#count()
+    return tryIt()
   }
 
   #accountOf({ name, token, seen }: { name: string; token: string; seen: Date }): QuotaAccount {
@@ -178,8 +182,21 @@ export class UploadQuota {
     }
   }
 
-  /** False when others changed the figures each time that they were counted. */
-  async #count(): Promise<boolean> {
+  /** Counts the directory; for all sessions of the process that want it now, once. */
+  #count(): Promise<void> {
+    const { collections, organizationId } = this.#options
+    const running = counts.get(collections) ?? new Map<number, Promise<void>>()
+    counts.set(collections, running)
+    let count = running.get(organizationId)
+    if (count === undefined) {
+      count = this.#countNow().finally(() => running.delete(organizationId))
+      running.set(organizationId, count)
+    }
+    return count
+  }
+
+  /** Leaves the figures as they are when others change them each time that they are counted. */
+  async #countNow(): Promise<void> {
     const { collections, organizationId, store } = this.#options
     for (let tries = 0; tries < mostCounts; tries += 1) {
       const usage = await readUsage(collections, organizationId)
@@ -190,12 +207,13 @@ export class UploadQuota {
       const names = new Set([...finished.keys(), ...unfinished.keys()])
       for (const { name, files } of uploads) if (files === 0) names.add(name)
       const bytes = [...finished.values(), ...unfinished.values()].reduce((sum, size) => sum + size, 0)
-      if (await correctUsage(collections, organizationId, usage, { bytes, files: names.size, uploads }))
-        return true
+      const live = uploads.map(({ token }) => token)
+      if (await correctUsage(collections, organizationId, usage, { bytes, files: names.size, live })) return
     }
-    return false
   }
 }
+
+const counts = new WeakMap<Collections, Map<number, Promise<void>>>()
 
 /** The settings as limits; 0 is none. */
 export const uploadLimits = (settings: {

@@ -48,7 +48,7 @@ t.test('a refused request is 200 too; the transport alone has statuses', async (
 t.test('a known path with another method names the methods that are possible', async (t) => {
   const answer = await call('PATCH', '/mailing_lists', {})
   t.equal(answer.status, 405)
-  t.equal(answer.headers.get('allow'), 'GET, POST')
+  t.equal(answer.headers.get('allow'), 'GET, HEAD, POST')
 })
 
 t.test('a body must be JSON in UTF-8 and within its limit', async (t) => {

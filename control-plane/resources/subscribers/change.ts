@@ -53,7 +53,12 @@ export async function updateSubscriber(
       listRevision: list.revision,
       ...(reactions === undefined ? {} : { reactions }),
     }
-    if (reactions === undefined && isPoint(address)) {
+    // Whether a required field may be set to null hangs on what is there, as its transaction sees it.
+    const isBlind = ![...values.fields].some(
+      ([id, value]) =>
+        value === null && context.fields.some(({ field }) => field.id === id && field.required),
+    )
+    if (reactions === undefined && isBlind && isPoint(address)) {
       const existing = await subscriberAt(deps.database, address)
       const written =
         existing === null ? null : await changeInPlace(deps.database, existing, change(existing))
@@ -130,9 +135,9 @@ function changeFields(
     const value = values.fields.get(field.id)
     if (value === undefined) continue
     if (value !== null) set[`custom_fields.${field.id}`] = value
-    else if (existing.custom_fields[field.id] === undefined) continue
-    else if (field.required) problems.push(`custom_fields.${field.name} is required and can't be unset`)
-    else unset.push(`custom_fields.${field.id}`)
+    else if (!field.required) unset.push(`custom_fields.${field.id}`)
+    else if (existing.custom_fields[field.id] !== undefined)
+      problems.push(`custom_fields.${field.name} is required and can't be unset`)
   }
 }
 

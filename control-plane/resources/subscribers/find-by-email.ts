@@ -188,6 +188,7 @@ const foundByReads = gatheredRead(
     }
     return new Map(searches.map((search) => [search, withKeys(byEmail.get(search.emailKey) ?? [], search)]))
   },
+  ({ keys }) => keys.length,
 )
 
 /** Two searches for one email may be for different lists. */
