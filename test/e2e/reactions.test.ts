@@ -106,15 +106,19 @@ t.test('each reaction comes once, whoever is killed', { timeout: 4 * timeoutMs }
   ]
 
   // ---- deaths ----
+  const beganAt = Date.now()
+  const lap = (what: string) => t.comment(`${what} after ${((Date.now() - beganAt) / 1000).toFixed(1)} s`)
   for (const crashAt of deaths) {
     const engine = await engines.start(crashAt)
-    await Promise.race([engine.ended, sleep(timeoutMs)])
+    await Promise.race([engine.ended, sleep(timeoutMs, undefined, { ref: false })])
     if (!t.notOk(engine.isAlive(), `an engine died: ${crashAt}`)) t.comment(engine.log())
+    lap(`${crashAt}: died`)
     await engines.kill([engine])
     await engines.endLeaseOf(engine)
   }
   await engines.start()
   const view = await importEnd(service, importId, timeoutMs)
+  lap('imported')
   isOver.abort()
   await Promise.all(disturbances)
   t.match(view, { state: 'finished', stats: { subscribers: { added: rows } } })
@@ -130,6 +134,7 @@ t.test('each reaction comes once, whoever is killed', { timeout: 4 * timeoutMs }
     ({ taken, queued }) => taken === 0 && queued === 0,
     timeoutMs,
   )
+  lap('all out')
   t.equal(await collections.outbox.countDocuments(), 0, 'nothing is left in the outbox')
   t.ok(gone.size > 0, `${gone.size} left`)
 
