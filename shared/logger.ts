@@ -7,15 +7,18 @@ const gatheredMs = 100
 
 /**
  * One JSON line an event on standard error. Never give it an email, a key, a password or a URL that may
- * hold one: ids and counts are enough to find the rest. Lines of information are gathered for a moment: written one by
+ * hold one: ids and counts are enough to find the rest. With `gathers`, lines of information are gathered for a moment: written one by
  * one, those of requests took a twelfth of the control plane's time. From a warning on they are written at once, and
  * the last line before an exit is there.
  */
-export function createLogger(options: { process: string; level: string }): Logger {
-  const destination = pino.destination({ fd: 2, sync: true, minLength: gatheredBytes })
+export function createLogger(options: { process: string; level: string; gathers?: boolean }): Logger {
+  const minLength = options.gathers === true ? gatheredBytes : 0
+  const destination = pino.destination({ fd: 2, sync: true, minLength })
   const flush = () => destination.flushSync()
-  setInterval(flush, gatheredMs).unref()
-  process.once('exit', flush)
+  if (options.gathers === true) {
+    setInterval(flush, gatheredMs).unref()
+    process.once('exit', flush)
+  }
   return pino(
     {
       hooks: {

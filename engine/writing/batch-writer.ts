@@ -356,7 +356,12 @@ export class BatchWriter {
       case 'updated': {
         changes.statusChanges[decision.from] -= 1
         changes.statusChanges[decision.to] += 1
-        const update = updateOf(decision)
+        // A deletion at the same moment must meet the row that a reaction is queued for, also one that stays as it is.
+        const update =
+          updateOf(decision) ??
+          (this.#options.reactions.idsOfUpdate(subscriber!.id).length > 0
+            ? { $inc: { reaction_requests: 1 } }
+            : null)
         // `{_id}` alone in the filter keeps the server on its fast path; the snapshot stands in for every guard.
         if (update !== null) changes.updates.push({ updateOne: { filter: { _id: key }, update } })
         if (decision.from === 'active' && decision.to !== 'active') changes.leaving.push(subscriber!.id)

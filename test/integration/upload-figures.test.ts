@@ -93,3 +93,29 @@ for (const [organizationId, STAGING] of [
     await directory.rename('b.csv', 'j.csv')
     await areRight('a rename made one more')
   })
+
+t.test(
+  'what begins all at once in a directory that was never counted, or long ago, is not refused',
+  async (t) => {
+    const uploads = openUploads({ STAGING: 'disk', DATA_DIR: folder }, database)
+    const organizationId = 3
+    const roomy = { files: 100, bytes: 10_000_000 }
+    const begin = async (name: string) => {
+      const directory = new UploadDirectory({ uploads, limits: roomy, organizationId, collections, log })
+      await directory.prepare()
+      return directory.beginUpload(name, { append: false, start: undefined })
+    }
+    const names = Array.from({ length: 30 }, (_, i) => `first-${i}.csv`)
+    const first = await Promise.all(names.map(begin))
+    t.match(await collections.uploadUsage.findOne({ _id: organizationId }), { files: 0, bytes: 0 })
+    const longAgo = new Date(Date.now() - 7_200_000)
+    await collections.uploadUsage.updateOne({ _id: organizationId }, { $set: { counted_at: longAgo } })
+    const later = await Promise.all(names.map((name) => begin(`later-${name}`)))
+    for (const upload of [...first, ...later]) await upload.end()
+    t.match(await collections.uploadUsage.findOne({ _id: organizationId }), {
+      files: 0,
+      bytes: 0,
+      uploads: [],
+    })
+  },
+)

@@ -69,7 +69,7 @@ export const statisticsView = z
     bounces_status_updated: count('recipients whom a bounce made `bounced`'),
     bounces_unique_by_code: z
       .record(z.string(), z.int())
-      .describe('unique bounces by their code, of the 1,000 codes that have most'),
+      .describe('unique bounces by their code, of the 100,000 codes that have most'),
     bounced: count('deprecated: bounces_unique'),
     duplicate_bounces: count('bounces_total less bounces_unique'),
     unbounced: count('messages sent that have not bounced'),

@@ -4,7 +4,7 @@ import { daysBetween } from '../delivery-events/figures.ts'
 import { noCounts } from '../delivery-events/message-state.ts'
 
 /** Most codes that are told of: what senders make of codes is their own affair, the size of a reply isn't. */
-const mostCodes = 1_000
+const mostCodes = 100_000
 
 export interface Sums {
   counts: DailyCounts

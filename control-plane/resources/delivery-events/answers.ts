@@ -64,6 +64,12 @@ export class Answers {
     if (this.#dropped.size > 0) await this.#writeDropped(collections, session)
     if (this.#queued.size === 0) return new Map()
     const answers = [...this.#queued.values()]
+    // Whoever is deleted or leaves at the same moment must meet this write, or would leave the reactions behind.
+    await collections.subscribers.updateMany(
+      { _id: { $in: [...new Set(answers.map(({ subscriber }) => subscriber._id))] } },
+      { $inc: { reaction_requests: 1 } },
+      { session },
+    )
     const firstId = await nextIds(collections, 'reaction', answers.length)
     const queued = await queueReactions(
       collections,

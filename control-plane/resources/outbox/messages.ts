@@ -1,5 +1,4 @@
 import type { Collection, Filter } from 'mongodb'
-import type { Caller } from '../../../shared/api-keys.ts'
 import { clock } from '../../../shared/clock.ts'
 import type { AutoresponderDocument, ReactionDocument } from '../../../shared/schemas/autoresponder.ts'
 import type {
@@ -11,7 +10,7 @@ import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
 import { unsubscribeToken } from '../../../shared/signed-token.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { findSubscriberList, type SubscriberList } from '../subscribers/list-context.ts'
+import { listWithContext, type SubscriberList } from '../subscribers/list-context.ts'
 import { toView } from '../subscribers/view.ts'
 import type { MessageView } from './schemas.ts'
 
@@ -26,10 +25,9 @@ export interface Composed {
 
 export async function composeMessages(
   deps: ControlPlane,
-  caller: Caller,
   messages: readonly OutboxDocument[],
 ): Promise<Composed> {
-  const sources = await readSources(deps, caller, messages)
+  const sources = await readSources(deps, messages)
   const composed: Composed = { toHandOut: [], toGiveBack: [], toDrop: [] }
   for (const message of messages) {
     const view =
@@ -52,15 +50,12 @@ interface Sources {
   forms: Map<number, ConfirmationFormDocument>
 }
 
-async function readSources(
-  deps: ControlPlane,
-  caller: Caller,
-  messages: readonly OutboxDocument[],
-): Promise<Sources> {
+async function readSources(deps: ControlPlane, messages: readonly OutboxDocument[]): Promise<Sources> {
   const { collections } = deps.database
   const listIds = distinct(messages.map((message) => message.mailing_list_id))
   const [lists, autoresponders, reactions, subscribers, pending] = await Promise.all([
-    Promise.all(listIds.map((id) => findSubscriberList(deps, caller, String(id)))),
+    // A list that became a Remote List meanwhile holds up nobody: what is due on it goes out.
+    Promise.all(listIds.map((id) => listWithContext(deps.database, id))),
     byKey(collections.autoresponders, distinct(messages.map((message) => message.autoresponder_id))),
     byKey(collections.reactions, distinct(messages.map((message) => message.reaction))),
     Promise.all(
@@ -86,7 +81,7 @@ async function readSources(
     distinct([...pending.values()].map(({ confirmation_form_id: formId }) => formId)),
   )
   return {
-    lists: new Map(lists.map((context) => [context.list._id, context])),
+    lists: new Map(lists.filter((context) => context !== null).map((context) => [context.list._id, context])),
     autoresponders,
     reactions,
     subscribers: new Map(subscribers.flat().map((subscriber) => [subscriber.id, subscriber])),

@@ -2,6 +2,8 @@ import { randomBytes } from 'node:crypto'
 import type { Caller } from '../../../shared/api-keys.ts'
 import { clock } from '../../../shared/clock.ts'
 import type { Database } from '../../../shared/database.ts'
+import type { Collections } from '../../../shared/schemas/collections.ts'
+import type { OutboxDocument } from '../../../shared/schemas/outbox.ts'
 import {
   claimMessages,
   dropMessages,
@@ -40,6 +42,7 @@ async function takeInTurn(
   const lease: Lease = { token: randomBytes(16).toString('base64url'), seconds }
   const startedAt = clock.monotonicMs()
   const taken: MessageView[] = []
+  let bytes = 0
   await returnExpired(collections)
   while (taken.length < limit) {
     const patience = taken.length === 0 ? patienceMs.withNone : patienceMs.withSome
@@ -47,10 +50,39 @@ async function takeInTurn(
     const beginnings = await openQueues(collections, outboxScope(caller))
     const claimed = await claimMessages(collections, beginnings, { limit: limit - taken.length, lease })
     if (claimed === null) break
-    const { toHandOut, toGiveBack, toDrop } = await composeMessages(deps, caller, claimed)
-    taken.push(...toHandOut)
-    await giveBack(collections, toGiveBack, lease)
+    const { toHandOut, toGiveBack, toDrop } = await composing(collections, claimed, lease, () =>
+      composeMessages(deps, claimed),
+    )
+    const fitting = toHandOut.filter((view, i) => {
+      bytes += bytesOf(view)
+      return bytes <= mostBytes || (i === 0 && taken.length === 0)
+    })
+    taken.push(...fitting)
+    const fit = new Set(fitting.map(({ id }) => id))
+    const tooMany = new Set(toHandOut.map(({ id }) => id).filter((id) => !fit.has(id)))
+    await giveBack(collections, [...toGiveBack, ...claimed.filter(({ _id }) => tooMany.has(_id))], lease)
     await dropMessages(collections, toDrop, lease)
+    if (tooMany.size > 0) break
   }
   return taken
+}
+
+/** Of a reply: its texts as JSON may be six times as long, and a text can't be longer than half a gigabyte. */
+const mostBytes = 32 * 1024 * 1024
+
+const bytesOf = ({ html, text }: MessageView): number => 2_000 + (html?.length ?? 0) + (text?.length ?? 0)
+
+/** What can't be composed is there for the next who takes. */
+async function composing<T>(
+  collections: Collections,
+  claimed: readonly OutboxDocument[],
+  lease: Lease,
+  compose: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await compose()
+  } catch (error) {
+    await giveBack(collections, claimed, lease)
+    throw error
+  }
 }
