@@ -333,6 +333,38 @@ t.test('opens, clicks and sends are answered, and their absence is', async (t) =
   t.equal(await collections.reactions.countDocuments({ autoresponder_id: { $gt: lastId - 1 } }), 0)
 })
 
+t.test('nothing is left of who is deleted or leaves while he opens his mail', async (t) => {
+  const list = await createList(service)
+  const { _id: opened } = await addAutoresponder(list)
+  await addAutoresponder(list, {
+    trigger: 'autoresponder_open',
+    trigger_autoresponder_to_open_id: opened,
+  })
+  const subscribers = (await addSubscribers(list, 20)).filter(({ status }) => status === 'active')
+  await Promise.all(
+    subscribers.map(async ({ id }, i) => {
+      const event = {
+        id: `race-${id}`,
+        type: 'opened',
+        privacy: false,
+        occurred_at: '2026-06-15T12:00:00Z',
+        message_id: `race-${id}`,
+        autoresponder_id: opened,
+        subscriber_id: id,
+      }
+      const path = `/mailing_lists/${list.id}/subscribers/${id}`
+      await Promise.all([
+        tell([event]),
+        i % 2 === 0
+          ? service.call('DELETE', path)
+          : service.call('PUT', path, { subscriber: { status: 'unsubscribed' } }),
+      ])
+    }),
+  )
+  const left = await collections.reactions.find({ mailing_list_id: list.id, state: 'queued' }).toArray()
+  t.same(left, [])
+})
+
 t.test('who is triggered is found without going through all autoresponders', async (t) => {
   const plan = JSON.stringify(
     await collections.autoresponders.find(triggersOf([1, 2, 3])).explain('queryPlanner'),

@@ -335,6 +335,32 @@ t.test('a confirmation has its form’s texts and the link', async (t) => {
   t.match(await acknowledge([message]), { acknowledged: 1 })
 })
 
+t.test('a list that became a Remote List holds up nobody', async (t) => {
+  const [remote, other] = [await createList(service), await createList(service)]
+  for (const list of [remote, other]) {
+    await addAutoresponder(list.id)
+    await subscribe(list.id, 'due@example.com')
+    await untilStates(list.id, ['due'])
+  }
+  await service.call('PUT', `/mailing_lists/${remote.id}`, { mailing_list: { is_remote_list: true } })
+  const messages = await take()
+  t.same(
+    messages.map(({ mailing_list_id: listId }) => listId),
+    [remote.id, other.id],
+  )
+  await acknowledge(messages)
+})
+
+t.test('a reply holds no more text than it can, and the rest is there for the next', async (t) => {
+  const list = await createList(service)
+  await addAutoresponder(list.id, { content_html: '\u0001'.repeat(9_000_000) })
+  for (let i = 0; i < 5; i += 1) await subscribe(list.id, `large-${i}@example.com`)
+  await untilStates(list.id, Array<string>(5).fill('due'))
+  const [first, second] = [await take(), await take()]
+  t.same([first.length, second.length], [3, 2])
+  t.same(await acknowledge([...first, ...second]), { acknowledged: 5, stale: [] })
+})
+
 t.test('takers in two processes share out what there is, also when one of them is killed', async (t) => {
   const list = await createList(service)
   const [one, two] = [await addAutoresponder(list.id), await addAutoresponder(list.id)]

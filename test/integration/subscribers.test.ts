@@ -365,6 +365,30 @@ t.test('an update changes what it names, by id or email', async (t) => {
     t.match((await update(list.id, who, { status: 5 })).body, { error_code: 'not_found' }, who)
 })
 
+t.test('of two updates at one moment each has its whole effect', async (t) => {
+  const list = await createList(service, [
+    { name: 'a', field_type: 'number' },
+    { name: 'b', field_type: 'number' },
+  ])
+  const made = await create(list.id, { email: 'x@example.com', custom_fields: { a: 0 } })
+  const { id } = made.body.data
+  const seen = new Set<string>()
+  for (let round = 0; round < 40; round += 1) {
+    await update(list.id, id, { custom_fields: { a: 0, b: null } })
+    const [, second] = await Promise.all([
+      update(list.id, id, { custom_fields: { a: 2, b: 5 } }),
+      update(list.id, id, { custom_fields: { a: 1, b: null } }),
+    ])
+    t.equal(second.body.data.custom_fields.b.value, null)
+    seen.add(Object.values(valuesOf(await read(list.id, id))).join())
+  }
+  t.same(
+    [...seen].filter((values) => values !== '1,' && values !== '2,5'),
+    [],
+    'one after the other, in either order',
+  )
+})
+
 t.test('who leaves gets a time of removal, who comes back loses it', async (t) => {
   const list = await createList(service)
   const { id } = (await create(list.id, { email: 'a@example.com' })).body.data
