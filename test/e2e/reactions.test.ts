@@ -72,7 +72,7 @@ t.test('each reaction comes once, whoever is killed', { timeout: 4 * timeoutMs }
   const takenBy = new Map<number, { to: string; takes: number }>()
   const call = callerOf(() => service.processes['control-plane']!.ready.http!)
   const take = async (): Promise<number> => {
-    const { body } = await call('POST', '/outbox/take', { outbox: { limit: 500 } })
+    const { body } = await call('POST', '/outbox/take', { outbox: { limit: 1000 } })
     const messages = body.data as Json[]
     for (const { id, to } of messages) takenBy.set(id, { to, takes: (takenBy.get(id)?.takes ?? 0) + 1 })
     if (messages.length > 0) {
