@@ -1,30 +1,25 @@
+import { writeSync } from 'node:fs'
 import { pino, type Logger } from 'pino'
 
 export type { Logger }
 
-const gatheredBytes = 8 * 1024
+const gatheredLength = 8 * 1024
 const gatheredMs = 100
 
 /**
- * One JSON line an event on standard error. Never give it an email, a key, a password or a URL that may
- * hold one: ids and counts are enough to find the rest. With `gathers`, lines of information are gathered for a moment: written one by
- * one, those of requests took a twelfth of the control plane's time. From a warning on they are written at once, and
+ * One JSON line an event on standard error. Never give it an email, a key, a password or a URL that may hold one: ids
+ * and counts are enough to find the rest. With `gathers`, lines of information are gathered for a moment: written one
+ * by one, those of requests took a twelfth of the control plane's time. From a warning on they are written at once, and
  * the last line before an exit is there.
  */
 export function createLogger(options: { process: string; level: string; gathers?: boolean }): Logger {
-  const minLength = options.gathers === true ? gatheredBytes : 0
-  const destination = pino.destination({ fd: 2, sync: true, minLength })
-  const flush = () => destination.flushSync()
-  if (options.gathers === true) {
-    setInterval(flush, gatheredMs).unref()
-    process.once('exit', flush)
-  }
+  const lines = new Lines(options.gathers === true)
   return pino(
     {
       hooks: {
         logMethod(args, method, level) {
           method.apply(this, args)
-          if (level >= pino.levels.values['warn']!) flush()
+          if (level >= pino.levels.values['warn']!) lines.flush()
         },
       },
       level: options.level,
@@ -33,9 +28,48 @@ export function createLogger(options: { process: string; level: string; gathers?
       formatters: { level: (label) => ({ level: label }) },
       serializers: { err: errorWithoutData },
     },
-    destination,
+    lines,
   )
 }
+
+/** Standard error. Its reader may be slow, or gone: then nobody waits for it. */
+class Lines {
+  readonly #gathers: boolean
+  #text = ''
+  #isBroken = false
+
+  constructor(gathers: boolean) {
+    this.#gathers = gathers
+    if (!gathers) return
+    setInterval(() => this.flush(), gatheredMs).unref()
+    process.once('exit', () => this.flush())
+  }
+
+  write(line: string): void {
+    this.#text += line
+    if (!this.#gathers || this.#text.length >= gatheredLength) this.flush()
+  }
+
+  flush(): void {
+    let bytes = Buffer.from(this.#text)
+    this.#text = ''
+    for (let tries = 0; bytes.length > 0 && !this.#isBroken && tries < mostTries; tries += 1) {
+      try {
+        bytes = bytes.subarray(writeSync(2, bytes))
+        tries = 0
+      } catch (error) {
+        // A full pipe; whatever else is wrong with it stays wrong.
+        if ((error as NodeJS.ErrnoException).code === 'EAGAIN') pause(pauseMs)
+        else this.#isBroken = true
+      }
+    }
+  }
+}
+
+const pauseMs = 10
+const mostTries = 100
+
+const pause = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
 
 /**
  * An error as it is logged: what it is and where it came from. Messages of the database quote the very record that
