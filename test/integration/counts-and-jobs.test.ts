@@ -15,9 +15,10 @@ t.teardown(() => database.close())
 const keyIn = async (id: number): Promise<string> =>
   (await post(`/organizations/${id}/api_keys`, { api_key: { name: 'admin' } })).key
 
+let lastId = 1_000_000
 const subscriber = (listId: number, email: string): SubscriberDocument => ({
   _id: `${listId}:${email}`,
-  id: 1_000_000,
+  id: (lastId += 1),
   mailing_list_id: listId,
   email,
   status: 'active',
