@@ -114,8 +114,11 @@ export class BatchWriter {
   #size = batchRecords
   /** Attempts since the last commit that were in vain, by reason. */
   #retries: Record<string, number> = {}
-  /** When the last commit was sent, not when it was answered: a suspended process reads the answer long after. */
-  #lastCommitAt = performance.now()
+  /**
+   * When the last commit was sent, not when it was answered: a suspended process reads the answer long after. Before the
+   * first one it is long ago: the process may have been suspended between the claim of the chunk and its beginning.
+   */
+  #lastCommitAt = -Infinity
 
   constructor(options: BatchWriterOptions) {
     this.#options = options
