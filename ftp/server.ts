@@ -12,7 +12,7 @@ import { PassivePorts } from './connections/passive-ports.ts'
 import { createFtpSrv } from './ftp-srv-internals.ts'
 import { KeyWatch } from './key-watch.ts'
 import { FtpSession, type FtpTimeouts, type SessionSurroundings } from './session.ts'
-import { Turns } from './turns.ts'
+import { TurnQueue } from '../shared/turn-queue.ts'
 
 export interface FtpServerOptions extends Pick<
   SessionSurroundings,
@@ -80,7 +80,7 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
       ...parsePortRange(options.passivePorts)!,
       patienceMs: timeouts.passivePort,
     }),
-    turns: new Turns(),
+    turns: new TurnQueue(),
     ftpSrv: createFtpSrv(log),
   }
   const gate = new Gate(surroundings)

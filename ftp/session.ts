@@ -13,7 +13,7 @@ import type { PassivePorts } from './connections/passive-ports.ts'
 import { FtpSrvConnection, quiet } from './ftp-srv-internals.ts'
 import { Interruption } from './interruption.ts'
 import type { FtpMetrics } from './metrics.ts'
-import type { Turns } from './turns.ts'
+import type { TurnQueue } from '../shared/turn-queue.ts'
 
 /** What all sessions of a server have in common. */
 export interface SessionSurroundings {
@@ -33,7 +33,7 @@ export interface SessionSurroundings {
   limits: ConnectionLimits
   ports: PassivePorts
   /** Of logins, by address. */
-  turns: Turns
+  turns: TurnQueue<string>
   ftpSrv: FtpSrv
 }
 

@@ -3,7 +3,11 @@ import { loadavg } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ImportView } from '../../control-plane/cli/api-client.ts'
-import type { AutoresponderDocument, ReactionDocument } from '../../shared/schemas/autoresponder.ts'
+import {
+  autoresponderDefaults,
+  type AutoresponderDocument,
+  type ReactionDocument,
+} from '../../shared/schemas/autoresponder.ts'
 import { nextIds } from '../../shared/database.ts'
 import { ring } from '../../shared/store/doorbell.ts'
 import { customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
@@ -123,17 +127,11 @@ async function queueReactions(service: MeasuredService, amount: number): Promise
     mailing_list_id: listId,
     name: 'Paused',
     name_key: 'paused',
+    trigger: 'subscription',
+    ...autoresponderDefaults,
     paused: true,
     paused_at: new Date(),
-    ...noDelay,
-    ...nothingGiven,
-    use_external_delivery_setting: true,
-    track_links: true,
-    track_opens: true,
-    trigger: 'subscription',
     trigger_include_subscribers_from_import: true,
-    trigger_run_on_api: true,
-    content_format: 'both',
     created_at: new Date(),
   }
   await collections.autoresponders.insertOne(autoresponder)
@@ -158,35 +156,6 @@ async function queueReactions(service: MeasuredService, amount: number): Promise
     await collections.reactions.insertMany(documents, { ordered: false, bypassDocumentValidation: true })
   }
   return autoresponderId
-}
-
-const noDelay = { delay: 'immediately', delay_amount: 0, delay_time: 0, delay_unit: null } as const
-
-const nothingGiven = {
-  from_email: null,
-  from_name: null,
-  reply_to: null,
-  bounce_email_domain_id: null,
-  bounce_email_user_id: null,
-  url_domain_id: null,
-  virtual_mta_id: null,
-  special_sending_rule_id: null,
-  special_sending_rule_name: null,
-  segmentation_criteria_id: null,
-  segmentation_criteria_name: null,
-  trigger_autoresponder_to_click_id: null,
-  trigger_autoresponder_to_click_on_any_url: null,
-  trigger_autoresponder_to_click_urls: null,
-  trigger_autoresponder_to_open_id: null,
-  trigger_autoresponder_to_send_id: null,
-  trigger_campaign_to_click_id: null,
-  trigger_campaign_to_click_on_any_url: null,
-  trigger_campaign_to_click_urls: null,
-  trigger_campaign_to_open_id: null,
-  triggered_at: null,
-  content_subject: null,
-  content_html: null,
-  content_text: null,
 }
 
 const load = () => loadavg()[0]!.toFixed(1)

@@ -140,3 +140,7 @@ export function wholeNumber(least: number) {
     })
     .transform(Number)
 }
+
+/** Of a thing that this system doesn't hold: its id and its name are stored as given. */
+export const outsideId = () => positiveId().nullable()
+export const outsideName = () => boundedText({ most: 255 }).nullable()

@@ -80,6 +80,49 @@ export const delayOf = autoresponderDocument.pick({
 export type Delay = z.infer<typeof delayOf>
 export const delayProjection = { delay: 1, delay_amount: 1, delay_unit: 1, delay_time: 1 } as const
 
+/** What a creation that says nothing else gets. */
+export const autoresponderDefaults: Omit<
+  AutoresponderDocument,
+  '_id' | 'organization_id' | 'mailing_list_id' | 'name' | 'name_key' | 'trigger' | 'created_at'
+> = {
+  paused: false,
+  paused_at: null,
+  delay: 'immediately',
+  delay_amount: 0,
+  delay_time: 0,
+  delay_unit: null,
+  from_email: null,
+  from_name: null,
+  reply_to: null,
+  bounce_email_domain_id: null,
+  bounce_email_user_id: null,
+  url_domain_id: null,
+  virtual_mta_id: null,
+  use_external_delivery_setting: true,
+  special_sending_rule_id: null,
+  special_sending_rule_name: null,
+  segmentation_criteria_id: null,
+  segmentation_criteria_name: null,
+  track_links: true,
+  track_opens: true,
+  trigger_autoresponder_to_click_id: null,
+  trigger_autoresponder_to_click_on_any_url: null,
+  trigger_autoresponder_to_click_urls: null,
+  trigger_autoresponder_to_open_id: null,
+  trigger_autoresponder_to_send_id: null,
+  trigger_campaign_to_click_id: null,
+  trigger_campaign_to_click_on_any_url: null,
+  trigger_campaign_to_click_urls: null,
+  trigger_campaign_to_open_id: null,
+  trigger_include_subscribers_from_import: false,
+  trigger_run_on_api: true,
+  triggered_at: null,
+  content_subject: null,
+  content_format: 'both',
+  content_html: null,
+  content_text: null,
+}
+
 /**
  * That an autoresponder is to answer something that happened to a subscriber. Written in the transaction in which it
  * happened, so neither is there without the other.

@@ -8,7 +8,8 @@ import {
   instantView,
   nameText,
   oneOf,
-  positiveId,
+  outsideId,
+  outsideName,
 } from '../../api/fields.ts'
 
 /** What autoresponders look like in requests and replies. */
@@ -16,8 +17,6 @@ import {
 const contentFormats = ['html', 'text', 'both'] as const
 const delays = ['immediately', 'with_delay'] as const
 
-const outsideId = () => positiveId().nullable()
-const outsideName = () => boundedText({ most: 255 }).nullable()
 const urls = () =>
   z
     .array(boundedText({ least: 1, most: 10_000 }))

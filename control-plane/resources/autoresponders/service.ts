@@ -2,7 +2,7 @@ import type { ClientSession } from 'mongodb'
 import { clock } from '../../../shared/clock.ts'
 import { inTransaction, isDuplicateKey, nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
-import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
+import { autoresponderDefaults, type AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
 import { globMatcher } from '../../../shared/values/glob.ts'
@@ -50,7 +50,7 @@ export async function createAutoresponder(
   const { collections } = deps.database
   const now = clock.now()
   const unnamed: AutoresponderDocument = {
-    ...defaults,
+    ...autoresponderDefaults,
     _id: await nextIds(collections, 'autoresponder'),
     organization_id: list.organization_id,
     mailing_list_id: list._id,
@@ -156,46 +156,4 @@ function changedBy(
     name_key: comparisonForm(next.name),
     paused_at: next.paused ? (stored.paused_at ?? now) : null,
   }
-}
-
-const defaults: Omit<
-  AutoresponderDocument,
-  '_id' | 'organization_id' | 'mailing_list_id' | 'name' | 'name_key' | 'trigger' | 'created_at'
-> = {
-  paused: false,
-  paused_at: null,
-  delay: 'immediately',
-  delay_amount: 0,
-  delay_time: 0,
-  delay_unit: null,
-  from_email: null,
-  from_name: null,
-  reply_to: null,
-  bounce_email_domain_id: null,
-  bounce_email_user_id: null,
-  url_domain_id: null,
-  virtual_mta_id: null,
-  use_external_delivery_setting: true,
-  special_sending_rule_id: null,
-  special_sending_rule_name: null,
-  segmentation_criteria_id: null,
-  segmentation_criteria_name: null,
-  track_links: true,
-  track_opens: true,
-  trigger_autoresponder_to_click_id: null,
-  trigger_autoresponder_to_click_on_any_url: null,
-  trigger_autoresponder_to_click_urls: null,
-  trigger_autoresponder_to_open_id: null,
-  trigger_autoresponder_to_send_id: null,
-  trigger_campaign_to_click_id: null,
-  trigger_campaign_to_click_on_any_url: null,
-  trigger_campaign_to_click_urls: null,
-  trigger_campaign_to_open_id: null,
-  trigger_include_subscribers_from_import: false,
-  trigger_run_on_api: true,
-  triggered_at: null,
-  content_subject: null,
-  content_format: 'both',
-  content_html: null,
-  content_text: null,
 }

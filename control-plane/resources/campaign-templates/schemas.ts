@@ -5,21 +5,19 @@ import {
   contentFormats,
 } from '../../../shared/schemas/campaign-template.ts'
 import {
-  boundedText,
   flag,
   headerEmail,
   headerText,
   instantView,
   nameText,
   oneOf,
+  outsideId,
+  outsideName,
   positiveId,
   timeText,
 } from '../../api/fields.ts'
 
 /** What campaign templates look like in requests and replies. */
-
-const outsideId = () => positiveId().nullable()
-const outsideName = () => boundedText({ most: 255 }).nullable()
 
 const mostContents = 100
 
