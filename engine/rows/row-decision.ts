@@ -10,13 +10,7 @@ import type { Row } from './row-reader.ts'
  */
 export type Decision =
   | { result: 'added'; subscriber: NewSubscriber }
-  | {
-      result: 'updated'
-      set: Partial<SubscriberDocument> & Record<string, unknown>
-      unset: string[]
-      from: SubscriberStatus
-      to: SubscriberStatus
-    }
+  | { result: 'updated'; update: SubscriberUpdate; from: SubscriberStatus; to: SubscriberStatus }
   | { result: Exclude<RowResult, 'added' | 'updated' | 'failed'> }
   | { result: 'failed'; reason: string }
 
@@ -41,6 +35,28 @@ export interface NewSubscriber {
   confirmTime: Date | null
   /** In the order of the plan's fields. */
   values: (FieldValue | null)[]
+}
+
+/** In place of a value: the subscriber has none from now on. */
+export const cleared = Symbol('cleared')
+
+/** What changes about an existing subscriber, of one shape as a new one is. Null is kept as it is. */
+export interface SubscriberUpdate {
+  email: string | null
+  emailKey: string | null
+  status: SubscriberStatus | null
+  subscribeTime: Date | null
+  subscribeIp: string | null
+  removeTime: Date | null
+  removeIp: string | null
+  /** Active again: time and address of the removal go. */
+  forgetsRemoval: boolean
+  reactivations: number | null
+  format: EmailFormat | null
+  confirmed: boolean | null
+  confirmTime: Date | null
+  /** In the order of the plan's fields. */
+  values: (FieldValue | typeof cleared | null)[]
 }
 
 /** What a decision needs to know of an existing subscriber. */
@@ -81,19 +97,18 @@ export function rowDecider(context: RowContext): RowDecider {
   // Whether clearing a cell would leave a required field empty depends on what is there now.
   const looksAtFields =
     options.overwrite && what.custom_fields && options.blank_cells === 'clear' ? requiredFields : []
-  const projection = Object.fromEntries(
-    [
-      'id',
-      'status',
-      'confirmed',
-      'reactivations',
-      ...looksAtFields.map((field) => `custom_fields.${field.id}`),
-    ].map((path) => [path, 1 as const]),
-  )
-  const defaults = Object.entries(plan.default_values).map(([id, value]) => [Number(id), value] as const)
+  // Where all that counts is whether somebody is there, the server answers from the index, without the documents.
+  const seenPaths = options.overwrite
+    ? ['id', 'status', 'confirmed', 'reactivations', ...looksAtFields.map(({ id }) => `custom_fields.${id}`)]
+    : ['_id']
+  const projection = Object.fromEntries(seenPaths.map((path) => [path, 1 as const]))
   const initialValues = plan.fields.map((field) => plan.default_values[field.id] ?? field.default)
   const places = context.mappedFieldIds.map((id) => plan.fields.findIndex((field) => field.id === id))
   const requiredPlaces = requiredFields.map((field) => plan.fields.indexOf(field))
+  const identityPlace = plan.fields.findIndex((field) => field.id === plan.identity.field_id)
+  const keptValues = plan.fields.map((field, place) =>
+    what.custom_fields && place !== identityPlace ? (plan.default_values[field.id] ?? null) : null,
+  )
 
   return { projection, decide }
 
@@ -101,7 +116,7 @@ export function rowDecider(context: RowContext): RowDecider {
     if (existing === undefined) return addition(toDecide)
     if (!options.overwrite) return { result: 'skipped_overwrite' }
     if (!options.overwrite_when_status[existing.status]) return { result: `skipped_${existing.status}` }
-    return update(toDecide, existing)
+    return change(toDecide, existing)
   }
 
   function addition({ key, row, newId, now }: RowToDecide): Decision {
@@ -139,55 +154,61 @@ export function rowDecider(context: RowContext): RowDecider {
     return { result: 'added', subscriber }
   }
 
-  function update({ row, now }: RowToDecide, existing: ExistingSubscriber): Decision {
-    const set: Partial<SubscriberDocument> & Record<string, unknown> = {}
-    const unset: string[] = []
-    let to = existing.status
-
+  function change({ row, now }: RowToDecide, existing: ExistingSubscriber): Decision {
+    const values: SubscriberUpdate['values'] = keptValues.slice()
     if (what.custom_fields) {
-      for (const [id, value] of defaults)
-        if (id !== plan.identity.field_id) set[`custom_fields.${id}`] = value
-      for (let i = 0; i < context.mappedFieldIds.length; i += 1) {
-        const id = context.mappedFieldIds[i]!
-        if (id === plan.identity.field_id) continue
+      for (let i = 0; i < places.length; i += 1) {
+        const place = places[i]!
+        if (place === identityPlace) continue
         const value = row.fields[i]
-        const path = `custom_fields.${id}`
-        if (value !== null && value !== undefined) set[path] = value
-        else if (options.blank_cells === 'clear' && set[path] === undefined) unset.push(path)
+        if (value !== null && value !== undefined) values[place] = value
+        else if (options.blank_cells === 'clear' && values[place] === null) values[place] = cleared
       }
-      const cleared = looksAtFields.find(
+      const missing = looksAtFields.find(
         (field) =>
-          unset.includes(`custom_fields.${field.id}`) && existing.custom_fields[field.id] !== undefined,
+          values[plan.fields.indexOf(field)] === cleared && existing.custom_fields[field.id] !== undefined,
       )
-      if (cleared !== undefined)
+      if (missing !== undefined)
         return {
           result: 'failed',
-          reason: `${cleared.name}: the cell is blank, and a required field can't be cleared`,
+          reason: `${missing.name}: the cell is blank, and a required field can't be cleared`,
         }
     }
-    if (what.confirmed) {
-      if (row.confirmed !== null) set.confirmed = row.confirmed
-      if (row.confirm_time !== null) set.confirm_time = row.confirm_time
-      else if (row.confirmed === true && existing.confirmed !== true) set.confirm_time = now
+    const isKeyed = plan.identity.kind !== 'email'
+    const update: SubscriberUpdate = {
+      email: isKeyed ? row.email : null,
+      emailKey: isKeyed ? emailIdentity(row.email) : null,
+      status: null,
+      subscribeTime: null,
+      subscribeIp: null,
+      removeTime: null,
+      removeIp: null,
+      forgetsRemoval: false,
+      reactivations: null,
+      format: what.format ? row.email_format : null,
+      confirmed: null,
+      confirmTime: null,
+      values,
     }
-    if (what.format && row.email_format !== null) set.format = row.email_format
+    if (what.confirmed) {
+      update.confirmed = row.confirmed
+      update.confirmTime =
+        row.confirm_time ?? (row.confirmed === true && existing.confirmed !== true ? now : null)
+    }
+    const from = existing.status
+    const to = what.status ? (row.status ?? from) : from
     if (what.status) {
-      if (row.status !== null) to = set.status = row.status
-      if (row.subscribe_time !== null) set.subscribe_time = row.subscribe_time
-      if (row.subscribe_ip !== null) set.subscribe_ip = row.subscribe_ip
-      if (to === 'active' && existing.status !== 'active') {
-        unset.push('remove_time', 'remove_ip')
-        set.reactivations = (existing.reactivations ?? 0) + 1
+      update.status = row.status
+      update.subscribeTime = row.subscribe_time
+      update.subscribeIp = row.subscribe_ip
+      if (to === 'active' && from !== 'active') {
+        update.forgetsRemoval = true
+        update.reactivations = (existing.reactivations ?? 0) + 1
       } else {
-        if (row.remove_time !== null) set.remove_time = row.remove_time
-        else if (to !== 'active' && existing.status === 'active') set.remove_time = now
-        if (row.remove_ip !== null) set.remove_ip = row.remove_ip
+        update.removeTime = row.remove_time ?? (to !== 'active' && from === 'active' ? now : null)
+        update.removeIp = row.remove_ip
       }
     }
-    if (plan.identity.kind !== 'email') {
-      set.email = row.email
-      set.email_key = emailIdentity(row.email)!
-    }
-    return { result: 'updated', set, unset, from: existing.status, to }
+    return { result: 'updated', update, from, to }
   }
 }

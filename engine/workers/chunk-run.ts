@@ -18,7 +18,7 @@ import { rowReader, type RowReader } from '../rows/row-reader.ts'
 import { extentsLength, readExtents, readInPieces } from '../splitting/partition-file.ts'
 import { BatchWriter, type BatchCommit, type BatchRooms } from '../writing/batch-writer.ts'
 import { reactionWriter, type ReactionWriter } from '../writing/reaction-writer.ts'
-import { subscriberWriter } from '../writing/subscriber-writer.ts'
+import { subscriberWriter, updateWriter } from '../writing/subscriber-writer.ts'
 import { retryReason } from '../writing/transaction.ts'
 import type { ChunkReport, ChunkTask } from './messages.ts'
 
@@ -30,6 +30,7 @@ export interface ImportContext {
   reader: RowReader
   decider: RowDecider
   writeSubscriber: ReturnType<typeof subscriberWriter>
+  writeUpdate: ReturnType<typeof updateWriter>
   reactions: ReactionWriter
 }
 
@@ -115,6 +116,7 @@ async function writeBatches(
     reader: context.reader,
     decider: context.decider,
     writeSubscriber: context.writeSubscriber,
+    writeUpdate: context.writeUpdate,
     reactions: context.reactions,
     reactionsPerRecord: document.options.dry_run ? 0 : reactionsPerRecord(plan),
     zone: plan.time_zone_name,
@@ -195,6 +197,7 @@ export function importContext(document: ImportDocument): ImportContext | null {
     startedAt,
   })
   const writeSubscriber = subscriberWriter(document.mailing_list_id, plan.fields)
+  const writeUpdate = updateWriter(plan.fields)
   const reactions = reactionWriter(
     {
       importId: document._id,
@@ -203,5 +206,5 @@ export function importContext(document: ImportDocument): ImportContext | null {
     },
     plan,
   )
-  return { document, plan, partition, reader, decider, writeSubscriber, reactions }
+  return { document, plan, partition, reader, decider, writeSubscriber, writeUpdate, reactions }
 }

@@ -34,6 +34,7 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
     room: Buffer.alloc(0),
     batchRooms: {
       subscribers: new BsonWriter(),
+      updates: new BsonWriter(),
       reactions: new BsonWriter(1024),
       failures: new BsonWriter(),
     },

@@ -1,6 +1,5 @@
-import { promisify } from 'node:util'
-import { deflate } from 'node:zlib'
-import { MongoServerError, type AnyBulkWriteOperation, type ClientSession, type Db } from 'mongodb'
+import { deflateSync } from 'node:zlib'
+import { MongoServerError, type ClientSession, type Db } from 'mongodb'
 import { DocumentSequence } from 'mongodb/lib/cmap/commands.js'
 import type { Collections } from '../../shared/schemas/collections.ts'
 import {
@@ -16,12 +15,10 @@ import {
 import {
   noStatusChanges,
   subscriberStatuses,
-  type SubscriberDocument,
   type SubscriberStatus,
 } from '../../shared/schemas/subscriber.ts'
 import { advanceChunk } from '../../shared/store/chunks.ts'
 import { dropReactionsInList, noteTriggered } from '../../shared/store/reactions.ts'
-import { updateOf } from '../../shared/store/subscribers.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import { writeLine } from '../../shared/values/csv-line.ts'
 import { batchRecords, identitiesOf, readBatch, type Batch, type ReadRecord } from '../rows/chunk-records.ts'
@@ -32,7 +29,7 @@ import type { BsonWriter } from './bson-writer.ts'
 import { LineWriter } from './byte-writer.ts'
 import { ChunkPlaces, PlacesMissing } from './chunk-places.ts'
 import type { DueTimes, ReactionWriter, RowWithReactions } from './reaction-writer.ts'
-import type { subscriberWriter } from './subscriber-writer.ts'
+import type { subscriberWriter, updateWriter } from './subscriber-writer.ts'
 import { BatchAbandoned, retryReason, runTransaction, TooManyConflicts } from './transaction.ts'
 
 /**
@@ -59,6 +56,7 @@ export interface BatchWriterOptions {
   reader: RowReader
   decider: RowDecider
   writeSubscriber: ReturnType<typeof subscriberWriter>
+  writeUpdate: ReturnType<typeof updateWriter>
   reactions: ReactionWriter
   /** Reaction ids that are set aside for a record. */
   reactionsPerRecord: number
@@ -73,9 +71,10 @@ export interface BatchWriterOptions {
   onCommit: (commit: BatchCommit) => void
 }
 
-/** Where the new documents of a batch are put together. */
+/** Where a batch's new documents, and its updates of old ones, are put together. */
 export interface BatchRooms {
   subscribers: BsonWriter
+  updates: BsonWriter
   reactions: BsonWriter
   failures: BsonWriter
 }
@@ -227,7 +226,7 @@ export class BatchWriter {
     })
     if (!isOurs) throw new BatchAbandoned('the chunk has another holder')
     await insertAll(this.#options.db, collections.failures.collectionName, rooms.failures, session)
-    const logs = await compressLogs(changes.logs)
+    const logs = compressLogs(changes.logs)
     if (logs !== null)
       await collections.outcomes.insertOne(
         { _id: outcomeId(chunk._id, this.#position), logs },
@@ -251,7 +250,6 @@ export class BatchWriter {
     const existing = await this.#findExisting(batch)
     const reactions = await this.#findReactions(existing)
     const changes: Changes = {
-      updates: [],
       leaving: [],
       triggered: new Set(),
       statusChanges: noStatusChanges(),
@@ -265,6 +263,7 @@ export class BatchWriter {
     const dueTimes = this.#options.reactions.dueTimes(now)
     const logs: Logs = {}
     rooms.subscribers.clear()
+    rooms.updates.clear()
     rooms.reactions.clear()
     rooms.failures.clear()
     for (let first = 0; first < batch.offsets.length; first += recordsAtOnce) {
@@ -300,8 +299,8 @@ export class BatchWriter {
 
   /** Reactions that this import has caused already to subscribers that are there; looked for once there may be any. */
   async #findReactions(existing: Map<string, ExistingSubscriber>): Promise<Set<string>> {
-    const { collections, session, reactions, reactionsPerRecord } = this.#options
-    if (!this.#looksForReactions || reactionsPerRecord === 0 || existing.size === 0) return new Set()
+    const { collections, session, options, reactions, reactionsPerRecord } = this.#options
+    if (!this.#looksForReactions || reactionsPerRecord === 0 || !options.overwrite) return new Set()
     const keys = [...existing.values()].flatMap(({ id }) => reactions.idsOfUpdate(id))
     const found = await collections.reactions
       .find({ _id: { $in: keys } }, { session, projection: { _id: 1 }, batchSize: keys.length + 1 })
@@ -360,19 +359,14 @@ export class BatchWriter {
         changes.statusChanges[decision.from] -= 1
         changes.statusChanges[decision.to] += 1
         // A deletion at the same moment must meet the row that a reaction is queued for, also one that stays as it is.
-        const update =
-          updateOf(decision) ??
-          (this.#options.reactions.idsOfUpdate(subscriber!.id).length > 0
-            ? { $inc: { reaction_requests: 1 } }
-            : null)
-        // `{_id}` alone in the filter keeps the server on its fast path; the snapshot stands in for every guard.
-        if (update !== null) changes.updates.push({ updateOne: { filter: { _id: key }, update } })
+        const isRequested = this.#options.reactions.queuesForUpdates
+        this.#options.writeUpdate(rooms.updates, key, decision.update, isRequested)
         if (decision.from === 'active' && decision.to !== 'active') changes.leaving.push(subscriber!.id)
         this.#react({
           result: 'updated',
           subscriberId: subscriber!.id,
           status: decision.to,
-          reactivations: decision.set.reactivations ?? subscriber!.reactivations ?? 0,
+          reactivations: decision.update.reactivations ?? subscriber!.reactivations ?? 0,
           position,
           existing: reactions,
           now,
@@ -409,12 +403,7 @@ export class BatchWriter {
     const { collections, session, stripe, mailingListId, organizationId, rooms } = this.#options
     await insertAll(this.#options.db, collections.subscribers.collectionName, rooms.subscribers, session)
     await insertAll(this.#options.db, collections.reactions.collectionName, rooms.reactions, session)
-    if (changes.updates.length > 0)
-      await collections.subscribers.bulkWrite(changes.updates, {
-        session,
-        ordered: true,
-        bypassDocumentValidation: true,
-      })
+    await updateAll(this.#options.db, collections.subscribers.collectionName, rooms.updates, session)
     await dropReactionsInList(collections, session, mailingListId, changes.leaving)
     if (subscriberStatuses.every((status) => changes.statusChanges[status] === 0)) return
     await collections.subscriberCounts.updateOne(
@@ -434,7 +423,6 @@ interface BatchWork {
 }
 
 interface Changes {
-  updates: AnyBulkWriteOperation<SubscriberDocument>[]
   /** Ids of subscribers who are active no longer. */
   leaving: number[]
   /** Autoresponders of which reactions were queued. */
@@ -476,18 +464,24 @@ function log(logs: Logs, kind: keyof Logs, email: string): void {
   lines.add(email.includes('\n') || email.includes('\r') ? email.replaceAll(/[\r\n]+/g, ' ') : email)
 }
 
-/** Inserts documents that are BSON already. Nobody repeats the command, as nothing in a transaction is. */
-async function insertAll(
+const insertAll = (db: Db, collection: string, documents: BsonWriter, session: ClientSession) =>
+  sendAll(db, { insert: collection }, { name: 'documents', bson: documents }, session)
+
+const updateAll = (db: Db, collection: string, statements: BsonWriter, session: ClientSession) =>
+  sendAll(db, { update: collection }, { name: 'updates', bson: statements }, session)
+
+/** Writes what is BSON already. Nobody repeats the command, as nothing in a transaction is. */
+async function sendAll(
   db: Db,
-  collection: string,
-  documents: BsonWriter,
+  command: { insert: string } | { update: string },
+  writes: { name: string; bson: BsonWriter },
   session: ClientSession,
 ): Promise<void> {
-  for (const bytes of documents.pieces(mostBytesOfMessage)) {
-    const sequence = new DocumentSequence('documents')
+  for (const bytes of writes.bson.pieces(mostBytesOfMessage)) {
+    const sequence = new DocumentSequence(writes.name)
     sequence.push(null, bytes)
     const reply = await db.command(
-      { insert: collection, documents: sequence, ordered: true, bypassDocumentValidation: true },
+      { ...command, [writes.name]: sequence, ordered: true, bypassDocumentValidation: true },
       { session },
     )
     const [error] = (reply['writeErrors'] as { code: number; errmsg: string }[] | undefined) ?? []
@@ -513,14 +507,9 @@ export function sumCounts(a: ImportCounts, b: ImportCounts): ImportCounts {
   return sum
 }
 
-const deflateAsync = promisify(deflate)
-
-async function compressLogs(logs: Changes['logs']): Promise<Record<string, Buffer> | null> {
+/** At once: on another thread the 25 KB of a batch cost more in going there and back than they save here. */
+function compressLogs(logs: Changes['logs']): Record<string, Buffer> | null {
   const entries = Object.entries(logs)
   if (entries.length === 0) return null
-  return Object.fromEntries(
-    await Promise.all(
-      entries.map(async ([kind, lines]) => [kind, await deflateAsync(lines, { level: 1 })] as const),
-    ),
-  )
+  return Object.fromEntries(entries.map(([kind, lines]) => [kind, deflateSync(lines, { level: 1 })]))
 }

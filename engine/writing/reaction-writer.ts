@@ -11,6 +11,8 @@ export interface ReactionWriter {
   write(writer: BsonWriter, row: RowWithReactions): void
   /** `_id`s of the reactions that updating a subscriber may cause. */
   idsOfUpdate(subscriberId: number): string[]
+  /** Whether an updated subscriber may get any. */
+  queuesForUpdates: boolean
 }
 
 export type DueTimes = ReadonlyMap<number, Date>
@@ -39,6 +41,7 @@ export function reactionWriter(
   return {
     dueTimes: (now) =>
       new Map(delays.map((delay) => [delay.autoresponder_id, dueTime(delay, now, zone)] as const)),
+    queuesForUpdates: onSubscription.updated.length + byApi.updated.length > 0,
     idsOfUpdate: (subscriberId) =>
       [...onSubscription.updated, ...byApi.updated].map((autoresponderId) =>
         importReactionId(subscriberId, autoresponderId, ids.importId),

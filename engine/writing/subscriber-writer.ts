@@ -1,5 +1,5 @@
 import type { FieldDefinition } from '../../shared/schemas/custom-field.ts'
-import type { NewSubscriber } from '../rows/row-decision.ts'
+import { cleared, type NewSubscriber, type SubscriberUpdate } from '../rows/row-decision.ts'
 import type { BsonWriter } from './bson-writer.ts'
 
 /** Makes the function that writes new subscribers as documents: shared/schemas/subscriber.ts, key by key. */
@@ -33,4 +33,85 @@ export function subscriberWriter(
     writer.end(document)
     writer.documents += 1
   }
+}
+
+/**
+ * Makes the function that writes a subscriber's update as a statement of the `update` command, or nothing when nothing
+ * changes. `isRequested`: reactions are queued for it, so that a deletion at the same moment must meet the write.
+ */
+export function updateWriter(
+  fields: readonly FieldDefinition[],
+): (writer: BsonWriter, key: string, update: SubscriberUpdate, isRequested: boolean) => void {
+  const paths = fields.map((field) => `custom_fields.${field.id}`)
+  return (writer, key, update, isRequested) => {
+    const { values } = update
+    let clearedValues = 0
+    let newValues = 0
+    for (let i = 0; i < values.length; i += 1) {
+      if (values[i] === cleared) clearedValues += 1
+      else if (values[i] !== null) newValues += 1
+    }
+    const sets = newValues > 0 || setsOwnFields(update)
+    const unsets = clearedValues > 0 || update.forgetsRemoval
+    if (!sets && !unsets && !isRequested) return
+    const statement = writer.begin()
+    // `{_id}` alone keeps the server on its fast path; the transaction's snapshot stands in for every guard.
+    const filter = writer.beginObject('q')
+    writer.string('_id', key)
+    writer.end(filter)
+    const changes = writer.beginObject('u')
+    if (sets) {
+      const set = writer.beginObject('$set')
+      writeOwnFields(writer, update)
+      for (let i = 0; newValues > 0 && i < paths.length; i += 1) {
+        const value = values[i]!
+        if (value !== null && value !== cleared) writer.value(paths[i]!, value)
+      }
+      writer.end(set)
+    }
+    if (unsets) {
+      const unset = writer.beginObject('$unset')
+      if (update.forgetsRemoval) {
+        writer.string('remove_time', '')
+        writer.string('remove_ip', '')
+      }
+      for (let i = 0; clearedValues > 0 && i < paths.length; i += 1)
+        if (values[i] === cleared) writer.string(paths[i]!, '')
+      writer.end(unset)
+    }
+    if (isRequested) {
+      const increment = writer.beginObject('$inc')
+      writer.number('reaction_requests', 1)
+      writer.end(increment)
+    }
+    writer.end(changes)
+    writer.end(statement)
+    writer.documents += 1
+  }
+}
+
+const setsOwnFields = (update: SubscriberUpdate): boolean =>
+  update.email !== null ||
+  update.status !== null ||
+  update.subscribeTime !== null ||
+  update.subscribeIp !== null ||
+  update.removeTime !== null ||
+  update.removeIp !== null ||
+  update.reactivations !== null ||
+  update.format !== null ||
+  update.confirmed !== null ||
+  update.confirmTime !== null
+
+function writeOwnFields(writer: BsonWriter, update: SubscriberUpdate): void {
+  if (update.email !== null) writer.string('email', update.email)
+  if (update.emailKey !== null) writer.string('email_key', update.emailKey)
+  if (update.status !== null) writer.string('status', update.status)
+  if (update.subscribeTime !== null) writer.date('subscribe_time', update.subscribeTime)
+  if (update.subscribeIp !== null) writer.string('subscribe_ip', update.subscribeIp)
+  if (update.removeTime !== null) writer.date('remove_time', update.removeTime)
+  if (update.removeIp !== null) writer.string('remove_ip', update.removeIp)
+  if (update.reactivations !== null) writer.number('reactivations', update.reactivations)
+  if (update.format !== null) writer.string('format', update.format)
+  if (update.confirmed !== null) writer.boolean('confirmed', update.confirmed)
+  if (update.confirmTime !== null) writer.date('confirm_time', update.confirmTime)
 }

@@ -3,7 +3,7 @@ import t from 'tap'
 import { rowDecider, type ExistingSubscriber } from '../../../engine/rows/row-decision.ts'
 import { rowReader, type Row } from '../../../engine/rows/row-reader.ts'
 import { BsonWriter } from '../../../engine/writing/bson-writer.ts'
-import { subscriberWriter } from '../../../engine/writing/subscriber-writer.ts'
+import { subscriberWriter, updateWriter } from '../../../engine/writing/subscriber-writer.ts'
 import type { ImportOptions, ImportPlan } from '../../../shared/schemas/import.ts'
 import { makeField, makeOptions, makePlan } from '../../helpers/make-plan.ts'
 
@@ -46,10 +46,30 @@ function decide(
       ? undefined
       : { _id: '9:a@b.co', id: 5, status: 'active' as const, custom_fields: {}, ...existing }
   const decision = decider.decide({ key: '9:a@b.co', row, newId: 77, now }, subscriber)
-  if (decision.result !== 'added') return decision
   const writer = new BsonWriter()
-  subscriberWriter(9, wholePlan.fields)(writer, decision.subscriber)
-  return { result: 'added', document: BSON.deserialize(writer.bytes) }
+  switch (decision.result) {
+    case 'added':
+      subscriberWriter(9, wholePlan.fields)(writer, decision.subscriber)
+      return { result: 'added', document: BSON.deserialize(writer.bytes) }
+    case 'updated': {
+      const { from, to, update } = decision
+      updateWriter(wholePlan.fields)(writer, '9:a@b.co', update, false)
+      return { result: 'updated', from, to, ...changesOf(writer) }
+    }
+    default:
+      return decision
+  }
+}
+
+/** What the statement changes; nothing when there is none. */
+function changesOf(writer: BsonWriter): { set: Record<string, unknown>; unset: string[] } {
+  if (writer.documents === 0) return { set: {}, unset: [] }
+  const { q, u } = BSON.deserialize(writer.bytes) as {
+    q: unknown
+    u: { $set?: Record<string, unknown>; $unset?: object }
+  }
+  t.same(q, { _id: '9:a@b.co' })
+  return { set: u.$set ?? {}, unset: Object.keys(u.$unset ?? {}) }
 }
 
 t.test(
