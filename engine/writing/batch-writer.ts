@@ -24,10 +24,16 @@ import { dropReactionsInList, noteTriggered } from '../../shared/store/reactions
 import { updateOf } from '../../shared/store/subscribers.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import { writeLine } from '../../shared/values/csv-line.ts'
-import { batchRecords, identitiesOf, readBatch, type Batch, type ReadRecord } from '../rows/chunk-records.ts'
-import type { Decision, ExistingSubscriber, RowDecider } from '../rows/row-decision.ts'
-import type { RowReader } from '../rows/row-reader.ts'
-import { endOfRecordAt } from '../splitting/partition-file.ts'
+import {
+  batchRecords,
+  identitiesOf,
+  readBatch,
+  type Batch,
+  type ReadRecord,
+} from '../../shared/rows/chunk-records.ts'
+import type { Decision, ExistingSubscriber, RowDecider } from '../../shared/rows/row-decision.ts'
+import type { RowReader } from '../../shared/rows/row-reader.ts'
+import { endOfRecordAt } from '../../shared/records/partition-file.ts'
 import type { BsonWriter } from './bson-writer.ts'
 import { LineWriter } from './byte-writer.ts'
 import { ChunkPlaces, PlacesMissing } from './chunk-places.ts'
