@@ -7,7 +7,7 @@ import { noteDeactivated } from '../shared/store/chunks.ts'
 import { dropReactionsInList } from '../shared/store/reactions.ts'
 import { subscriberKey } from '../shared/values/identity.ts'
 import type { StepContext } from './import-run.ts'
-import { readInPieces, readRecordAt } from './splitting/partition-file.ts'
+import { readInPieces, readRecordAt } from '../shared/records/partition-file.ts'
 import { TooManyConflicts } from './writing/transaction.ts'
 
 /**

@@ -34,7 +34,7 @@ import {
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import { removeWorkingData, runStep } from './import-run.ts'
 import type { EngineMetrics } from './metrics.ts'
-import type { DownloadBounds } from './sources/download-bounds.ts'
+import type { DownloadBounds } from '../shared/sources/download-bounds.ts'
 import { control, type ChunkReport } from './workers/messages.ts'
 import type { WorkerPool } from './workers/pool.ts'
 

@@ -21,7 +21,7 @@ import { Dispatcher, mostSteps } from './dispatcher.ts'
 import { handOver } from './maintenance/take-over.ts'
 import type { EngineMetrics } from './metrics.ts'
 import { ReactionDispatcher, reactionLanes } from './reactions/reaction-dispatcher.ts'
-import { downloadBounds, type DownloadBounds } from './sources/download-bounds.ts'
+import { downloadBounds, type DownloadBounds } from '../shared/sources/download-bounds.ts'
 import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
 
 /**

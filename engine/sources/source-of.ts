@@ -1,8 +1,8 @@
 import type { ImportDocument } from '../../shared/schemas/import.ts'
-import { urlSource } from './download.ts'
 import { jsonSource } from './json.ts'
 import type { Source } from './source.ts'
 import { uploadDirectorySource } from './upload-directory.ts'
+import { urlSource } from './url.ts'
 
 export function sourceOf(document: ImportDocument): Source {
   switch (document.source.type) {

@@ -1,7 +1,7 @@
 import { ImportError } from '../../shared/errors.ts'
 import type { ImportDocument } from '../../shared/schemas/import.ts'
 import type { PinnedUpload } from '../../shared/uploads/upload-store.ts'
-import { gunzipUpload, isGzipName } from './gzip.ts'
+import { gunzipUpload, isGzipName } from '../../shared/sources/gzip.ts'
 import { StillWritten, type Source } from './source.ts'
 
 /**

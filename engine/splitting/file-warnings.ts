@@ -1,5 +1,5 @@
 import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
-import type { ScannedRecord } from './record-scanner.ts'
+import type { ScannedRecord } from '../../shared/records/record-scanner.ts'
 
 /** What imports without fault but looks like a mistake, noticed while the file is scanned. */
 export class FileWarnings {

@@ -2,13 +2,13 @@ import { isUtf8 } from 'node:buffer'
 import { ImportError } from '../../shared/errors.ts'
 import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
 import type { StagedFile, StagedWriter } from '../../shared/staging/staging.ts'
-import { readCells } from '../rows/csv-cells.ts'
-import { contentStart } from './file-beginning.ts'
+import { readCells } from '../../shared/rows/csv-cells.ts'
+import { checkedRecords, contentStart, mostlyInvalid } from '../../shared/records/file-beginning.ts'
 import { FileWarnings } from './file-warnings.ts'
-import { IdentityReader } from './identity-reader.ts'
-import { readInPieces, readRecordAt } from './partition-file.ts'
+import { IdentityReader } from '../../shared/records/identity-reader.ts'
+import { readInPieces, readRecordAt } from '../../shared/records/partition-file.ts'
 import { PartitionOutput, RangeWriter, type Range, type RecordToWrite } from './range-writer.ts'
-import { dialectBytes, RecordScanner, type ScannedRecord } from './record-scanner.ts'
+import { dialectBytes, RecordScanner, type ScannedRecord } from '../../shared/records/record-scanner.ts'
 import { bordersOf, KeySample, sampleKeys } from './sampling.ts'
 
 /**
@@ -50,8 +50,6 @@ const mostBufferBytes = 64 * 1024
 const oversizeFactor = 4
 const readBytes = 1024 * 1024
 const mostRecords = 0xffffffff
-/** Records whose character set is checked before a row may be written. */
-const checkedRecords = 1_000
 
 export async function splitFile(options: SplitOptions): Promise<SplitResult> {
   const { source, plan, format } = options
@@ -242,11 +240,8 @@ class RecordSorter {
   }
 
   #refuseIfMostlyBad(records: number): void {
-    if (this.#badlyEncoded * 2 <= records) return
-    throw new ImportError(
-      'content_refused',
-      `${this.#badlyEncoded} of the first ${records} records are invalid UTF-8: if the file is ISO-8859-1, import it with "character_set": "ISO-8859-1"`,
-    )
+    const refusal = mostlyInvalid(this.#badlyEncoded, records)
+    if (refusal !== null) throw refusal
   }
 }
 

@@ -11,11 +11,17 @@ import {
 import type { StagedFile, Staging } from '../../shared/staging/staging.ts'
 import { readHeldChunk } from '../../shared/store/chunks.ts'
 import { readState } from '../../shared/store/imports.ts'
-import { reactionsPerRecord } from '../plan.ts'
-import { cutBatches, identityAt, listRecords, sortedByIdentity, type Batch } from '../rows/chunk-records.ts'
-import { rowDecider, type RowDecider } from '../rows/row-decision.ts'
-import { rowReader, type RowReader } from '../rows/row-reader.ts'
-import { extentsLength, readExtents, readInPieces } from '../splitting/partition-file.ts'
+import { reactionsPerRecord } from '../../shared/import-plan.ts'
+import {
+  cutBatches,
+  identityAt,
+  listRecords,
+  sortedByIdentity,
+  type Batch,
+} from '../../shared/rows/chunk-records.ts'
+import { rowDecider, type RowDecider } from '../../shared/rows/row-decision.ts'
+import { rowReader, type RowReader } from '../../shared/rows/row-reader.ts'
+import { extentsLength, readExtents, readInPieces } from '../../shared/records/partition-file.ts'
 import { BatchWriter, type BatchCommit, type BatchRooms } from '../writing/batch-writer.ts'
 import { reactionWriter, type ReactionWriter } from '../writing/reaction-writer.ts'
 import { subscriberWriter, updateWriter } from '../writing/subscriber-writer.ts'

@@ -21,10 +21,16 @@ import { advanceChunk } from '../../shared/store/chunks.ts'
 import { dropReactionsInList, noteTriggered } from '../../shared/store/reactions.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import { writeLine } from '../../shared/values/csv-line.ts'
-import { batchRecords, identitiesOf, readBatch, type Batch, type ReadRecord } from '../rows/chunk-records.ts'
-import type { Decision, ExistingSubscriber, RowDecider } from '../rows/row-decision.ts'
-import type { RowReader } from '../rows/row-reader.ts'
-import { endOfRecordAt } from '../splitting/partition-file.ts'
+import {
+  batchRecords,
+  identitiesOf,
+  readBatch,
+  type Batch,
+  type ReadRecord,
+} from '../../shared/rows/chunk-records.ts'
+import type { Decision, ExistingSubscriber, RowDecider } from '../../shared/rows/row-decision.ts'
+import type { RowReader } from '../../shared/rows/row-reader.ts'
+import { endOfRecordAt } from '../../shared/records/partition-file.ts'
 import type { BsonWriter } from './bson-writer.ts'
 import { LineWriter } from './byte-writer.ts'
 import { ChunkPlaces, PlacesMissing } from './chunk-places.ts'

@@ -1,4 +1,4 @@
-import type { DownloadBounds } from '../../engine/sources/download-bounds.ts'
+import type { DownloadBounds } from '../../shared/sources/download-bounds.ts'
 
 /** What a test tells hasty-engine.ts, as JSON in this variable. */
 export interface Downloads {

@@ -7,7 +7,7 @@ import { Engine } from '../../engine/engine.ts'
 import { startChore } from '../../engine/maintenance/maintenance.ts'
 import { takeOverFromDeadEngines } from '../../engine/maintenance/take-over.ts'
 import { createEngineMetrics } from '../../engine/metrics.ts'
-import { downloadBounds } from '../../engine/sources/download-bounds.ts'
+import { downloadBounds } from '../../shared/sources/download-bounds.ts'
 import { downloadsSetting, type Downloads } from './hasty-engine-setting.ts'
 
 /** An engine process with bounds for downloads and answers to look-ups that a test chose: hasty-engine-setting.ts. */

@@ -54,7 +54,7 @@ for (const room of rooms) {
 }
 
 t.test('row functions know nothing of MongoDB, threads or files', async (t) => {
-  for (const { file, imports } of await sourcesOf('engine/rows')) {
+  for (const { file, imports } of await sourcesOf('shared/rows')) {
     t.notOk(
       imports.find((name) => /^(mongodb|piscina|node:(fs|worker_threads|net|http))/.test(name)),
       file,

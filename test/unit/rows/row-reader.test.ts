@@ -1,5 +1,5 @@
 import t from 'tap'
-import { rowReader } from '../../../engine/rows/row-reader.ts'
+import { rowReader } from '../../../shared/rows/row-reader.ts'
 import { makeField, makeOptions, makePlan, utf8Format } from '../../helpers/make-plan.ts'
 
 const plan = makePlan({

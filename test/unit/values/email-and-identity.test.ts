@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { asciiEmailIdentity } from '../../../engine/splitting/identity-reader.ts'
+import { asciiEmailIdentity } from '../../../shared/records/identity-reader.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 import { comparisonForm, compareIdentities } from '../../../shared/values/identity.ts'
 import { canonicalIp } from '../../../shared/values/ip.ts'

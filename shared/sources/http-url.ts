@@ -1,6 +1,6 @@
 import type { LookupFunction } from 'node:net'
 import { Agent, buildConnector, request, type Dispatcher } from 'undici'
-import { AddressRefused, type AddressGuard } from '../../shared/address-guard.ts'
+import { AddressRefused, type AddressGuard } from '../address-guard.ts'
 import type { DownloadBounds } from './download-bounds.ts'
 import { HeldEnd } from './held-end.ts'
 import {

@@ -1,5 +1,5 @@
-import type { AddressGuard } from '../../shared/address-guard.ts'
-import { ImportError } from '../../shared/errors.ts'
+import type { AddressGuard } from '../address-guard.ts'
+import { ImportError } from '../errors.ts'
 import type { DownloadBounds } from './download-bounds.ts'
 
 /** A file on somebody's server, opened: what http and ftp have in common. */

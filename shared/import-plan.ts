@@ -1,20 +1,25 @@
-import { ImportError } from '../shared/errors.ts'
-import { delayProjection } from '../shared/schemas/autoresponder.ts'
-import type { Collections } from '../shared/schemas/collections.ts'
-import { toFieldDefinition, type FieldDefinition } from '../shared/schemas/custom-field.ts'
+import { ImportError } from './errors.ts'
+import { delayProjection } from './schemas/autoresponder.ts'
+import type { Collections } from './schemas/collections.ts'
+import { toFieldDefinition, type FieldDefinition } from './schemas/custom-field.ts'
 import {
   builtInColumns,
   type BuiltInColumn,
   type ImportDocument,
   type ImportPlan,
   type PlannedColumn,
-} from '../shared/schemas/import.ts'
+} from './schemas/import.ts'
+
+export type ImportToPlan = Pick<
+  ImportDocument,
+  'organization_id' | 'mailing_list_id' | 'options' | 'field_ids' | 'first_new_subscriber_id'
+>
 
 /**
  * Fixes what reading and writing the rows depends on, at the moment when the import begins. Throws an ImportError
  * when the list changed since the import was created so that its mapping no longer fits.
  */
-export async function makePlan(collections: Collections, document: ImportDocument): Promise<ImportPlan> {
+export async function makePlan(collections: Collections, document: ImportToPlan): Promise<ImportPlan> {
   const listId = document.mailing_list_id
   const [list, organization, fieldDocuments, anySubscriber, reactions, activeAtStart] = await Promise.all([
     collections.mailingLists.findOne({ _id: listId }),
@@ -48,14 +53,14 @@ export async function makePlan(collections: Collections, document: ImportDocumen
   }
 }
 
-function planColumn(name: string | null, document: ImportDocument, fields: FieldDefinition[]): PlannedColumn {
+function planColumn(name: string | null, document: ImportToPlan, fields: FieldDefinition[]): PlannedColumn {
   if (name === null) return null
   if ((builtInColumns as readonly string[]).includes(name))
     return { kind: 'built_in', name: name as BuiltInColumn }
   return { kind: 'field', field_id: fieldNamed(name, document, fields).id }
 }
 
-function fieldNamed(name: string, document: ImportDocument, fields: FieldDefinition[]): FieldDefinition {
+function fieldNamed(name: string, document: ImportToPlan, fields: FieldDefinition[]): FieldDefinition {
   const field = fields.find((candidate) => candidate.id === document.field_ids[name])
   if (field === undefined)
     throw new ImportError('plan_invalid', `the list has no custom field ${JSON.stringify(name)} any more`)
@@ -88,7 +93,7 @@ function planIdentity(
 
 async function planReactions(
   collections: Collections,
-  { mailing_list_id, options }: ImportDocument,
+  { mailing_list_id, options }: ImportToPlan,
 ): Promise<ImportPlan['reactions']> {
   const { subscription, api } = options.autoresponders
   const known = await collections.autoresponders

@@ -1,7 +1,7 @@
-import type { FieldValue } from '../../shared/schemas/custom-field.ts'
-import type { ImportOptions, ImportPlan, RowResult } from '../../shared/schemas/import.ts'
-import type { EmailFormat, SubscriberDocument, SubscriberStatus } from '../../shared/schemas/subscriber.ts'
-import { emailIdentity } from '../../shared/values/email.ts'
+import type { FieldValue } from '../schemas/custom-field.ts'
+import type { ImportOptions, ImportPlan, RowResult } from '../schemas/import.ts'
+import type { EmailFormat, SubscriberDocument, SubscriberStatus } from '../schemas/subscriber.ts'
+import { emailIdentity } from '../values/email.ts'
 import type { Row } from './row-reader.ts'
 
 /**

@@ -1,5 +1,5 @@
-import { ImportError } from '../../shared/errors.ts'
-import type { StagedFile } from '../../shared/staging/staging.ts'
+import { ImportError } from '../errors.ts'
+import type { StagedFile } from '../staging/staging.ts'
 
 const checkedBytes = 64 * 1024
 const leastNuls = 100
@@ -10,7 +10,12 @@ const leastNuls = 100
  */
 export async function contentStart(source: StagedFile): Promise<number> {
   const head = Buffer.alloc(Math.min(checkedBytes, source.size))
-  const bytes = head.subarray(0, await source.read(head, 0))
+  return contentStartIn(head.subarray(0, await source.read(head, 0)))
+}
+
+/** The same of the file's first bytes. */
+export function contentStartIn(beginning: Buffer): number {
+  const bytes = beginning.subarray(0, checkedBytes)
   const isUtf16 = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff)
   if (isUtf16)
     throw new ImportError(
@@ -25,4 +30,16 @@ export async function contentStart(source: StagedFile): Promise<number> {
     )
   }
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? 3 : 0
+}
+
+/** Records whose character set is checked before a row may be written. */
+export const checkedRecords = 1_000
+
+/** Why a file of which so many of the first records are invalid UTF-8 isn't imported; null when it is. */
+export function mostlyInvalid(invalid: number, records: number): ImportError | null {
+  if (invalid * 2 <= records) return null
+  return new ImportError(
+    'content_refused',
+    `${invalid} of the first ${records} records are invalid UTF-8: if the file is ISO-8859-1, import it with "character_set": "ISO-8859-1"`,
+  )
 }

@@ -2,7 +2,7 @@ import path from 'node:path'
 import { PassThrough, type Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
-import { ImportError, messageOf } from '../../shared/errors.ts'
+import { ImportError, messageOf } from '../errors.ts'
 
 export const isGzipName = (name: string): boolean => path.extname(name).toLowerCase() === '.gz'
 

@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer'
-import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
-import { emailIdentity } from '../../shared/values/email.ts'
-import { fieldReader, type FieldReader } from '../../shared/values/field-value.ts'
-import { comparisonForm } from '../../shared/values/identity.ts'
+import type { FileFormat, ImportPlan } from '../schemas/import.ts'
+import { emailIdentity } from '../values/email.ts'
+import { fieldReader, type FieldReader } from '../values/field-value.ts'
+import { comparisonForm } from '../values/identity.ts'
 import { readCells } from '../rows/csv-cells.ts'
 import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 

@@ -1,5 +1,5 @@
-import { AddressRefused } from '../../shared/address-guard.ts'
-import { ImportError, messageOf } from '../../shared/errors.ts'
+import { AddressRefused } from '../address-guard.ts'
+import { ImportError, messageOf } from '../errors.ts'
 import type { DownloadBounds } from './download-bounds.ts'
 import { openByFtp } from './ftp-url.ts'
 import { gunzip, gunzipIfPacked, isGzipName } from './gzip.ts'
@@ -15,38 +15,38 @@ import {
   type RemoteFile,
   type RemoteTarget,
 } from './remote-file.ts'
-import type { Source, SourceContext } from './source.ts'
 
 /**
  * One try of a download, whatever the scheme: follow the redirects to a file, count its bytes as they come, decode and
- * unpack them, count again, stage them. The file is staged only when the server has said that it is whole.
+ * unpack them, count again. It ends without an error only when the server has said that the file is whole.
  *
  * Redirects are followed by hand, because every hop's address is checked, and credentials stay with the origin that
  * they were given for.
  */
-export const urlSource: Source = async (document, context) => {
-  const url = new URL(document.source.url!)
-  const deadline = AbortSignal.timeout(Math.max(0, Math.floor(context.leftMs)))
-  const signal = AbortSignal.any([context.signal, deadline])
-  const content = fileBehind(url, document.source.filename, { ...context, signal })
-  let failure: unknown = null
-  const explained = (async function* () {
-    try {
-      yield* content
-    } catch (error) {
-      failure = explanation(error, url, context, deadline)
-      throw failure
-    }
-  })()
+
+export interface DownloadOptions extends OpenOptions {
+  /** What is left of the time for all tries. */
+  leftMs: number
+  /** Bytes that came so far and how many will, if that is known; both before any decoding. */
+  onProgress: (received: number, expected: number | null) => void
+}
+
+/** The file's content. Throws ImportError, `retryable` where a later try may go well, or the signal's reason. */
+export async function* downloadedContent(
+  url: URL,
+  filename: string,
+  options: DownloadOptions,
+): AsyncGenerator<Buffer> {
+  const deadline = AbortSignal.timeout(Math.max(0, Math.floor(options.leftMs)))
+  const signal = AbortSignal.any([options.signal, deadline])
   try {
-    await context.staging.write(context.target, explained)
+    yield* fileBehind(url, filename, { ...options, signal })
   } catch (error) {
-    // Whatever else the staging throws is its own.
-    throw failure ?? error
+    throw explanation(error, url, options, deadline)
   }
 }
 
-async function* fileBehind(url: URL, filename: string, context: SourceContext): AsyncGenerator<Buffer> {
+async function* fileBehind(url: URL, filename: string, context: DownloadOptions): AsyncGenerator<Buffer> {
   const { bounds } = context
   const file = await openBehind(targetOf(url), context)
   try {
@@ -103,7 +103,7 @@ async function* counted(
   file: RemoteFile,
   url: URL,
   receipt: { isWhole: boolean },
-  { bounds, onProgress }: SourceContext,
+  { bounds, onProgress }: DownloadOptions,
 ): AsyncGenerator<Buffer> {
   let bytes = 0
   const sofar = () => (file.expected === null ? `${bytes} bytes` : `${bytes} of ${file.expected} bytes`)
@@ -147,7 +147,7 @@ export const outOfTime = (url: URL, { totalMs }: DownloadBounds, cause?: unknown
   )
 
 /** What went wrong with a try, as an ImportError; all that isn't for good may go well at the next one. */
-function explanation(error: unknown, url: URL, context: SourceContext, deadline: AbortSignal): unknown {
+function explanation(error: unknown, url: URL, context: DownloadOptions, deadline: AbortSignal): unknown {
   if (context.signal.aborted) return context.signal.reason
   if (error instanceof ImportError && error.code === 'source_refused') return error
   if (deadline.aborted) return outOfTime(url, context.bounds, error)

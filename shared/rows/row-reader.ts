@@ -1,20 +1,15 @@
-import type { FieldValue } from '../../shared/schemas/custom-field.ts'
-import type { BuiltInColumn, ImportOptions, ImportPlan } from '../../shared/schemas/import.ts'
+import type { FieldValue } from '../schemas/custom-field.ts'
+import type { BuiltInColumn, ImportOptions, ImportPlan } from '../schemas/import.ts'
 import {
   emailFormats,
   subscriberStatuses,
   type EmailFormat,
   type SubscriberStatus,
-} from '../../shared/schemas/subscriber.ts'
-import { parseDateTime, toInstant } from '../../shared/values/date-time.ts'
-import { emailExpectation, emailIdentity } from '../../shared/values/email.ts'
-import {
-  booleanExpectation,
-  booleanFromText,
-  fieldReader,
-  longestText,
-} from '../../shared/values/field-value.ts'
-import { canonicalIp, ipExpectation } from '../../shared/values/ip.ts'
+} from '../schemas/subscriber.ts'
+import { parseDateTime, toInstant } from '../values/date-time.ts'
+import { emailExpectation, emailIdentity } from '../values/email.ts'
+import { booleanExpectation, booleanFromText, fieldReader, longestText } from '../values/field-value.ts'
+import { canonicalIp, ipExpectation } from '../values/ip.ts'
 
 /** What the cells of a good row say. Null: the file brings no value (no such column, or a blank cell). */
 export interface Row {

@@ -1,4 +1,4 @@
-import type { FileFormat } from '../../shared/schemas/import.ts'
+import type { FileFormat } from '../schemas/import.ts'
 
 /**
  * Finds the records of a CSV file in its bytes, without decoding them. One pass, any size of file, flat memory.

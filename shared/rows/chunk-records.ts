@@ -1,13 +1,13 @@
 import { isUtf8 } from 'node:buffer'
-import type { ChunkDocument, FileFormat } from '../../shared/schemas/import.ts'
+import type { ChunkDocument, FileFormat } from '../schemas/import.ts'
 import {
   endOfRecordAt,
   headerLength,
   keyLengthAt,
   readRecordAt,
   type PartitionedRecord,
-} from '../splitting/partition-file.ts'
-import { recordFlags } from '../splitting/record-scanner.ts'
+} from '../records/partition-file.ts'
+import { recordFlags } from '../records/record-scanner.ts'
 import { parseEnclosedRecords, readCells } from './csv-cells.ts'
 
 /** A record with its text decoded and cut into cells. */

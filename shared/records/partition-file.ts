@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib'
-import type { StagedFile } from '../../shared/staging/staging.ts'
+import type { StagedFile } from '../staging/staging.ts'
 
 /**
  * The partition: the records of an import, grouped by range of identities, in one file. A range lies in extents,

@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { PassThrough } from 'node:stream'
 import { Client, type FTPContext } from 'basic-ftp'
-import { AddressGuard, AddressRefused, type Address } from '../../shared/address-guard.ts'
-import { messageOf } from '../../shared/errors.ts'
+import { AddressGuard, AddressRefused, type Address } from '../address-guard.ts'
+import { messageOf } from '../errors.ts'
 import {
   failedTry,
   quoted,

@@ -1,5 +1,5 @@
 import { parse } from 'csv-parse/sync'
-import type { CsvDialect } from '../../shared/values/csv-line.ts'
+import type { CsvDialect } from '../values/csv-line.ts'
 
 /**
  * The cells of records whose borders are known. Three readers, by how much a record asks for: a record without an
