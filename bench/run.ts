@@ -1,29 +1,23 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { arch, cpus, loadavg, platform, tmpdir, totalmem } from 'node:os'
+import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { messageOf } from '../shared/errors.ts'
+import { benchmarks } from './benchmarks.ts'
 import { compare } from './compare.ts'
-import { deliveryEvents } from './scenarios/delivery-events.ts'
-import { ftpUploads } from './scenarios/ftp-uploads.ts'
-import { newRows } from './scenarios/new-rows.ts'
-import { reactions } from './scenarios/reactions.ts'
-import { requests } from './scenarios/requests.ts'
-import { staging } from './scenarios/staging.ts'
-import { subscriberLimit } from './scenarios/subscriber-limit.ts'
+import { describeMachine, loadAverage, versions } from './machine.ts'
+import { htmlPage } from './report/html.ts'
+import {
+  compactJson,
+  reportOfComparison,
+  reportOfStudy,
+  type Particulars,
+  type Report,
+} from './report/report.ts'
+import { describe, tablesOf } from './report/text.ts'
 import type { Comparison, Study, StudyOptions } from './scenario.ts'
 
-/** Runs a benchmark by its name, and writes down on which machine. */
-const benchmarks: (Comparison | Study)[] = [
-  newRows,
-  staging,
-  subscriberLimit,
-  requests,
-  deliveryEvents,
-  ftpUploads,
-  reactions,
-]
-
+/** Runs a benchmark by its name, and says and writes down what it did, on which machine, and what came of it. */
 const { values: given, positionals } = parseArgs({
   allowPositionals: true,
   options: {
@@ -36,15 +30,18 @@ const { values: given, positionals } = parseArgs({
     only: { type: 'string' },
     data: { type: 'string' },
     json: { type: 'string' },
+    html: { type: 'string' },
     quiet: { type: 'boolean', default: false },
   },
 })
+const transcript: string[] = []
 const say = (text: string) => {
+  transcript.push(text)
   if (!given.quiet) console.log(text)
 }
 const benchmark = benchmarks.find((candidate) => candidate.name === positionals[0])
 if (benchmark === undefined) {
-  console.log(`npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE]
+  console.log(`npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE] [--html FILE] [--quiet]
                       requests also: [--subscribers N] [--connections N] [--seconds N] [--only WORD] [--data FOLDER]\n`)
   for (const { name, summary } of benchmarks) console.log(`  ${name.padEnd(18)} ${summary}`)
   if (positionals[0] !== undefined) console.error(`\nthere is no benchmark ${positionals[0]}`)
@@ -65,7 +62,10 @@ const options: Omit<StudyOptions, 'folder'> = {
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-bench-'))
 let exitCode = 1
 try {
-  exitCode = await run(benchmark)
+  const report = await run(benchmark, { ...options, folder })
+  if (given.json !== undefined) await writeFile(given.json, compactJson(report))
+  if (given.html !== undefined) await writeFile(given.html, htmlPage(report))
+  exitCode = report.is_right ? 0 : 1
 } catch (error) {
   console.error(messageOf(error))
 } finally {
@@ -73,35 +73,41 @@ try {
 }
 process.exit(exitCode)
 
-async function run(benchmark: Comparison | Study): Promise<number> {
-  const machine = {
-    cpu: cpus()[0]?.model ?? 'unknown',
-    cores: cpus().length,
-    memoryGB: Math.round(totalmem() / 1e9),
-    system: `${platform()} ${arch()}`,
-    node: process.version,
-    load_average_before: loadavg()[0]!,
+async function run(benchmark: Comparison | Study, settled: StudyOptions): Promise<Report> {
+  const particulars: Particulars = {
+    benchmark: benchmark.name,
+    summary: benchmark.summary,
+    startedAt: performance.now(),
+    work: workOf(benchmark, settled),
+    machine: describeMachine(),
+    versions: versions(),
+    transcript,
   }
+  const { machine } = particulars
   say(`${benchmark.name}: ${benchmark.summary}`)
-  say(
-    `${machine.cpu}, ${machine.cores} cores, ${machine.memoryGB} GB, Node ${machine.node}, load average ${machine.load_average_before.toFixed(1)}`,
-  )
-  const settled = { ...options, folder }
-  const { isRight, result } =
-    'run' in benchmark ? await benchmark.run(settled) : await compare(benchmark, settled)
-  if (given.json !== undefined) {
-    const { rounds, seed } = options
-    const report = {
-      scenario: benchmark.name,
-      at: new Date().toISOString(),
-      rounds,
-      seed,
-      machine,
-      ...result,
-    }
-    await writeFile(given.json, `${JSON.stringify(report, null, 2)}\n`)
+  say(`${describe(machine)}, load average ${machine.load_average_before.toFixed(1)}`)
+  if ('run' in benchmark) {
+    const outcome = await benchmark.run(settled)
+    machine.load_average_after = loadAverage()
+    return reportOfStudy(particulars, outcome)
   }
-  return isRight ? 0 : 1
+  const compared = await compare(benchmark, settled)
+  machine.load_average_after = loadAverage()
+  const report = reportOfComparison(particulars, compared)
+  for (const line of tablesOf(report)) say(line)
+  return report
+}
+
+/** What the benchmark was told; each knows which of it matters to it. */
+function workOf(benchmark: Comparison | Study, settled: StudyOptions): Record<string, string | number> {
+  const { rounds, seed, rows, subscribers, connections, seconds, only } = settled
+  return {
+    ...(rows === null ? {} : { rows }),
+    rounds,
+    seed,
+    ...('run' in benchmark ? { subscribers, connections, seconds } : {}),
+    ...(only === null ? {} : { only }),
+  }
 }
 
 function wholeNumber(name: string, text: string): number {

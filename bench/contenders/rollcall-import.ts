@@ -3,10 +3,11 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ApiClient, importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
 import { columns, customFields, type SubscriberFile } from '../datasets/subscriber-file.ts'
+import { measuredProcess } from '../processes.ts'
 import { startRollcall } from '../rollcall.ts'
 import type { BenchContext, Contender, Measurement } from '../scenario.ts'
 import { placeUpload } from './place-upload.ts'
-import { watchProcess } from '../watch-process.ts'
+import { batchTimes } from './batch-times.ts'
 
 /** Imports the file into an empty list through the upload directory, with an installation of its own each time. */
 export function rollcallImport(
@@ -38,7 +39,7 @@ export function rollcallImport(
         const client = new ApiClient(service.ready.http, service.key)
         if (subscriberLimit !== null)
           await client.put('/organizations/1', { organization: { subscriber_limit: subscriberLimit } })
-        return await importOnce(context, dataset, client, service.ready.metrics['engine']!)
+        return await importOnce(context, dataset, client, service.ready.metrics)
       } finally {
         await service.stop()
         await connection.db.dropDatabase()
@@ -53,40 +54,39 @@ async function importOnce(
   context: BenchContext,
   dataset: SubscriberFile,
   client: ApiClient,
-  metricsUrl: string,
+  metrics: Record<string, string>,
 ): Promise<Measurement> {
   const list = await client.post<{ id: number }>('/mailing_lists', { mailing_list: { name: 'bench' } })
   for (const field of customFields)
     await client.post(`/mailing_lists/${list.id}/custom_fields`, { custom_field: field })
-  const engine = await watchProcess(metricsUrl)
-  const serverBefore = await context.serverCpuSeconds()
-  const startedAt = performance.now()
-  const { id } = await client.post<{ id: number }>(`/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: {
-      column_mapping: columns,
-      file_source: { type: 'upload_directory', filename: 'rows.csv' },
+  const times = await batchTimes(metrics['engine']!)
+  let view: ImportView | undefined
+  const measured = await context.measure({
+    processes: [
+      measuredProcess('engine', metrics['engine']!),
+      measuredProcess('control plane', metrics['control_plane']!),
+    ],
+    progress: () => view?.stats.records_imported ?? 0,
+    do: async () => {
+      const startedAt = performance.now()
+      view = await client.post<ImportView>(`/mailing_lists/${list.id}/subscriber_imports`, {
+        subscriber_import: {
+          column_mapping: columns,
+          file_source: { type: 'upload_directory', filename: 'rows.csv' },
+        },
+      })
+      while (!importEnded(view)) {
+        // Often enough that a short import doesn't seem longer, seldom enough that a long one doesn't notice.
+        await sleep(Math.min(250, Math.max(20, (performance.now() - startedAt) / 50)))
+        view = await client.get<ImportView>(`/subscriber_imports/${view.id}`)
+      }
     },
   })
-  let view: ImportView
-  for (;;) {
-    view = await client.get<ImportView>(`/subscriber_imports/${id}`)
-    if (importEnded(view)) break
-    await sleep(200)
-  }
-  const seconds = (performance.now() - startedAt) / 1000
-  const { cpuSeconds, peakMemoryMB } = await engine.stop()
-  const serverSeconds = (await context.serverCpuSeconds()) - serverBefore
+  const latency = await times.since()
   await client.close()
   const expected = dataset.expectedCounts()
   const isRight =
-    view.state === 'finished' &&
-    Object.entries(expected).every(([kind, count]) => view.stats.subscribers[kind] === count)
-  return {
-    seconds,
-    rows: context.rows,
-    clientMicroseconds: (cpuSeconds / context.rows) * 1e6,
-    serverMicroseconds: (serverSeconds / context.rows) * 1e6,
-    peakMemoryMB,
-    isRight,
-  }
+    view?.state === 'finished' &&
+    Object.entries(expected).every(([kind, count]) => view!.stats.subscribers[kind] === count)
+  return { ...measured, latency, isRight }
 }

@@ -25,22 +25,26 @@ if (batch.length > 0) batches.push(batch)
 
 const client = await MongoClient.connect(uri, { writeConcern: { w: 'majority' } })
 parentPort!.once('message', () => {
-  void insert().then(() => parentPort!.postMessage('done'))
+  void insert().then((milliseconds) => parentPort!.postMessage(milliseconds))
 })
-parentPort!.postMessage('ready')
+parentPort!.postMessage([])
 
-async function insert(): Promise<void> {
+async function insert(): Promise<number[]> {
+  const milliseconds: number[] = []
   const subscribers = client.db(database).collection<SubscriberDocument>('subscribers')
   let next = 0
   const lane = async () => {
     while (next < batches.length) {
       const documents = batches[next]!
       next += 1
+      const startedAt = performance.now()
       await subscribers.insertMany(documents, { ordered: false })
+      milliseconds.push(performance.now() - startedAt)
     }
   }
   await Promise.all(Array.from({ length: inFlight }, lane))
   await client.close()
+  return milliseconds
 }
 
 function documentOf(row: number): SubscriberDocument {

@@ -1,7 +1,9 @@
 import { Worker } from 'node:worker_threads'
 import { collectionDefinitions } from '../../shared/schemas/collections.ts'
 import type { SubscriberFile } from '../datasets/subscriber-file.ts'
+import { thisProcess } from '../processes.ts'
 import type { BenchContext, Contender } from '../scenario.ts'
+import { latencyOf } from '../statistics.ts'
 
 /**
  * What the driver alone can do: the documents that the import ends up with, made beforehand and in file order, written
@@ -23,6 +25,8 @@ export function insertManyPeer(context: BenchContext, dataset: SubscriberFile): 
   let round = 0
   return {
     name: 'plain insertMany',
+    settings: { threads, batch: 1_000, batches_in_flight: 3, write_concern: 'majority' },
+    note: 'documents made beforehand; reads no file, finds no duplicates, counts and logs nothing',
     async run() {
       round += 1
       const name = `bench_peer_${round}`
@@ -43,28 +47,21 @@ export function insertManyPeer(context: BenchContext, dataset: SubscriberFile): 
           }),
         ),
       )
-      const serverBefore = await context.serverCpuSeconds()
-      const cpuBefore = process.cpuUsage()
-      const startedAt = performance.now()
-      await Promise.all(workers.map((worker) => worker.insert()))
-      const seconds = (performance.now() - startedAt) / 1000
-      const { user, system } = process.cpuUsage(cpuBefore)
-      const serverSeconds = (await context.serverCpuSeconds()) - serverBefore
-      const peakMemoryMB = process.memoryUsage.rss() / 1e6
+      const batches: number[] = []
+      const measured = await context.measure({
+        processes: [thisProcess('importer')],
+        do: async () => {
+          const times = await Promise.all(workers.map((worker) => worker.insert()))
+          batches.push(...times.flat())
+        },
+      })
       await Promise.all(workers.map((worker) => worker.end()))
       const isRight =
         (await db.collection('subscribers').estimatedDocumentCount()) === dataset.expectedCounts().added
       await db.dropDatabase()
       await close()
       // Its rate is given in the file's rows, as the import's is.
-      return {
-        seconds,
-        rows: context.rows,
-        clientMicroseconds: (user + system) / context.rows,
-        serverMicroseconds: (serverSeconds / context.rows) * 1e6,
-        peakMemoryMB,
-        isRight,
-      }
+      return { ...measured, latency: latencyOf('a batch of 1,000 rows', batches), isRight }
     },
   }
 }
@@ -72,14 +69,15 @@ export function insertManyPeer(context: BenchContext, dataset: SubscriberFile): 
 /** A thread whose documents are ready in memory when this resolves. */
 async function startInserter(
   order: InsertManyOrder,
-): Promise<{ insert: () => Promise<void>; end: () => Promise<void> }> {
+): Promise<{ insert: () => Promise<number[]>; end: () => Promise<void> }> {
   const worker = new Worker(new URL('./insert-many-worker.ts', import.meta.url), {
     workerData: order,
     resourceLimits: { maxOldGenerationSizeMb: 8_192 },
   })
+  /** In the end the milliseconds that each batch took. */
   const next = () =>
-    new Promise<void>((resolve, reject) => {
-      worker.once('message', () => resolve())
+    new Promise<number[]>((resolve, reject) => {
+      worker.once('message', resolve)
       worker.once('error', reject)
     })
   await next()
