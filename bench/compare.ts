@@ -17,7 +17,7 @@ export async function compare(comparison: Comparison, options: StudyOptions): Pr
   const { signal } = new AbortController()
   const server = await startEmbeddedMongoDB({
     dataFolder: options.folder,
-    cacheMB: 2_048,
+    cacheMB: comparison.cacheMB ?? 2_048,
     findMongod: () =>
       findMongod({
         binarySetting: process.env['MONGOD_BINARY'],
@@ -90,6 +90,6 @@ function contextOn(
     say,
     openDatabase: (name) => openDatabase({ uri: mongodbUri, name }),
     serverCpuSeconds: () => serverCpuSeconds(admin.client),
-    measure: (work) => measure(admin.client, rows, work),
+    measure: (work) => measure(admin.client, work.rows ?? rows, work),
   }
 }

@@ -8,6 +8,8 @@ export interface Comparison {
   /** One sentence: the work, and what is compared. */
   summary: string
   defaultRows: number
+  /** Of the MongoDB server, 2048 by default. */
+  cacheMB?: number
   prepare(context: BenchContext): Promise<Contender[]>
 }
 
@@ -87,6 +89,8 @@ export interface Work {
   processes: ProcessOfContender[]
   /** Rows done so far; left out, the documents that the server has inserted and updated since the beginning. */
   progress?: () => number
+  /** That the work is about, where they aren't the benchmark's. */
+  rows?: number
   do: () => Promise<void>
 }
 
