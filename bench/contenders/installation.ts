@@ -55,13 +55,22 @@ export async function install(
   }
 }
 
-/** A list with the custom fields that the file's columns need; `pointsId` is the id of `points`. */
+export interface List {
+  listId: number
+  /** Id of the custom field `points`. */
+  pointsId: number
+}
+
+/** A list with the custom fields that the file's columns need. */
 export async function createList(
   client: ApiClient,
   name: string,
   { customFields }: Pick<SubscriberFile, 'customFields'>,
-): Promise<{ listId: number; pointsId: number }> {
-  const { id: listId } = await client.post<{ id: number }>('/mailing_lists', { mailing_list: { name } })
+  organizationId = 1,
+): Promise<List> {
+  const { id: listId } = await client.post<{ id: number }>('/mailing_lists', {
+    mailing_list: { name, organization_id: organizationId },
+  })
   let pointsId = 0
   for (const field of customFields) {
     const { id } = await client.post<{ id: number }>(`/mailing_lists/${listId}/custom_fields`, {
@@ -98,10 +107,7 @@ export async function secondsOf({ collections }: Database, importId: number): Pr
 }
 
 /** What is stored of a list's subscribers. */
-export async function documentsOf(
-  { collections }: Database,
-  { listId, pointsId }: { listId: number; pointsId: number },
-): Promise<Documents> {
+export async function documentsOf({ collections }: Database, { listId, pointsId }: List): Promise<Documents> {
   const [sums] = await collections.subscribers
     .aggregate<Documents>([
       { $match: { mailing_list_id: listId } },
