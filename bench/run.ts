@@ -14,6 +14,7 @@ import {
   type Particulars,
   type Report,
 } from './report/report.ts'
+import { runAll } from './run-all.ts'
 import { describe, tablesOf } from './report/text.ts'
 import type { Comparison, Study, StudyOptions } from './scenario.ts'
 
@@ -22,15 +23,17 @@ const { values: given, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     rows: { type: 'string' },
-    rounds: { type: 'string', default: '3' },
-    seed: { type: 'string', default: '1' },
-    subscribers: { type: 'string', default: '200000' },
-    connections: { type: 'string', default: '16' },
-    seconds: { type: 'string', default: '5' },
+    rounds: { type: 'string' },
+    seed: { type: 'string' },
+    subscribers: { type: 'string' },
+    connections: { type: 'string' },
+    seconds: { type: 'string' },
     only: { type: 'string' },
     data: { type: 'string' },
     json: { type: 'string' },
     html: { type: 'string' },
+    out: { type: 'string' },
+    quick: { type: 'boolean', default: false },
     quiet: { type: 'boolean', default: false },
   },
 })
@@ -39,22 +42,28 @@ const say = (text: string) => {
   transcript.push(text)
   if (!given.quiet) console.log(text)
 }
-const benchmark = benchmarks.find((candidate) => candidate.name === positionals[0])
-if (benchmark === undefined) {
+const [name] = positionals
+const benchmark = benchmarks.find((candidate) => candidate.name === name)
+if (benchmark === undefined && name !== 'all' && name !== 'results') {
   console.log(`npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE] [--html FILE] [--quiet]
-                      requests also: [--subscribers N] [--connections N] [--seconds N] [--only WORD] [--data FOLDER]\n`)
+                      requests also: [--subscribers N] [--connections N] [--seconds N] [--only WORD] [--data FOLDER]
+npm run bench -- all [--quick] [--only NAME,NAME] [--out FOLDER]
+                      each in turn, and then the page bench/RESULTS.md; options of the benchmarks are passed on
+npm run bench -- results [--out FOLDER]
+                      the page once more, of the figures that are there\n`)
   for (const { name, summary } of benchmarks) console.log(`  ${name.padEnd(18)} ${summary}`)
-  if (positionals[0] !== undefined) console.error(`\nthere is no benchmark ${positionals[0]}`)
-  process.exit(positionals[0] === undefined ? 0 : 2)
+  if (name !== undefined) console.error(`\nthere is no benchmark ${name}`)
+  process.exit(name === undefined ? 0 : 2)
 }
 
+const { rounds = '3', seed = '1', subscribers = '200000', connections = '16', seconds = '5' } = given
 const options: Omit<StudyOptions, 'folder'> = {
-  rounds: wholeNumber('--rounds', given.rounds),
+  rounds: wholeNumber('--rounds', rounds),
   rows: given.rows === undefined ? null : wholeNumber('--rows', given.rows),
-  seed: wholeNumber('--seed', given.seed),
-  subscribers: wholeNumber('--subscribers', given.subscribers),
-  connections: wholeNumber('--connections', given.connections),
-  seconds: wholeNumber('--seconds', given.seconds),
+  seed: wholeNumber('--seed', seed),
+  subscribers: wholeNumber('--subscribers', subscribers),
+  connections: wholeNumber('--connections', connections),
+  seconds: wholeNumber('--seconds', seconds),
   only: given.only ?? null,
   data: given.data === undefined ? null : path.resolve(given.data),
   say,
@@ -62,16 +71,34 @@ const options: Omit<StudyOptions, 'folder'> = {
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-bench-'))
 let exitCode = 1
 try {
-  const report = await run(benchmark, { ...options, folder })
-  if (given.json !== undefined) await writeFile(given.json, compactJson(report))
-  if (given.html !== undefined) await writeFile(given.html, htmlPage(report))
-  exitCode = report.is_right ? 0 : 1
+  exitCode = benchmark === undefined ? await runMany() : await runOne(benchmark)
 } catch (error) {
   console.error(messageOf(error))
 } finally {
   await rm(folder, { recursive: true, force: true })
 }
 process.exit(exitCode)
+
+async function runOne(benchmark: Comparison | Study): Promise<number> {
+  const report = await run(benchmark, { ...options, folder })
+  if (given.json !== undefined) await writeFile(given.json, compactJson(report))
+  if (given.html !== undefined) await writeFile(given.html, htmlPage(report))
+  return report.is_right ? 0 : 1
+}
+
+async function runMany(): Promise<number> {
+  const out = given.out === undefined ? import.meta.dirname : path.resolve(given.out)
+  const only = name === 'results' ? [] : (given.only?.split(',') ?? null)
+  const unknown = only?.find((wanted) => benchmarks.every((known) => known.name !== wanted))
+  if (unknown !== undefined) throw new Error(`there is no benchmark ${unknown}`)
+  const passedOn = ['rows', 'rounds', 'seed', 'subscribers', 'connections', 'seconds', 'data'] as const
+  const args = passedOn.flatMap((option) =>
+    given[option] === undefined ? [] : [`--${option}`, given[option]],
+  )
+  const failed = await runAll({ only, isQuick: given.quick, args, out, folder })
+  if (failed.length > 0) console.error(`failed, their earlier results stay: ${failed.join(', ')}`)
+  return failed.length > 0 ? 1 : 0
+}
 
 async function run(benchmark: Comparison | Study, settled: StudyOptions): Promise<Report> {
   const particulars: Particulars = {

@@ -17,6 +17,8 @@ export interface Comparison {
 export interface Study {
   name: string
   summary: string
+  /** Options with which it takes a minute at most; without them it isn't run where all are run quickly. */
+  quick?: string[]
   run(options: StudyOptions): Promise<Outcome>
 }
 

@@ -13,7 +13,7 @@ export async function batchTimes(metricsUrl: string): Promise<{ since: () => Pro
         of: 'a batch of 1,000 rows',
         count: total,
         quantiles: buckets
-          .filter(([bound, count]) => Number.isFinite(bound) && count > 0)
+          .filter(([bound, count], i) => Number.isFinite(bound) && count > (buckets[i - 1]?.[1] ?? 0))
           .map(([bound, count]) => [count / total, bound * 1_000]),
       }
     },

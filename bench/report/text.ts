@@ -66,3 +66,9 @@ export function particularsOf({ version, settings, note }: ContenderReport): str
     '; ',
   )
 }
+
+/** What runs it again. */
+export const commandOf = ({ benchmark, work }: Report): string =>
+  ['npm run bench --', benchmark, ...Object.entries(work).map(([name, value]) => `--${name} ${value}`)].join(
+    ' ',
+  )

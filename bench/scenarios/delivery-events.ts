@@ -16,6 +16,7 @@ export const deliveryEvents: Study = {
   name: 'delivery-events',
   summary:
     'delivery events in calls of 1,000 by 2 and by 4 connections, and the statistics that come of them',
+  quick: ['--seconds', '2', '--rounds', '2'],
   async run(options) {
     const folder = options.data ?? options.folder
     await mkdir(folder, { recursive: true })

@@ -19,6 +19,7 @@ import type { Goal, Study, StudyOptions } from '../scenario.ts'
 export const requests: Study = {
   name: 'requests',
   summary: 'requests about subscribers by 16 connections, without an import and while one runs',
+  quick: ['--subscribers', '20000', '--seconds', '1', '--rounds', '1'],
   async run(options) {
     const folder = options.data ?? options.folder
     await mkdir(folder, { recursive: true })
