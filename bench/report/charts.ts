@@ -31,7 +31,9 @@ interface Seen {
 function timelinesOf({ rounds }: ContenderReport): Timeline[] {
   const bySpeed = [...rounds].sort((a, b) => a.seconds - b.seconds)
   const [middle] = bySpeed.splice(Math.floor(rounds.length / 2), 1)
-  return [middle, ...bySpeed].flatMap((round) => (round?.timeline == null ? [] : [round.timeline]))
+  return [middle, ...bySpeed].flatMap((round) =>
+    round === undefined || round.timeline === null ? [] : [round.timeline],
+  )
 }
 
 const inSeconds = { label: 'seconds since the beginning', scale: 'linear' } as const
@@ -55,10 +57,10 @@ function memory(seen: Seen[]): Plot {
     x: inSeconds,
     y: { label: 'MB', scale: 'linear' },
     series: seen.flatMap(({ contender, timelines }, color) =>
-      Object.entries(timelines[0]?.memoryMB ?? {}).map(([process, values]): Series => ({
+      Object.entries(timelines[0]?.memoryMB ?? {}).map(([process, values], i): Series => ({
         name: `${contender.name}: ${process}`,
         color,
-        isDashed: process === 'mongod',
+        ...(process === 'mongod' ? { stroke: 'dashed' } : i > 0 ? { stroke: 'dotted' } : {}),
         lines: [timelines[0]!.seconds.map((second, i) => [second, values[i]!])],
       })),
     ),
