@@ -1,4 +1,4 @@
-import { openDatabase, type Database } from '../shared/database.ts'
+import { openDatabase } from '../shared/database.ts'
 import { createLogger } from '../shared/logger.ts'
 import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
 import { defaultCacheFolder, findMongod } from '../shared/mongod/find-mongod.ts'
@@ -13,11 +13,25 @@ import type { BenchContext, Comparison, Contender, Measurement, StudyOptions } f
  * shared machine is slower today than yesterday.
  */
 export async function compare(comparison: Comparison, options: StudyOptions): Promise<Compared> {
+  const { defaultRows, cacheMB = 2_048 } = comparison
+  const size = { rows: options.rows ?? defaultRows, cacheMB }
+  return onServer({ ...options, ...size }, async (context, mongodb) => ({
+    mongodb,
+    ...(await runRounds(comparison, context, options)),
+  }))
+}
+
+/** Does work on a MongoDB server of its own, in the scratch folder. */
+export async function onServer<T>(
+  options: { rows: number; seed: number; cacheMB: number; folder: string; say: (text: string) => void },
+  work: (context: BenchContext, version: string) => Promise<T>,
+): Promise<T> {
+  const { rows, seed, cacheMB, folder, say } = options
   const log = createLogger({ process: 'bench', level: 'warn' })
   const { signal } = new AbortController()
   const server = await startEmbeddedMongoDB({
-    dataFolder: options.folder,
-    cacheMB: comparison.cacheMB ?? 2_048,
+    dataFolder: folder,
+    cacheMB,
     findMongod: () =>
       findMongod({
         binarySetting: process.env['MONGOD_BINARY'],
@@ -30,9 +44,18 @@ export async function compare(comparison: Comparison, options: StudyOptions): Pr
     signal,
   })
   const admin = await openDatabase({ uri: server.uri, name: 'admin' })
+  const context: BenchContext = {
+    rows,
+    seed,
+    folder,
+    mongodbUri: server.uri,
+    say,
+    openDatabase: (name) => openDatabase({ uri: server.uri, name }),
+    serverCpuSeconds: () => serverCpuSeconds(admin.client),
+    measure: (measured) => measure(admin.client, measured.rows ?? rows, measured),
+  }
   try {
-    const context = contextOn(admin, server.uri, comparison, options)
-    return { mongodb: await serverVersion(admin.client), ...(await runRounds(comparison, context, options)) }
+    return await work(context, await serverVersion(admin.client))
   } finally {
     await admin.close()
     await server.stop()
@@ -72,24 +95,5 @@ async function runRounds(
     rows: context.rows,
     isRight: [...results.values()].flat().every(({ isRight }) => isRight),
     contenders: contenders.map((contender) => ({ ...contender, measured: results.get(contender.name)! })),
-  }
-}
-
-function contextOn(
-  admin: Database,
-  mongodbUri: string,
-  { defaultRows }: Comparison,
-  { rows: given, seed, folder, say }: StudyOptions,
-): BenchContext {
-  const rows = given ?? defaultRows
-  return {
-    rows,
-    seed,
-    folder,
-    mongodbUri,
-    say,
-    openDatabase: (name) => openDatabase({ uri: mongodbUri, name }),
-    serverCpuSeconds: () => serverCpuSeconds(admin.client),
-    measure: (work) => measure(admin.client, work.rows ?? rows, work),
   }
 }

@@ -42,9 +42,9 @@ class Looks {
   readonly #work: Work
   readonly #peaks = new Map<string, number>()
   #looks: Look[] = []
-  #writtenBefore = 0
+  #writesBefore = 0
   #startedAt = 0
-  #everyMs = 250
+  #everyMs: number
   #timer: NodeJS.Timeout | undefined
   #current: Promise<void> = Promise.resolve()
   #isOn = true
@@ -52,11 +52,12 @@ class Looks {
   constructor(server: MongoClient, work: Work) {
     this.#server = server
     this.#work = work
+    this.#everyMs = work.lookEveryMs ?? 250
   }
 
   async begin(): Promise<void> {
     const { server, usages } = await this.#ask()
-    this.#writtenBefore = server.documentsWritten
+    this.#writesBefore = server.writes
     this.#keep({ seconds: 0, rows: 0, usages })
     this.#startedAt = performance.now()
     this.#schedule()
@@ -119,7 +120,7 @@ class Looks {
   async #look(): Promise<void> {
     const { progress } = this.#work
     const { server, usages } = await this.#ask()
-    const rows = progress?.() ?? server.documentsWritten - this.#writtenBefore
+    const rows = progress?.() ?? server.writes - this.#writesBefore
     this.#keep({ seconds: this.elapsed(), rows, usages })
     if (this.#looks.length < mostLooks) return
     this.#looks = this.#looks.filter((_, i) => i % 2 === 0)

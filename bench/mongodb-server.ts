@@ -11,30 +11,31 @@ export interface ServerUsage {
   cpuSeconds: number
   /** Resident, at this moment. */
   memoryMB: number
-  /** Documents inserted and updated since its start. */
-  documentsWritten: number
+  /** Documents that it was told to insert or update since its start; upserts count here alone. */
+  writes: number
 }
 
 /** What isn't asked for costs the server nothing. */
 const without = Object.fromEntries(
-  ['wiredTiger', 'tcmalloc', 'locks', 'transactions', 'repl', 'logicalSessionRecordCache', 'network'].map(
-    (section) => [section, 0],
-  ),
+  ['wiredTiger', 'tcmalloc', 'locks', 'transactions', 'repl', 'metrics', 'network'].map((section) => [
+    section,
+    0,
+  ]),
 )
 
 export async function serverUsage(client: MongoClient): Promise<ServerUsage> {
-  const { extra_info, mem, metrics } = (await client
+  const { extra_info, mem, opcounters } = (await client
     .db('admin')
     .command({ serverStatus: 1, ...without })) as {
     extra_info: { user_time_us: number; system_time_us: number }
     /** In MiB. */
     mem: { resident: number }
-    metrics: { document: { inserted: number; updated: number } }
+    opcounters: { insert: number; update: number }
   }
   return {
     cpuSeconds: (extra_info.user_time_us + extra_info.system_time_us) / 1e6,
     memoryMB: (mem.resident * 1024 * 1024) / 1e6,
-    documentsWritten: metrics.document.inserted + metrics.document.updated,
+    writes: opcounters.insert + opcounters.update,
   }
 }
 

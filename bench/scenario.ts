@@ -8,6 +8,8 @@ export interface Comparison {
   /** One sentence: the work, and what is compared. */
   summary: string
   defaultRows: number
+  /** False for one that says nothing with few rows: it isn't run where all are run quickly. */
+  quick?: false
   /** Of the MongoDB server, 2048 by default. */
   cacheMB?: number
   prepare(context: BenchContext): Promise<Contender[]>
@@ -89,10 +91,12 @@ export interface BenchContext {
 export interface Work {
   /** The contender's processes, the one that does the work first. */
   processes: ProcessOfContender[]
-  /** Rows done so far; left out, the documents that the server has inserted and updated since the beginning. */
+  /** Rows done so far; left out, the inserts and updates that the server was told to do since the beginning. */
   progress?: () => number
   /** That the work is about, where they aren't the benchmark's. */
   rows?: number
+  /** 250 by default. A look costs a process of Rollcall 1-2 ms of CPU time. */
+  lookEveryMs?: number
   do: () => Promise<void>
 }
 

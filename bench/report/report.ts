@@ -77,7 +77,11 @@ export interface Particulars {
 export function reportOfComparison(particulars: Particulars, compared: Compared): Report {
   const { contenders, isRight, mongodb, rows } = compared
   const [first, ...others] = contenders
-  const foreign = contenders.flatMap(({ name, version }) => (version === undefined ? [] : [[name, version]]))
+  // "mongoimport 100.9.4", of however many contenders.
+  const foreign = contenders.flatMap(({ version }) => {
+    const [name = '', ...number] = version?.split(' ') ?? []
+    return name === '' ? [] : [[name, number.join(' ')]]
+  })
   return {
     ...frameOf(particulars),
     work: { rows, ...particulars.work },

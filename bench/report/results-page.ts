@@ -37,7 +37,7 @@ function targetsTable(reports: Report[]): string[] {
       boundOf(target),
       ...(found === null
         ? ['not measured', '']
-        : [withRange(found, (value) => show(value, target)), isMet(target, found) ? 'met' : '**missed**']),
+        : [withRange(found, (value) => show(value, target)), verdictOn(target, found, size)]),
       `${link}${typeof size === 'number' ? `, ${size.toLocaleString('en')} rows` : ''}`,
     ]
     return row(cells)
@@ -50,6 +50,11 @@ function targetsTable(reports: Report[]): string[] {
     ...rows,
     '',
   ]
+}
+
+function verdictOn(target: Target, found: Spread, rows: string | number | undefined): string {
+  const verdict = isMet(target, found) ? 'met' : '**missed**'
+  return Number(rows) < target.rows ? `${verdict}, with fewer rows than it is set for` : verdict
 }
 
 const boundOf = (target: Target): string =>

@@ -10,6 +10,8 @@ export interface Target {
   atMost?: number
   unit: string
   benchmark: string
+  /** That it is set for. */
+  rows: number
   /** Null where the run hadn't such a contender or goal. */
   find: (report: Report) => Spread | null
 }
@@ -21,6 +23,7 @@ export const targets: Target[] = [
     atLeast: 1.25,
     unit: 'x',
     benchmark: 'new-rows',
+    rows: 1_000_000,
     find: speedAgainst('mongoimport insert'),
   },
   {
@@ -29,6 +32,7 @@ export const targets: Target[] = [
     atLeast: 1,
     unit: 'x',
     benchmark: 'new-rows',
+    rows: 1_000_000,
     find: speedAgainst('plain insertMany'),
   },
   {
@@ -37,6 +41,7 @@ export const targets: Target[] = [
     atLeast: 3.5,
     unit: 'x',
     benchmark: 'new-rows',
+    rows: 1_000_000,
     find: speedAgainst('mongoimport upsert'),
   },
   {
@@ -45,6 +50,7 @@ export const targets: Target[] = [
     atLeast: 1.5,
     unit: 'x',
     benchmark: 'overwriting',
+    rows: 1_000_000,
     find: speedAgainst('mongoimport merge'),
   },
   {
@@ -53,6 +59,7 @@ export const targets: Target[] = [
     atLeast: 2.5,
     unit: 'x',
     benchmark: 'overwriting',
+    rows: 1_000_000,
     find: speedAgainst('mongoimport upsert'),
   },
   {
@@ -61,6 +68,7 @@ export const targets: Target[] = [
     atLeast: 2,
     unit: 'x',
     benchmark: 'all-skipped',
+    rows: 1_000_000,
     find: speedAgainst('rollcall, new rows'),
   },
   {
@@ -69,6 +77,7 @@ export const targets: Target[] = [
     atLeast: 0.85,
     unit: 'x',
     benchmark: 'beyond-cache',
+    rows: 10_000_000,
     find: ({ comparisons }) => comparisons[0]?.speed ?? null,
   },
   {
@@ -77,6 +86,7 @@ export const targets: Target[] = [
     atMost: 400,
     unit: ' MB',
     benchmark: 'beyond-cache',
+    rows: 10_000_000,
     find: ({ contenders }) => single(engineMemory(contenders[0])),
   },
   {
@@ -85,6 +95,7 @@ export const targets: Target[] = [
     atMost: 100,
     unit: ' MB more',
     benchmark: 'beyond-cache',
+    rows: 10_000_000,
     find: ({ contenders: [many, few] }) => single(engineMemory(many) - engineMemory(few)),
   },
 ]

@@ -15,7 +15,7 @@ export const describeVersions = (versions: Record<string, string>): string =>
 export const whole = (value: number): string => Math.round(value).toLocaleString('en')
 
 export const withRange = ({ median, least, most }: Spread, show: (value: number) => string): string =>
-  `${show(median)} (${show(least)} to ${show(most)})`
+  least === most ? show(median) : `${show(median)} (${show(least)} to ${show(most)})`
 
 export function tablesOf(report: Report): string[] {
   const { contenders, comparisons, machine } = report

@@ -7,6 +7,7 @@ export const beyondCache: Comparison = {
   name: 'beyond-cache',
   summary: 'many new rows on a server with 0.5 GB of cache, against a tenth of them there',
   defaultRows: 10_000_000,
+  quick: false,
   cacheMB: 512,
   async prepare(context) {
     const sizes = [context.rows, Math.ceil(context.rows / 10)]
