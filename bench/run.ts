@@ -1,63 +1,69 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { arch, cpus, loadavg, platform, tmpdir, totalmem } from 'node:os'
+import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { messageOf } from '../shared/errors.ts'
+import { benchmarks } from './benchmarks.ts'
 import { compare } from './compare.ts'
-import { deliveryEvents } from './scenarios/delivery-events.ts'
-import { ftpUploads } from './scenarios/ftp-uploads.ts'
-import { newRows } from './scenarios/new-rows.ts'
-import { reactions } from './scenarios/reactions.ts'
-import { requests } from './scenarios/requests.ts'
-import { staging } from './scenarios/staging.ts'
-import { subscriberLimit } from './scenarios/subscriber-limit.ts'
+import { describeMachine, loadAverage, versions } from './machine.ts'
+import { htmlPage } from './report/html.ts'
+import {
+  compactJson,
+  reportOfComparison,
+  reportOfStudy,
+  type Particulars,
+  type Report,
+} from './report/report.ts'
+import { runAll } from './run-all.ts'
+import { describe, tablesOf } from './report/text.ts'
 import type { Comparison, Study, StudyOptions } from './scenario.ts'
 
-/** Runs a benchmark by its name, and writes down on which machine. */
-const benchmarks: (Comparison | Study)[] = [
-  newRows,
-  staging,
-  subscriberLimit,
-  requests,
-  deliveryEvents,
-  ftpUploads,
-  reactions,
-]
-
+/** Runs a benchmark by its name, and says and writes down what it did, on which machine, and what came of it. */
 const { values: given, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     rows: { type: 'string' },
-    rounds: { type: 'string', default: '3' },
-    seed: { type: 'string', default: '1' },
-    subscribers: { type: 'string', default: '200000' },
-    connections: { type: 'string', default: '16' },
-    seconds: { type: 'string', default: '5' },
+    rounds: { type: 'string' },
+    seed: { type: 'string' },
+    subscribers: { type: 'string' },
+    connections: { type: 'string' },
+    seconds: { type: 'string' },
     only: { type: 'string' },
     data: { type: 'string' },
     json: { type: 'string' },
+    html: { type: 'string' },
+    out: { type: 'string' },
+    quick: { type: 'boolean', default: false },
     quiet: { type: 'boolean', default: false },
   },
 })
+const transcript: string[] = []
 const say = (text: string) => {
+  transcript.push(text)
   if (!given.quiet) console.log(text)
 }
-const benchmark = benchmarks.find((candidate) => candidate.name === positionals[0])
-if (benchmark === undefined) {
-  console.log(`npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE]
-                      requests also: [--subscribers N] [--connections N] [--seconds N] [--only WORD] [--data FOLDER]\n`)
+const [name] = positionals
+const benchmark = benchmarks.find((candidate) => candidate.name === name)
+if (benchmark === undefined && name !== 'all' && name !== 'results') {
+  console.log(`npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE] [--html FILE] [--quiet]
+                      requests also: [--subscribers N] [--connections N] [--seconds N] [--only WORD] [--data FOLDER]
+npm run bench -- all [--quick] [--only NAME,NAME] [--out FOLDER]
+                      each in turn, and then the page bench/RESULTS.md; options of the benchmarks are passed on
+npm run bench -- results [--out FOLDER]
+                      the page once more, of the figures that are there\n`)
   for (const { name, summary } of benchmarks) console.log(`  ${name.padEnd(18)} ${summary}`)
-  if (positionals[0] !== undefined) console.error(`\nthere is no benchmark ${positionals[0]}`)
-  process.exit(positionals[0] === undefined ? 0 : 2)
+  if (name !== undefined) console.error(`\nthere is no benchmark ${name}`)
+  process.exit(name === undefined ? 0 : 2)
 }
 
+const { rounds = '3', seed = '1', subscribers = '200000', connections = '16', seconds = '5' } = given
 const options: Omit<StudyOptions, 'folder'> = {
-  rounds: wholeNumber('--rounds', given.rounds),
+  rounds: wholeNumber('--rounds', rounds),
   rows: given.rows === undefined ? null : wholeNumber('--rows', given.rows),
-  seed: wholeNumber('--seed', given.seed),
-  subscribers: wholeNumber('--subscribers', given.subscribers),
-  connections: wholeNumber('--connections', given.connections),
-  seconds: wholeNumber('--seconds', given.seconds),
+  seed: wholeNumber('--seed', seed),
+  subscribers: wholeNumber('--subscribers', subscribers),
+  connections: wholeNumber('--connections', connections),
+  seconds: wholeNumber('--seconds', seconds),
   only: given.only ?? null,
   data: given.data === undefined ? null : path.resolve(given.data),
   say,
@@ -65,7 +71,7 @@ const options: Omit<StudyOptions, 'folder'> = {
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-bench-'))
 let exitCode = 1
 try {
-  exitCode = await run(benchmark)
+  exitCode = benchmark === undefined ? await runMany() : await runOne(benchmark)
 } catch (error) {
   console.error(messageOf(error))
 } finally {
@@ -73,35 +79,62 @@ try {
 }
 process.exit(exitCode)
 
-async function run(benchmark: Comparison | Study): Promise<number> {
-  const machine = {
-    cpu: cpus()[0]?.model ?? 'unknown',
-    cores: cpus().length,
-    memoryGB: Math.round(totalmem() / 1e9),
-    system: `${platform()} ${arch()}`,
-    node: process.version,
-    load_average_before: loadavg()[0]!,
-  }
-  say(`${benchmark.name}: ${benchmark.summary}`)
-  say(
-    `${machine.cpu}, ${machine.cores} cores, ${machine.memoryGB} GB, Node ${machine.node}, load average ${machine.load_average_before.toFixed(1)}`,
+async function runOne(benchmark: Comparison | Study): Promise<number> {
+  const report = await run(benchmark, { ...options, folder })
+  if (given.json !== undefined) await writeFile(given.json, compactJson(report))
+  if (given.html !== undefined) await writeFile(given.html, htmlPage(report))
+  return report.is_right ? 0 : 1
+}
+
+async function runMany(): Promise<number> {
+  const out = given.out === undefined ? import.meta.dirname : path.resolve(given.out)
+  const only = name === 'results' ? [] : (given.only?.split(',') ?? null)
+  const unknown = only?.find((wanted) => benchmarks.every((known) => known.name !== wanted))
+  if (unknown !== undefined) throw new Error(`there is no benchmark ${unknown}`)
+  const passedOn = ['rows', 'rounds', 'seed', 'subscribers', 'connections', 'seconds', 'data'] as const
+  const args = passedOn.flatMap((option) =>
+    given[option] === undefined ? [] : [`--${option}`, given[option]],
   )
-  const settled = { ...options, folder }
-  const { isRight, result } =
-    'run' in benchmark ? await benchmark.run(settled) : await compare(benchmark, settled)
-  if (given.json !== undefined) {
-    const { rounds, seed } = options
-    const report = {
-      scenario: benchmark.name,
-      at: new Date().toISOString(),
-      rounds,
-      seed,
-      machine,
-      ...result,
-    }
-    await writeFile(given.json, `${JSON.stringify(report, null, 2)}\n`)
+  const failed = await runAll({ only, isQuick: given.quick, args, out, folder })
+  if (failed.length > 0) console.error(`failed, their earlier results stay: ${failed.join(', ')}`)
+  return failed.length > 0 ? 1 : 0
+}
+
+async function run(benchmark: Comparison | Study, settled: StudyOptions): Promise<Report> {
+  const particulars: Particulars = {
+    benchmark: benchmark.name,
+    summary: benchmark.summary,
+    startedAt: performance.now(),
+    work: workOf(benchmark, settled),
+    machine: describeMachine(),
+    versions: versions(),
+    transcript,
   }
-  return isRight ? 0 : 1
+  const { machine } = particulars
+  say(`${benchmark.name}: ${benchmark.summary}`)
+  say(`${describe(machine)}, load average ${machine.load_average_before.toFixed(1)}`)
+  if ('run' in benchmark) {
+    const outcome = await benchmark.run(settled)
+    machine.load_average_after = loadAverage()
+    return reportOfStudy(particulars, outcome)
+  }
+  const compared = await compare(benchmark, settled)
+  machine.load_average_after = loadAverage()
+  const report = reportOfComparison(particulars, compared)
+  for (const line of tablesOf(report)) say(line)
+  return report
+}
+
+/** What the benchmark was told; each knows which of it matters to it. */
+function workOf(benchmark: Comparison | Study, settled: StudyOptions): Record<string, string | number> {
+  const { rounds, seed, rows, subscribers, connections, seconds, only } = settled
+  return {
+    ...(rows === null ? {} : { rows }),
+    rounds,
+    seed,
+    ...('run' in benchmark ? { subscribers, connections, seconds } : {}),
+    ...(only === null ? {} : { only }),
+  }
 }
 
 function wholeNumber(name: string, text: string): number {

@@ -1,4 +1,6 @@
 import type { Database } from '../shared/database.ts'
+import type { ProcessOfContender } from './processes.ts'
+import type { Spread } from './statistics.ts'
 
 /** A benchmark that compares: it names its contenders; the frame runs them in turn and does the sums. */
 export interface Comparison {
@@ -6,6 +8,10 @@ export interface Comparison {
   /** One sentence: the work, and what is compared. */
   summary: string
   defaultRows: number
+  /** False for one that says nothing with few rows: it isn't run where all are run quickly. */
+  quick?: false
+  /** Of the MongoDB server, 2048 by default. */
+  cacheMB?: number
   prepare(context: BenchContext): Promise<Contender[]>
 }
 
@@ -13,6 +19,8 @@ export interface Comparison {
 export interface Study {
   name: string
   summary: string
+  /** Options with which it takes a minute at most; without them it isn't run where all are run quickly. */
+  quick?: string[]
   run(options: StudyOptions): Promise<Outcome>
 }
 
@@ -39,10 +47,26 @@ export interface Outcome {
   isRight: boolean
   /** For the JSON file. */
   result: Record<string, unknown>
+  goals?: Goal[]
+  latencies?: (Latency & { name: string })[]
+}
+
+/** What was to be reached; one that is missed is shown and doesn't fail the run. */
+export interface Goal {
+  what: string
+  isMet: boolean
+  /** The figure itself, for the page of results. */
+  measured?: Spread
 }
 
 export interface Contender {
   name: string
+  /** What it is, where it isn't of this repository: "mongoimport 100.9.4". */
+  version?: string
+  /** What it was told: threads, batch sizes and the like. */
+  settings?: Record<string, string | number | boolean>
+  /** What it does less than the others, or otherwise. */
+  note?: string
   /** Does the work once, on clean ground, and says what it took. */
   run(): Promise<Measurement>
 }
@@ -54,19 +78,60 @@ export interface BenchContext {
   folder: string
   /** The one MongoDB server that all contenders write to. */
   mongodbUri: string
-  serverCpuSeconds: () => Promise<number>
   openDatabase: (name: string) => Promise<Database>
+  serverCpuSeconds: () => Promise<number>
+  /**
+   * Times a contender's work, and looks at its processes and at the server four times a second meanwhile. What comes of
+   * it is the contender's measurement, but for whether the work was done right.
+   */
+  measure: (work: Work) => Promise<Measured>
   say: (text: string) => void
+}
+
+export interface Work {
+  /** The contender's processes, the one that does the work first. */
+  processes: ProcessOfContender[]
+  /** Rows done so far; left out, the inserts and updates that the server was told to do since the beginning. */
+  progress?: () => number
+  /** That the work is about, where they aren't the benchmark's. */
+  rows?: number
+  /** 250 by default. A look costs a process of Rollcall 1-2 ms of CPU time. */
+  lookEveryMs?: number
+  do: () => Promise<void>
 }
 
 export interface Measurement {
   seconds: number
   rows: number
-  /** CPU microseconds a row, of the client and of the server. */
+  /** CPU microseconds a row, of all of the client's processes and of the server. */
   clientMicroseconds: number
   serverMicroseconds: number
-  /** Highest resident memory of the client, in MB. */
+  /** Highest resident memory of the client's first process, in MB. */
   peakMemoryMB: number
+  /** CPU and memory of each process by its name, the server's being `mongod`. */
+  processes?: Record<string, { cpuSeconds: number; peakMemoryMB: number }>
+  timeline?: Timeline
+  latency?: Latency
   /** Whether the work was done right; a wrong one is shown and fails the run. */
   isRight: boolean
+}
+
+export type Measured = Omit<Measurement, 'isRight' | 'latency'> &
+  Required<Pick<Measurement, 'processes' | 'timeline'>>
+
+/** What was seen at each moment, moment by moment in each array; figures count from the work's beginning. */
+export interface Timeline {
+  seconds: number[]
+  rows: number[]
+  /** By the process's name. */
+  cpuSeconds: Record<string, number[]>
+  memoryMB: Record<string, number[]>
+}
+
+/** How long one of many things took: milliseconds that a part of them, from 0 to 1, didn't exceed. */
+export interface Latency {
+  /** Of what: "a batch of 1,000 rows". */
+  of: string
+  count: number
+  quantiles: [part: number, milliseconds: number][]
 }

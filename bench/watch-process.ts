@@ -1,3 +1,5 @@
+import { measuredProcess } from './processes.ts'
+
 /** CPU and memory of a Rollcall process, from its own metrics. */
 export interface ProcessWatch {
   /** CPU seconds since the watch began, and the highest resident memory that was seen, in MB. */
@@ -7,11 +9,12 @@ export interface ProcessWatch {
 const askEveryMs = 500
 
 export async function watchProcess(metricsUrl: string): Promise<ProcessWatch> {
+  const { usage } = measuredProcess('', metricsUrl)
   let peak = 0
   const look = async () => {
-    const text = await (await fetch(metricsUrl)).text()
-    peak = Math.max(peak, metric(text, 'process_resident_memory_bytes') / 1e6)
-    return metric(text, 'process_cpu_seconds_total')
+    const { cpuSeconds, memoryMB } = await usage()
+    peak = Math.max(peak, memoryMB)
+    return cpuSeconds
   }
   const before = await look()
   const timer = setInterval(() => void look().catch(() => undefined), askEveryMs)
@@ -24,9 +27,5 @@ export async function watchProcess(metricsUrl: string): Promise<ProcessWatch> {
 }
 
 export async function processCpuSeconds(metricsUrl: string): Promise<number> {
-  return metric(await (await fetch(metricsUrl)).text(), 'process_cpu_seconds_total')
-}
-
-function metric(text: string, name: string): number {
-  return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? Number.NaN)
+  return (await measuredProcess('', metricsUrl).usage()).cpuSeconds
 }

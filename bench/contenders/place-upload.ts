@@ -5,10 +5,15 @@ import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import type { StagingPlace } from '../../shared/staging/open-staging.ts'
 
 /** Puts a file into the first organization's upload directory, as the FTP server does. */
-export async function placeUpload(file: string, place: StagingPlace, database: Database): Promise<void> {
+export async function placeUpload(
+  file: string,
+  place: StagingPlace,
+  database: Pick<Database, 'client' | 'collections'>,
+  name = 'rows.csv',
+): Promise<void> {
   const directory = openUploads(place, database).directory(1)
   await directory.prepare()
-  const options = { name: 'rows.csv', token: newUploadToken(), wasLeft: false, keep: 0 }
+  const options = { name, token: newUploadToken(), wasLeft: false, keep: 0 }
   const upload = await directory.takeUp(options)
   for await (const piece of createReadStream(file)) await upload.write(piece as Buffer)
   await upload.prepare()

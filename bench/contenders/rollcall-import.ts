@@ -1,49 +1,53 @@
-import { mkdir, rm } from 'node:fs/promises'
-import path from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { ApiClient, importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
-import { columns, customFields, type SubscriberFile } from '../datasets/subscriber-file.ts'
-import { startRollcall } from '../rollcall.ts'
+import type { ImportView } from '../../control-plane/cli/api-client.ts'
+import type { ImportCounts } from '../../shared/schemas/import.ts'
+import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
+import { measuredProcess } from '../processes.ts'
 import type { BenchContext, Contender, Measurement } from '../scenario.ts'
-import { placeUpload } from './place-upload.ts'
-import { watchProcess } from '../watch-process.ts'
+import { batchTimes } from './batch-times.ts'
+import { createList, documentsOf, importEnd, install, secondsOf, type Installation } from './installation.ts'
 
-/** Imports the file into an empty list through the upload directory, with an installation of its own each time. */
-export function rollcallImport(
-  context: BenchContext,
-  work: {
-    name: string
-    dataset: SubscriberFile
-    file: string
-    subscriberLimit?: number
-    STAGING?: 'disk' | 'gridfs'
-  },
-): Contender {
-  const { name, dataset, file, subscriberLimit = null, STAGING = 'disk' } = work
+export interface WrittenFile {
+  dataset: SubscriberFile
+  file: string
+}
+
+export interface ImportWork extends WrittenFile {
+  name: string
+  /** Is on the list before the clock starts; its rows have no defects. */
+  before?: WrittenFile
+  /** Keys of the request that creates the import, its mapping excepted. */
+  request?: Record<string, unknown>
+  /** What the import has to count, where it isn't what one into an empty list does. */
+  expected?: Partial<ImportCounts>
+  /** What has to be stored afterwards, likewise. */
+  documents?: Documents
+  subscriberLimit?: number
+  STAGING?: 'disk' | 'gridfs'
+  URL_IMPORT_ALLOW?: string
+  /** Before the clock starts; keys that it returns go into the request. */
+  prepare?: (installation: Installation, listId: number) => Promise<Record<string, unknown> | undefined>
+  /** What is wrong afterwards beside counts and documents; null for nothing. */
+  check?: (installation: Installation) => Promise<string | null>
+}
+
+/**
+ * Imports the file through the upload directory, with an installation of its own each time. Its time is that from
+ * `begins_at` to `finished_at`.
+ */
+export function rollcallImport(context: BenchContext, work: ImportWork): Contender {
+  const { name } = work
   let round = 0
   return {
     name,
     async run() {
       round += 1
-      const folder = path.join(context.folder, `${name.replaceAll(' ', '-')}-${round}`)
-      const database = `bench_${path.basename(folder)}`
-      await mkdir(folder, { recursive: true })
-      const service = await startRollcall({
-        folder,
-        settings: { MONGODB_URI: context.mongodbUri, MONGODB_DATABASE: database, STAGING },
-      })
-      const connection = await context.openDatabase(database)
+      const { STAGING = 'disk', URL_IMPORT_ALLOW = '' } = work
+      const settings = { STAGING, URL_IMPORT_ALLOW }
+      const installation = await install(context, `${name.replaceAll(/\W+/g, '-')}-${round}`, settings)
       try {
-        await placeUpload(file, { STAGING, DATA_DIR: path.join(folder, 'data') }, connection)
-        const client = new ApiClient(service.ready.http, service.key)
-        if (subscriberLimit !== null)
-          await client.put('/organizations/1', { organization: { subscriber_limit: subscriberLimit } })
-        return await importOnce(context, dataset, client, service.ready.metrics['engine']!)
+        return await importOnce(context, work, installation)
       } finally {
-        await service.stop()
-        await connection.db.dropDatabase()
-        await connection.close()
-        await rm(folder, { recursive: true, force: true })
+        await installation.remove()
       }
     },
   }
@@ -51,42 +55,70 @@ export function rollcallImport(
 
 async function importOnce(
   context: BenchContext,
-  dataset: SubscriberFile,
-  client: ApiClient,
-  metricsUrl: string,
+  work: ImportWork,
+  installation: Installation,
 ): Promise<Measurement> {
-  const list = await client.post<{ id: number }>('/mailing_lists', { mailing_list: { name: 'bench' } })
-  for (const field of customFields)
-    await client.post(`/mailing_lists/${list.id}/custom_fields`, { custom_field: field })
-  const engine = await watchProcess(metricsUrl)
-  const serverBefore = await context.serverCpuSeconds()
-  const startedAt = performance.now()
-  const { id } = await client.post<{ id: number }>(`/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: {
-      column_mapping: columns,
-      file_source: { type: 'upload_directory', filename: 'rows.csv' },
+  const { dataset, before, subscriberLimit } = work
+  const { client, database, metrics } = installation
+  if (subscriberLimit !== undefined)
+    await client.put('/organizations/1', { organization: { subscriber_limit: subscriberLimit } })
+  const list = await createList(client, 'bench', dataset)
+  const begin = (request: Record<string, unknown>) =>
+    client.post<{ id: number }>(`/mailing_lists/${list.listId}/subscriber_imports`, {
+      subscriber_import: { column_mapping: dataset.columns, ...request },
+    })
+  if (before !== undefined) {
+    await installation.place(before.file, 'before.csv')
+    const { id } = await begin({ file_source: { type: 'upload_directory', filename: 'before.csv' } })
+    const view = await importEnd(client, id)
+    if (view.stats.subscribers['added'] !== before.dataset.rows)
+      throw new Error(`loading ${before.dataset.rows} subscribers ended ${view.state}: ${view.error_message}`)
+  }
+  await installation.place(work.file, 'rows.csv')
+  const prepared = await work.prepare?.(installation, list.listId)
+
+  const times = await batchTimes(metrics['engine']!)
+  let view: ImportView | undefined
+  const measured = await context.measure({
+    processes: [
+      measuredProcess('engine', metrics['engine']!),
+      measuredProcess('control plane', metrics['control_plane']!),
+    ],
+    rows: dataset.rows,
+    progress: () => view?.stats.records_imported ?? 0,
+    do: async () => {
+      const { id } = await begin({
+        file_source: { type: 'upload_directory', filename: 'rows.csv' },
+        ...work.request,
+        ...prepared,
+      })
+      await importEnd(client, id, (seen) => (view = seen))
     },
   })
-  let view: ImportView
-  for (;;) {
-    view = await client.get<ImportView>(`/subscriber_imports/${id}`)
-    if (importEnded(view)) break
-    await sleep(200)
+  const latency = await times.since()
+
+  const wrong =
+    wrongCounts(view!, work.expected ?? dataset.expectedCounts()) ??
+    wrongDocuments(await documentsOf(database, list), work.documents ?? dataset.expectedDocuments()) ??
+    (await work.check?.(installation)) ??
+    null
+  if (wrong !== null) context.say(`${work.name}: ${wrong}`)
+  const seconds = wrong === null ? await secondsOf(database, view!.id) : measured.seconds
+  return { ...measured, seconds, latency, isRight: wrong === null }
+}
+
+/** Every count, those that aren't expected included: they are to be 0. Null when all are right. */
+export function wrongCounts(view: ImportView, expected: Partial<ImportCounts>): string | null {
+  if (view.state !== 'finished') return `the import is ${view.state}: ${view.error_message}`
+  for (const [kind, count] of Object.entries(view.stats.subscribers)) {
+    const right = (expected as Record<string, number>)[kind] ?? 0
+    if (count !== right) return `${count} ${kind} were counted, not ${right}`
   }
-  const seconds = (performance.now() - startedAt) / 1000
-  const { cpuSeconds, peakMemoryMB } = await engine.stop()
-  const serverSeconds = (await context.serverCpuSeconds()) - serverBefore
-  await client.close()
-  const expected = dataset.expectedCounts()
-  const isRight =
-    view.state === 'finished' &&
-    Object.entries(expected).every(([kind, count]) => view.stats.subscribers[kind] === count)
-  return {
-    seconds,
-    rows: context.rows,
-    clientMicroseconds: (cpuSeconds / context.rows) * 1e6,
-    serverMicroseconds: (serverSeconds / context.rows) * 1e6,
-    peakMemoryMB,
-    isRight,
-  }
+  return null
+}
+
+export function wrongDocuments(found: Documents, expected: Documents): string | null {
+  return found.count === expected.count && found.points === expected.points
+    ? null
+    : `${found.count} documents with ${found.points} points are stored, not ${expected.count} with ${expected.points}`
 }

@@ -16,9 +16,22 @@ import type { BenchContext } from '../scenario.ts'
 export interface SubscriberFileOptions {
   rows: number
   seed: number
-  /** False leaves the defects out. */
-  defects?: boolean
+  /** In a thousand rows; false leaves them out. */
+  defects?: Defects | false
+  /** Another number, other values for the same emails. */
+  revision?: number
+  /** Columns beside the eight: texts, numbers, dates and booleans in turn. */
+  extraColumns?: number
 }
+
+export interface Defects {
+  badEmails: number
+  badDates: number
+  duplicates: number
+}
+
+const usualDefects: Defects = { badEmails: 5, badDates: 5, duplicates: 10 }
+const noDefects: Defects = { badEmails: 0, badDates: 0, duplicates: 0 }
 
 export const columns = [
   'email',
@@ -40,6 +53,20 @@ export const customFields = [
   { name: 'plan', field_type: 'select_single_dropdown', options: ['Free', 'Basic', 'Team', 'Enterprise'] },
   { name: 'points', field_type: 'number' },
 ] as const
+
+export type CustomField = {
+  name: string
+  field_type: 'text' | 'text_multiline' | 'date' | 'select_single_dropdown' | 'number' | 'boolean'
+  options?: readonly string[]
+}
+
+const extraTypes = ['text', 'number', 'date', 'boolean'] as const
+
+/** What stands in a collection: how many, and the sum of a number that each of them holds. */
+export interface Documents {
+  count: number
+  points: number
+}
 
 export type RowKind = 'good' | 'duplicate' | 'bad_email' | 'bad_date'
 
@@ -121,30 +148,54 @@ function mix(seed: number, row: number, purpose: number): number {
 
 export class SubscriberFile {
   readonly rows: number
+  /** What makes the same file in another thread. */
+  readonly options: SubscriberFileOptions
+  /** In the order of the columns. */
+  readonly customFields: readonly CustomField[]
+  readonly columns: readonly string[]
   readonly #seed: number
-  readonly #defects: boolean
+  /** Of everything but the emails. */
+  readonly #valueSeed: number
+  readonly #defects: Defects
+  readonly #extraColumns: number
 
   constructor(options: SubscriberFileOptions) {
-    this.rows = options.rows
-    this.#seed = options.seed
-    this.#defects = options.defects ?? true
+    const { rows, seed, defects = usualDefects, revision = 0, extraColumns = 0 } = options
+    this.rows = rows
+    this.options = options
+    this.#seed = seed
+    this.#valueSeed = seed + revision * 7_919
+    this.#defects = defects === false ? noDefects : defects
+    this.#extraColumns = extraColumns
+    const extra = Array.from({ length: extraColumns }, (_, i) => ({
+      name: `extra_${i + 1}`,
+      field_type: extraTypes[i % extraTypes.length]!,
+    }))
+    this.customFields = [...customFields, ...extra]
+    this.columns = [...columns, ...extra.map(({ name }) => name)]
   }
 
   kindOf(row: number): RowKind {
-    if (!this.#defects) return 'good'
+    const { badEmails, badDates, duplicates } = this.#defects
     const draw = mix(this.#seed, row, 0) % 1000
-    if (draw < 5) return 'bad_email'
-    if (draw < 10) return 'bad_date'
-    if (draw < 20 && this.#originalOf(row) !== null) return 'duplicate'
+    if (draw < badEmails) return 'bad_email'
+    if (draw < badEmails + badDates) return 'bad_date'
+    if (draw < badEmails + badDates + duplicates && this.originalOf(row) !== null) return 'duplicate'
     return 'good'
   }
 
-  /** The earlier row whose email a duplicate repeats; null when the draw fell on a row without one of its own. */
-  #originalOf(row: number): number | null {
+  /** The earlier row whose email a duplicate repeats; null where no draw fell on a row with an email of its own. */
+  originalOf(row: number): number | null {
     if (row === 0) return null
-    const original = mix(this.#seed, row, 1) % row
-    const draw = mix(this.#seed, original, 0) % 1000
-    return draw < 5 || (draw >= 10 && draw < 20) ? null : original
+    const { badEmails, badDates, duplicates } = this.#defects
+    for (const purpose of [1, 12, 13, 14]) {
+      const original = mix(this.#seed, row, purpose) % row
+      const draw = mix(this.#seed, original, 0) % 1000
+      const hasOwn =
+        draw >= badEmails && (draw < badEmails + badDates || draw >= badEmails + badDates + duplicates)
+      if (hasOwn) return original
+    }
+    return null
   }
 
   /** What an import of the file into an empty list counts. */
@@ -157,9 +208,20 @@ export class SubscriberFile {
     return counts
   }
 
+  /** What an import of the file leaves: the subscribers that it adds to an empty list, or gives its values to. */
+  expectedDocuments(): Documents {
+    const documents = { count: 0, points: 0 }
+    for (let row = 0; row < this.rows; row += 1) {
+      if (this.kindOf(row) !== 'good') continue
+      documents.count += 1
+      documents.points += this.pointsOf(row)
+    }
+    return documents
+  }
+
   /** The file's text in pieces of about 256 kB, header first. */
-  *text(): Generator<string> {
-    let piece = `${columns.join(',')}\n`
+  *text(header: readonly string[] = this.columns): Generator<string> {
+    let piece = `${header.join(',')}\n`
     for (let row = 0; row < this.rows; row += 1) {
       piece += this.line(row)
       if (piece.length < 256 * 1024) continue
@@ -169,30 +231,47 @@ export class SubscriberFile {
     yield piece
   }
 
-  *bytes(): Generator<Buffer> {
-    for (const piece of this.text()) yield Buffer.from(piece)
+  *bytes(header?: readonly string[]): Generator<Buffer> {
+    for (const piece of this.text(header)) yield Buffer.from(piece)
   }
 
   line(row: number): string {
     const pick = <T>(list: readonly T[], purpose: number): T =>
-      list[mix(this.#seed, row, purpose) % list.length]!
+      list[mix(this.#valueSeed, row, purpose) % list.length]!
     const kind = this.kindOf(row)
-    const email =
-      kind === 'duplicate' ? this.emailOf(this.#originalOf(row)!).toUpperCase() : this.emailOf(row)
-    const number = mix(this.#seed, row, 4)
+    const email = kind === 'duplicate' ? this.emailOf(this.originalOf(row)!).toUpperCase() : this.emailOf(row)
+    const number = mix(this.#valueSeed, row, 4)
     const cells = [
       kind === 'bad_email' ? email.replace('@', ' at ') : email,
       pick(firstNames, 2),
       pick(lastNames, 3),
       this.#address(row, number),
-      kind === 'bad_date'
-        ? '02/30/1980'
-        : `${(number % 12) + 1}/${((number >>> 4) % 28) + 1}/${1940 + ((number >>> 9) % 65)}`,
+      kind === 'bad_date' ? '02/30/1980' : dateOf(number),
       pick(plans, 5),
-      String(mix(this.#seed, row, 6) % 100_000),
+      String(this.pointsOf(row)),
       `20${String(10 + (number % 15))}-${two((number % 12) + 1)}-${two(((number >>> 3) % 28) + 1)} ${two(number % 24)}:${two((number >>> 5) % 60)}`,
     ]
+    for (let i = 0; i < this.#extraColumns; i += 1) cells.push(this.#extraCell(row, i))
     return `${cells.join(',')}\n`
+  }
+
+  #extraCell(row: number, column: number): string {
+    const number = mix(this.#valueSeed, row, 100 + column)
+    switch (extraTypes[column % extraTypes.length]!) {
+      case 'text':
+        return streets[number % streets.length]!
+      case 'number':
+        return String(number % 1_000_000)
+      case 'date':
+        return dateOf(number)
+      case 'boolean':
+        return number % 2 === 0 ? 'true' : 'false'
+    }
+  }
+
+  /** Of the row's column of that name: its sum tells whether the values that are stored are the right ones. */
+  pointsOf(row: number): number {
+    return mix(this.#valueSeed, row, 6) % 100_000
   }
 
   emailOf(row: number): string {
@@ -201,9 +280,9 @@ export class SubscriberFile {
   }
 
   #address(row: number, number: number): string {
-    const street = `${(number % 199) + 1} ${streets[mix(this.#seed, row, 9) % streets.length]!}`
-    const city = cities[mix(this.#seed, row, 10) % cities.length]!
-    switch (mix(this.#seed, row, 11) % 20) {
+    const street = `${(number % 199) + 1} ${streets[mix(this.#valueSeed, row, 9) % streets.length]!}`
+    const city = cities[mix(this.#valueSeed, row, 10) % cities.length]!
+    switch (mix(this.#valueSeed, row, 11) % 20) {
       case 0:
         return `"${street}\n${city}"`
       case 1:
@@ -214,15 +293,39 @@ export class SubscriberFile {
   }
 }
 
+const dateOf = (number: number): string =>
+  `${(number % 12) + 1}/${((number >>> 4) % 28) + 1}/${1940 + ((number >>> 9) % 65)}`
+
 const two = (value: number): string => String(value).padStart(2, '0')
 
 /** The file of a benchmark, in its scratch folder. */
 export async function writeSubscriberFile(
   context: Pick<BenchContext, 'rows' | 'seed' | 'folder' | 'say'>,
+  options: Partial<SubscriberFileOptions> & { name?: string } = {},
 ): Promise<{ dataset: SubscriberFile; file: string }> {
-  const dataset = new SubscriberFile({ rows: context.rows, seed: context.seed })
-  const file = path.join(context.folder, 'rows.csv')
+  const { name = 'rows.csv', ...rest } = options
+  const dataset = new SubscriberFile({ rows: context.rows, seed: context.seed, ...rest })
+  const file = path.join(context.folder, name)
   context.say('making the file ...')
-  await pipeline(Readable.from(dataset.bytes()), createWriteStream(file))
+  await pipeline(Readable.from(dataset.bytes(typedHeader(dataset))), createWriteStream(file))
   return { dataset, file }
+}
+
+/**
+ * The header line as mongoimport takes it, with a type for each column, so that all contenders read the same file. For
+ * the others a header is a line that they skip.
+ */
+function typedHeader({ columns, customFields }: SubscriberFile): string[] {
+  const types = new Map(customFields.map(({ name, field_type }) => [name, peerTypes[field_type]]))
+  types.set('subscribe_time', 'date_go(2006-01-02 15:04)')
+  return columns.map((name) => `${name}.${types.get(name) ?? 'string()'}`)
+}
+
+const peerTypes: Record<CustomField['field_type'], string> = {
+  text: 'string()',
+  text_multiline: 'string()',
+  select_single_dropdown: 'string()',
+  number: 'int32()',
+  boolean: 'boolean()',
+  date: 'date_go(1/2/2006)',
 }

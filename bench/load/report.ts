@@ -1,4 +1,5 @@
-import { spread, type Spread } from '../statistics.ts'
+import type { Latency } from '../scenario.ts'
+import { latencyOf, spread, type Spread } from '../statistics.ts'
 import type { Volley } from './cannon.ts'
 
 export interface MeasuredVolley extends Volley {
@@ -13,6 +14,8 @@ export interface OperationResult {
   p95Ms: Spread
   p99Ms: Spread
   slowestMs: number
+  /** Over all rounds. */
+  latency: Latency
   /** CPU microseconds a request; the database's hold all that it did meanwhile. */
   controlPlaneMicroseconds: number
   mongodbMicroseconds: number
@@ -34,6 +37,10 @@ export function summarizeVolleys(volleys: MeasuredVolley[]): OperationResult {
     p95Ms: at(0.95),
     p99Ms: at(0.99),
     slowestMs: Math.max(...sorted.map((values) => values.at(-1) ?? Infinity)),
+    latency: latencyOf(
+      'a request',
+      volleys.flatMap(({ milliseconds }) => milliseconds),
+    ),
     controlPlaneMicroseconds: cpu('controlPlane'),
     mongodbMicroseconds: cpu('mongodb'),
     replies: sorted.reduce((sum, values) => sum + values.length, 0),
@@ -46,11 +53,6 @@ export function summarizeVolleys(volleys: MeasuredVolley[]): OperationResult {
 /** The least value that so great a part of them doesn't exceed. */
 function percentile(sorted: Float64Array, part: number): number {
   return sorted[Math.ceil(sorted.length * part) - 1] ?? Infinity
-}
-
-export interface Goal {
-  what: string
-  isMet: boolean
 }
 
 export function rowsOfTable(results: Map<string, OperationResult>): string[] {

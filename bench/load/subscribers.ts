@@ -94,7 +94,7 @@ export async function writeRows(target: string, file: SubscriberFile, ranges: Ro
 }
 
 /** The rows as text of a file, header first, in pieces of some hundred kB. */
-function* linesOf(file: SubscriberFile, ranges: Rows[]): Generator<string> {
+export function* linesOf(file: SubscriberFile, ranges: Rows[]): Generator<string> {
   let piece = `${columns.join(',')}\n`
   for (const { first, count } of ranges) {
     for (let row = first; row < first + count; row += 1) {

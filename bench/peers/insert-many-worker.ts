@@ -1,20 +1,22 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { MongoClient } from 'mongodb'
+import type { FieldValue } from '../../shared/schemas/custom-field.ts'
 import type { SubscriberDocument } from '../../shared/schemas/subscriber.ts'
 import { parseDateTime, toDate, toInstant } from '../../shared/values/date-time.ts'
-import { customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
+import { SubscriberFile, type CustomField } from '../datasets/subscriber-file.ts'
+import { cellsOf } from './flat-document.ts'
 import type { InsertManyOrder } from './insert-many.ts'
 
 /** Makes its share of the documents, says so, and inserts them when told. */
-const { uri, database, rows, seed, thread, threads } = workerData as InsertManyOrder
+const { target, dataset, thread, threads } = workerData as InsertManyOrder
 const batchSize = 1_000
 const inFlight = 3
 
-const file = new SubscriberFile({ rows, seed })
+const file = new SubscriberFile(dataset)
 const batches: SubscriberDocument[][] = []
 let batch: SubscriberDocument[] = []
-const share = Math.ceil(rows / threads)
-for (let row = thread * share; row < Math.min(rows, (thread + 1) * share); row += 1) {
+const share = Math.ceil(file.rows / threads)
+for (let row = thread * share; row < Math.min(file.rows, (thread + 1) * share); row += 1) {
   if (file.kindOf(row) !== 'good') continue
   batch.push(documentOf(row))
   if (batch.length < batchSize) continue
@@ -23,39 +25,34 @@ for (let row = thread * share; row < Math.min(rows, (thread + 1) * share); row +
 }
 if (batch.length > 0) batches.push(batch)
 
-const client = await MongoClient.connect(uri, { writeConcern: { w: 'majority' } })
+const client = await MongoClient.connect(target.uri, { writeConcern: { w: 'majority' } })
 parentPort!.once('message', () => {
-  void insert().then(() => parentPort!.postMessage('done'))
+  void insert().then((milliseconds) => parentPort!.postMessage(milliseconds))
 })
-parentPort!.postMessage('ready')
+parentPort!.postMessage([])
 
-async function insert(): Promise<void> {
-  const subscribers = client.db(database).collection<SubscriberDocument>('subscribers')
+async function insert(): Promise<number[]> {
+  const milliseconds: number[] = []
+  const subscribers = client.db(target.database).collection<SubscriberDocument>(target.collection)
   let next = 0
   const lane = async () => {
     while (next < batches.length) {
       const documents = batches[next]!
       next += 1
+      const startedAt = performance.now()
       await subscribers.insertMany(documents, { ordered: false })
+      milliseconds.push(performance.now() - startedAt)
     }
   }
   await Promise.all(Array.from({ length: inFlight }, lane))
   await client.close()
+  return milliseconds
 }
 
 function documentOf(row: number): SubscriberDocument {
-  const cells = parseLine(file.line(row).slice(0, -1))
-  const [email, firstName, lastName, address, birthday, plan, points, subscribeTime] = cells as [
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-  ]
-  const values = [firstName, lastName, address, toDate(parseDateTime(birthday, 'mdy')!), plan, Number(points)]
+  const cells = cellsOf(file.line(row).slice(0, -1))
+  const cell = (column: string) => cells[file.columns.indexOf(column)]!
+  const email = cell('email')
   return {
     _id: `1:${email.toLowerCase()}`,
     id: row + 1,
@@ -63,19 +60,15 @@ function documentOf(row: number): SubscriberDocument {
     email,
     status: 'active',
     created_at: new Date(),
-    subscribe_time: toInstant(parseDateTime(subscribeTime, 'mdy')!, 'UTC')!,
-    custom_fields: Object.fromEntries(customFields.map((_, i) => [String(i + 1), values[i]!])),
+    subscribe_time: toInstant(parseDateTime(cell('subscribe_time'), 'mdy')!, 'UTC')!,
+    custom_fields: Object.fromEntries(
+      file.customFields.map((field, i) => [String(i + 1), valueOf(field, cell(field.name))]),
+    ),
   }
 }
 
-/** The generator encloses one cell at most, so that this is enough. */
-function parseLine(line: string): string[] {
-  const open = line.indexOf(',"')
-  if (open === -1) return line.split(',')
-  const close = line.indexOf('",', open + 2)
-  return [
-    ...line.slice(0, open).split(','),
-    line.slice(open + 2, close).replaceAll('""', '"'),
-    ...line.slice(close + 2).split(','),
-  ]
+function valueOf({ field_type }: CustomField, cell: string): FieldValue {
+  if (field_type === 'number') return Number(cell)
+  if (field_type === 'boolean') return cell === 'true'
+  return field_type === 'date' ? toDate(parseDateTime(cell, 'mdy')!) : cell
 }

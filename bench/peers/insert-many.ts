@@ -1,7 +1,9 @@
 import { Worker } from 'node:worker_threads'
 import { collectionDefinitions } from '../../shared/schemas/collections.ts'
-import type { SubscriberFile } from '../datasets/subscriber-file.ts'
+import type { SubscriberFile, SubscriberFileOptions } from '../datasets/subscriber-file.ts'
+import { thisProcess } from '../processes.ts'
 import type { BenchContext, Contender } from '../scenario.ts'
+import { peer, type PeerTarget, type PeerWork } from './peer.ts'
 
 /**
  * What the driver alone can do: the documents that the import ends up with, made beforehand and in file order, written
@@ -11,75 +13,61 @@ import type { BenchContext, Contender } from '../scenario.ts'
 const threads = 2
 
 export interface InsertManyOrder {
-  uri: string
-  database: string
-  rows: number
-  seed: number
+  target: PeerTarget
+  dataset: SubscriberFileOptions
   thread: number
   threads: number
 }
 
 export function insertManyPeer(context: BenchContext, dataset: SubscriberFile): Contender {
-  let round = 0
-  return {
+  const { indexes } = collectionDefinitions.find((definition) => definition.name === 'subscribers')!
+  const pointsId = dataset.customFields.findIndex(({ name }) => name === 'points') + 1
+  return peer(context, {
     name: 'plain insertMany',
-    async run() {
-      round += 1
-      const name = `bench_peer_${round}`
-      const { db, close } = await context.openDatabase(name)
-      const { indexes } = collectionDefinitions.find((definition) => definition.name === 'subscribers')!
-      await db
-        .collection('subscribers')
-        .createIndexes(indexes.map(({ keys, options }) => ({ key: keys as Record<string, 1>, ...options })))
+    dataset,
+    indexes: indexes.map(({ keys, options }) => ({
+      key: keys as Record<string, 1>,
+      ...(options as Omit<PeerWork['indexes'][number], 'key'>),
+    })),
+    expected: dataset.expectedDocuments(),
+    points: { path: `custom_fields.${pointsId}` },
+    about: {
+      settings: { threads, batch: 1_000, batches_in_flight: 3, write_concern: 'majority' },
+      note: 'documents made beforehand; reads no file, finds no duplicates, counts and logs nothing',
+    },
+    async prepare(target) {
       const workers = await Promise.all(
         Array.from({ length: threads }, (_, thread) =>
-          startInserter({
-            uri: context.mongodbUri,
-            database: name,
-            rows: context.rows,
-            seed: context.seed,
-            thread,
-            threads,
-          }),
+          startInserter({ target, dataset: dataset.options, thread, threads }),
         ),
       )
-      const serverBefore = await context.serverCpuSeconds()
-      const cpuBefore = process.cpuUsage()
-      const startedAt = performance.now()
-      await Promise.all(workers.map((worker) => worker.insert()))
-      const seconds = (performance.now() - startedAt) / 1000
-      const { user, system } = process.cpuUsage(cpuBefore)
-      const serverSeconds = (await context.serverCpuSeconds()) - serverBefore
-      const peakMemoryMB = process.memoryUsage.rss() / 1e6
-      await Promise.all(workers.map((worker) => worker.end()))
-      const isRight =
-        (await db.collection('subscribers').estimatedDocumentCount()) === dataset.expectedCounts().added
-      await db.dropDatabase()
-      await close()
-      // Its rate is given in the file's rows, as the import's is.
+      const batches: number[] = []
       return {
-        seconds,
-        rows: context.rows,
-        clientMicroseconds: (user + system) / context.rows,
-        serverMicroseconds: (serverSeconds / context.rows) * 1e6,
-        peakMemoryMB,
-        isRight,
+        process: thisProcess('importer'),
+        do: async () => {
+          const times = await Promise.all(workers.map((worker) => worker.insert()))
+          batches.push(...times.flat())
+        },
+        batchTimes: () => batches,
+        end: async () => {
+          await Promise.all(workers.map((worker) => worker.end()))
+        },
       }
     },
-  }
+  })
 }
 
-/** A thread whose documents are ready in memory when this resolves. */
+/** A thread whose documents are ready in memory when this resolves; each insert says how long its batches took. */
 async function startInserter(
   order: InsertManyOrder,
-): Promise<{ insert: () => Promise<void>; end: () => Promise<void> }> {
+): Promise<{ insert: () => Promise<number[]>; end: () => Promise<void> }> {
   const worker = new Worker(new URL('./insert-many-worker.ts', import.meta.url), {
     workerData: order,
     resourceLimits: { maxOldGenerationSizeMb: 8_192 },
   })
   const next = () =>
-    new Promise<void>((resolve, reject) => {
-      worker.once('message', () => resolve())
+    new Promise<number[]>((resolve, reject) => {
+      worker.once('message', resolve)
       worker.once('error', reject)
     })
   await next()

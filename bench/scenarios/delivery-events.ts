@@ -4,7 +4,7 @@ import { Cannon, type CannonRequest } from '../load/cannon.ts'
 import { summarizeVolleys, type MeasuredVolley } from '../load/report.ts'
 import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { serverVersion } from '../mongodb-server.ts'
-import type { Study, StudyOptions } from '../scenario.ts'
+import type { Goal, Latency, Study, StudyOptions } from '../scenario.ts'
 import { spread } from '../statistics.ts'
 
 /**
@@ -16,6 +16,7 @@ export const deliveryEvents: Study = {
   name: 'delivery-events',
   summary:
     'delivery events in calls of 1,000 by 2 and by 4 connections, and the statistics that come of them',
+  quick: ['--seconds', '2', '--rounds', '2'],
   async run(options) {
     const folder = options.data ?? options.folder
     await mkdir(folder, { recursive: true })
@@ -41,6 +42,8 @@ async function measure(service: MeasuredService, cannon: Cannon, options: StudyO
   const makeCalls = (round: string) =>
     callsOf({ autoresponderId, firstId, round, calls: Math.ceil(seconds * 40) })
   const results: Record<string, unknown>[] = []
+  const goals: Goal[] = []
+  const latencies: (Latency & { name: string })[] = []
   let told = 0
   let isRight = true
   say(
@@ -82,7 +85,10 @@ async function measure(service: MeasuredService, cannon: Cannon, options: StudyO
       `${String(connections).padEnd(14)}${cells.map((cell) => cell.padStart(12)).join('')}   load average ${loadavg()[0]!.toFixed(1)}`,
     )
     const what = `${connections} connections: ${cells[0]} events/s, at least ${goalPerSecond}`
-    say(`${perSecond.median >= goalPerSecond ? 'met    ' : 'MISSED '} ${what}`)
+    const isMet = perSecond.median >= goalPerSecond
+    goals.push({ what, isMet, measured: perSecond })
+    latencies.push({ name: `${connections} connections`, ...summary.latency })
+    say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
     results.push({ connections, ...summary, eventsPerSecond: perSecond })
   }
   const stored = await service.database.collections.deliveryEvents.countDocuments()
@@ -98,6 +104,8 @@ async function measure(service: MeasuredService, cannon: Cannon, options: StudyO
   return {
     isRight: isRight && stored >= told,
     result: { mongodb: await serverVersion(service.database.client), events: stored, statisticsMs, results },
+    goals,
+    latencies,
   }
 }
 

@@ -94,8 +94,8 @@ async function measure(service: MeasuredService, { rows, seed, seconds, say }: S
       reactions: amount,
       reactions_per_second: perSecond,
       import_rows_per_second: { alone, beside },
-      goals,
     },
+    goals,
   }
 }
 

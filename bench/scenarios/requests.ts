@@ -5,17 +5,11 @@ import { serverVersion } from '../mongodb-server.ts'
 import { subscriberStatuses } from '../../shared/schemas/subscriber.ts'
 import { Cannon } from '../load/cannon.ts'
 import { operationsOn, type Operation } from '../load/operations.ts'
-import {
-  rowsOfTable,
-  summarizeVolleys,
-  type Goal,
-  type MeasuredVolley,
-  type OperationResult,
-} from '../load/report.ts'
+import { rowsOfTable, summarizeVolleys, type MeasuredVolley, type OperationResult } from '../load/report.ts'
 import { RunningImport, writeImportFiles } from '../load/running-import.ts'
 import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { loadSubscribers, type LoadedSubscribers } from '../load/subscribers.ts'
-import type { Study, StudyOptions } from '../scenario.ts'
+import type { Goal, Study, StudyOptions } from '../scenario.ts'
 
 /**
  * How long requests take on an organization with many subscribers, and how long while an import runs into the very list
@@ -25,6 +19,7 @@ import type { Study, StudyOptions } from '../scenario.ts'
 export const requests: Study = {
   name: 'requests',
   summary: 'requests about subscribers by 16 connections, without an import and while one runs',
+  quick: ['--subscribers', '20000', '--seconds', '1', '--rounds', '1'],
   async run(options) {
     const folder = options.data ?? options.folder
     await mkdir(folder, { recursive: true })
@@ -91,8 +86,9 @@ async function measureAll(service: MeasuredService, folder: string, options: Stu
         import_rows_per_second: importedPerSecond,
         quiet: Object.fromEntries(quiet),
         during_import: Object.fromEntries(busy),
-        goals,
       },
+      goals,
+      latencies: [...latenciesOf(quiet, ''), ...latenciesOf(busy, ' during an import')],
     }
   } finally {
     cannon.stop()
@@ -162,6 +158,9 @@ function goalsOf(
   }
   return goals
 }
+
+const latenciesOf = (results: Map<string, OperationResult>, when: string) =>
+  [...results].map(([name, { latency }]) => ({ name: `${name}${when}`, ...latency }))
 
 /** What the API counts, against a count of the subscribers themselves. */
 async function wrongCounts(

@@ -1,0 +1,118 @@
+import { mkdir, rm } from 'node:fs/promises'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ApiClient, importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
+import type { Database } from '../../shared/database.ts'
+import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
+import { startRollcall } from '../rollcall.ts'
+import type { BenchContext } from '../scenario.ts'
+import { placeUpload } from './place-upload.ts'
+
+/** The whole service on the benchmark's MongoDB server, with a database and a data folder of its own. */
+export interface Installation {
+  client: ApiClient
+  database: Database
+  /** URLs of the processes' metrics, by their names. */
+  metrics: Record<string, string>
+  /** Into the upload directory of the first organization. */
+  place(file: string, name: string): Promise<void>
+  /** Stops it and removes what it stored. */
+  remove(): Promise<void>
+}
+
+export async function install(
+  context: BenchContext,
+  name: string,
+  settings: { STAGING?: 'disk' | 'gridfs'; URL_IMPORT_ALLOW?: string } = {},
+): Promise<Installation> {
+  const folder = path.join(context.folder, name)
+  const databaseName = `bench_${name}`
+  await mkdir(folder, { recursive: true })
+  const service = await startRollcall({
+    folder,
+    settings: { MONGODB_URI: context.mongodbUri, MONGODB_DATABASE: databaseName, ...settings },
+  })
+  const database = await context.openDatabase(databaseName)
+  const client = new ApiClient(service.ready.http, service.key)
+  return {
+    client,
+    database,
+    metrics: service.ready.metrics,
+    place: (file, name) =>
+      placeUpload(
+        file,
+        { STAGING: settings.STAGING ?? 'disk', DATA_DIR: path.join(folder, 'data') },
+        database,
+        name,
+      ),
+    remove: async () => {
+      await client.close()
+      await service.stop()
+      await database.db.dropDatabase()
+      await database.close()
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+export interface List {
+  listId: number
+  /** Id of the custom field `points`. */
+  pointsId: number
+}
+
+/** A list with the custom fields that the file's columns need. */
+export async function createList(
+  client: ApiClient,
+  name: string,
+  { customFields }: Pick<SubscriberFile, 'customFields'>,
+  organizationId = 1,
+): Promise<List> {
+  const { id: listId } = await client.post<{ id: number }>('/mailing_lists', {
+    mailing_list: { name, organization_id: organizationId },
+  })
+  let pointsId = 0
+  for (const field of customFields) {
+    const { id } = await client.post<{ id: number }>(`/mailing_lists/${listId}/custom_fields`, {
+      custom_field: field,
+    })
+    if (field.name === 'points') pointsId = id
+  }
+  return { listId, pointsId }
+}
+
+/** Its last view; the others are told of on the way. */
+export async function importEnd(
+  client: ApiClient,
+  id: number,
+  onView: (view: ImportView) => void = () => undefined,
+): Promise<ImportView> {
+  const startedAt = performance.now()
+  for (;;) {
+    const view = await client.get<ImportView>(`/subscriber_imports/${id}`)
+    onView(view)
+    if (importEnded(view)) return view
+    // Often enough that a short import doesn't seem longer, seldom enough that a long one doesn't notice.
+    await sleep(Math.min(250, Math.max(20, (performance.now() - startedAt) / 50)))
+  }
+}
+
+/** From `begins_at` to `finished_at`, as they are stored: the views show whole seconds. */
+export async function secondsOf({ collections }: Database, importId: number): Promise<number> {
+  const stored = await collections.imports.findOne(
+    { _id: importId },
+    { projection: { begins_at: 1, finished_at: 1 } },
+  )
+  return (stored!.finished_at!.getTime() - stored!.begins_at.getTime()) / 1000
+}
+
+/** What is stored of a list's subscribers. */
+export async function documentsOf({ collections }: Database, { listId, pointsId }: List): Promise<Documents> {
+  const [sums] = await collections.subscribers
+    .aggregate<Documents>([
+      { $match: { mailing_list_id: listId } },
+      { $group: { _id: null, count: { $sum: 1 }, points: { $sum: `$custom_fields.${pointsId}` } } },
+    ])
+    .toArray()
+  return { count: sums?.count ?? 0, points: sums?.points ?? 0 }
+}

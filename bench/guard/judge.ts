@@ -1,0 +1,57 @@
+import { spread } from '../statistics.ts'
+
+/** What three kinds of work cost Rollcall and a peer in CPU time; see README.md. */
+export const works = ['new rows', 'overwriting', 'all skipped'] as const
+export type WorkName = (typeof works)[number]
+
+/** CPU microseconds a row. */
+export interface Cost {
+  client: number
+  server: number
+}
+
+/** One round: what the work cost Rollcall, and what it cost the peer a moment before or after. */
+export interface Pair {
+  ours: Cost
+  peer: Cost
+}
+
+export type Rounds = Record<WorkName, Pair[]>
+
+/** How many times as much the peer used, by what it is of: "new rows, client". More is better. */
+export type Ratios = Record<string, number>
+
+/** The median over the rounds. Client and server each by itself: a slowdown of one is thinner in the sum of both. */
+export function ratiosOf(rounds: Rounds): Ratios {
+  const ratios: Ratios = {}
+  for (const work of works)
+    for (const side of ['client', 'server'] as const)
+      ratios[`${work}, ${side}`] = spread(
+        rounds[work].map(({ ours, peer }) => peer[side] / ours[side]),
+      ).median
+  return ratios
+}
+
+const leastPart = 0.8
+
+export interface Verdict {
+  name: string
+  recorded: number
+  measured: number
+  /** It fell by more than a fifth. */
+  hasFallen: boolean
+}
+
+export function judge(recorded: Ratios, measured: Ratios): Verdict[] {
+  return Object.entries(recorded).map(([name, before]) => {
+    const now = measured[name] ?? Number.NaN
+    return { name, recorded: before, measured: now, hasFallen: !(now >= before * leastPart) }
+  })
+}
+
+/** The better of two runs, ratio by ratio: a neighbour that comes and goes spoils one, what became slower spoils both. */
+export function betterOf(one: Ratios, other: Ratios): Ratios {
+  return Object.fromEntries(
+    Object.entries(one).map(([name, ratio]) => [name, Math.max(ratio, other[name] ?? 0)]),
+  )
+}

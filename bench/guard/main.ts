@@ -1,0 +1,105 @@
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { parseArgs } from 'node:util'
+import { messageOf } from '../../shared/errors.ts'
+import { onServer } from '../compare.ts'
+import { describeMachine, loadAverage, versions, type Machine } from '../machine.ts'
+import { describe } from '../report/text.ts'
+import { betterOf, judge, ratiosOf, type Ratios, type Verdict } from './judge.ts'
+import { runRounds } from './run-rounds.ts'
+
+/**
+ * Fails when what a row costs has grown by more than a fifth against what it costs a peer in the same minute, compared
+ * with what was recorded. Times are no use for this on a machine that others load, and neither is any figure by itself.
+ */
+interface Recorded {
+  at: string
+  machine: Machine
+  versions: Record<string, string>
+  rows: number
+  rounds: number
+  ratios: Ratios
+}
+
+const recordedFile = new URL('./recorded.json', import.meta.url)
+
+const { values: given } = parseArgs({
+  options: {
+    /** Write down what is measured instead of judging it. */
+    record: { type: 'boolean', default: false },
+    rows: { type: 'string', default: '30000' },
+    rounds: { type: 'string', default: '5' },
+  },
+})
+const [rows, rounds] = [Number(given.rows), Number(given.rounds)]
+
+let exitCode = 1
+try {
+  exitCode = given.record ? await record() : await guard()
+} catch (error) {
+  console.error(messageOf(error))
+}
+process.exit(exitCode)
+
+async function record(): Promise<number> {
+  const machine = describeMachine()
+  const ratios = await measureRatios()
+  machine.load_average_after = loadAverage()
+  const recorded: Recorded = {
+    at: new Date().toISOString(),
+    machine,
+    versions: versions(),
+    rows,
+    rounds,
+    ratios,
+  }
+  const round = (_: string, value: unknown) =>
+    typeof value === 'number' ? Number(value.toPrecision(4)) : value
+  const part = new URL('./recorded.json.part', import.meta.url)
+  await writeFile(part, `${JSON.stringify(recorded, round, 2)}\n`)
+  await rename(part, recordedFile)
+  print(judge(ratios, ratios))
+  return 0
+}
+
+async function guard(): Promise<number> {
+  const recorded = JSON.parse(await readFile(recordedFile, 'utf8')) as Recorded
+  const first = await measureRatios()
+  let verdicts = judge(recorded.ratios, first)
+  print(verdicts)
+  if (verdicts.some(({ hasFallen }) => hasFallen)) {
+    console.log('one has fallen by more than a fifth; once more, to see whether it was the machine')
+    verdicts = judge(recorded.ratios, betterOf(first, await measureRatios()))
+    print(verdicts)
+  }
+  const fallen = verdicts.filter(({ hasFallen }) => hasFallen)
+  if (fallen.length === 0) return 0
+  const machine = describeMachine()
+  console.error(
+    `${fallen.map(({ name }) => name).join('; ')}: a row costs more than it did. See with npm run bench what became slower; where it is meant to be, npm run guard -- --record writes down the new ratios. Recorded on ${describe(recorded.machine)}, this is ${describe(machine)}.`,
+  )
+  return 1
+}
+
+async function measureRatios(): Promise<Ratios> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-guard-'))
+  const say = () => undefined
+  try {
+    return await onServer({ rows, seed: 1, cacheMB: 1_024, folder, say }, async (context) =>
+      ratiosOf(await runRounds(context, rounds)),
+    )
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+function print(verdicts: Verdict[]): void {
+  console.log(
+    `CPU a row of csv-parse with bulkWrite, in terms of ours (load average ${loadAverage().toFixed(1)})`,
+  )
+  for (const { name, recorded, measured, hasFallen } of verdicts)
+    console.log(
+      `${name.padEnd(24)}${measured.toFixed(2).padStart(8)}   recorded ${recorded.toFixed(2)}${hasFallen ? '   FELL' : ''}`,
+    )
+}

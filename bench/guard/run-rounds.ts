@@ -1,0 +1,89 @@
+import { createList, importEnd, install, type Installation } from '../contenders/installation.ts'
+import { wrongCounts, type WrittenFile } from '../contenders/rollcall-import.ts'
+import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
+import { bulkWritePeer } from '../peers/bulk-write.ts'
+import { measuredProcess } from '../processes.ts'
+import type { BenchContext, Contender } from '../scenario.ts'
+import { works, type Cost, type Rounds, type WorkName } from './judge.ts'
+
+/**
+ * Rounds of the three kinds of work, Rollcall and csv-parse with bulkWrite in turn, who comes first by turns as well.
+ * One installation does all of its imports, and a round more than counts, so that its code is compiled by then.
+ */
+export async function runRounds(context: BenchContext, rounds: number): Promise<Rounds> {
+  const first = await writeSubscriberFile(context, { name: 'first.csv', defects: false })
+  const second = await writeSubscriberFile(context, { name: 'second.csv', defects: false, revision: 1 })
+  const peers = peersOf(context, first, second)
+  const installation = await install(context, `guard-${process.pid}`)
+  const measured: Rounds = { 'new rows': [], overwriting: [], 'all skipped': [] }
+  try {
+    await installation.place(first.file, 'first.csv')
+    await installation.place(second.file, 'second.csv')
+    for (let round = 0; round <= rounds; round += 1) {
+      const ours = await ownWorks(context, installation, first)
+      for (const work of works) {
+        const order = round % 2 === 0 ? (['ours', 'peer'] as const) : (['peer', 'ours'] as const)
+        const costs: Partial<Record<'ours' | 'peer', Cost>> = {}
+        for (const who of order) costs[who] = who === 'ours' ? await ours[work]() : await costOf(peers[work])
+        if (round > 0) measured[work].push({ ours: costs.ours!, peer: costs.peer! })
+      }
+    }
+  } finally {
+    await installation.remove()
+  }
+  return measured
+}
+
+function peersOf(
+  context: BenchContext,
+  first: WrittenFile,
+  second: WrittenFile,
+): Record<WorkName, Contender> {
+  const before = first.dataset
+  return {
+    'new rows': bulkWritePeer(context, { ...first, overwrite: true }),
+    overwriting: bulkWritePeer(context, { ...second, before, overwrite: true }),
+    'all skipped': bulkWritePeer(context, { ...first, before, overwrite: false }),
+  }
+}
+
+async function costOf(contender: Contender): Promise<Cost> {
+  const { clientMicroseconds, serverMicroseconds, isRight } = await contender.run()
+  if (!isRight) throw new Error(`${contender.name} did its work wrong`)
+  return { client: clientMicroseconds, server: serverMicroseconds }
+}
+
+/** The three one after the other on a new list: each finds what the one before left. */
+async function ownWorks(
+  context: BenchContext,
+  { client, metrics }: Installation,
+  { dataset }: WrittenFile,
+): Promise<Record<WorkName, () => Promise<Cost>>> {
+  const { listId } = await createList(client, 'guard', dataset)
+  const importFile = async (filename: string, overwrite: boolean, expected: string): Promise<Cost> => {
+    let wrong: string | null = null
+    const { clientMicroseconds, serverMicroseconds } = await context.measure({
+      // The control plane does nothing but answer who asks whether it has ended.
+      processes: [measuredProcess('engine', metrics['engine']!)],
+      // Looks would be part of what is measured, and more of them the slower it is.
+      lookEveryMs: 60_000,
+      do: async () => {
+        const { id } = await client.post<{ id: number }>(`/mailing_lists/${listId}/subscriber_imports`, {
+          subscriber_import: {
+            column_mapping: dataset.columns,
+            overwrite,
+            file_source: { type: 'upload_directory', filename },
+          },
+        })
+        wrong = wrongCounts(await importEnd(client, id), { [expected]: dataset.rows })
+      },
+    })
+    if (wrong !== null) throw new Error(wrong)
+    return { client: clientMicroseconds, server: serverMicroseconds }
+  }
+  return {
+    'new rows': () => importFile('first.csv', false, 'added'),
+    overwriting: () => importFile('second.csv', true, 'updated'),
+    'all skipped': () => importFile('first.csv', false, 'skipped_overwrite'),
+  }
+}

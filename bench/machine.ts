@@ -1,0 +1,41 @@
+import { readFileSync } from 'node:fs'
+import { arch, availableParallelism, cpus, loadavg, platform, release, totalmem } from 'node:os'
+
+/** Where a benchmark ran, and with what. */
+export interface Machine {
+  cpu: string
+  /** That this process may use. */
+  cores: number
+  memory_gb: number
+  system: string
+  /** Of the last minute. */
+  load_average_before: number
+  load_average_after: number
+}
+
+export function describeMachine(): Machine {
+  const load = loadAverage()
+  return {
+    cpu: cpus()[0]?.model.trim() ?? 'unknown',
+    cores: availableParallelism(),
+    memory_gb: Math.round(totalmem() / 1e9),
+    system: `${platform()} ${release()} ${arch()}`,
+    load_average_before: load,
+    load_average_after: load,
+  }
+}
+
+export const loadAverage = (): number => loadavg()[0]!
+
+/** What is used of others, by the file that fixes it. */
+export function versions(): Record<string, string> {
+  const ours = read('../package.json') as { version: string; dependencies: Record<string, string> }
+  return {
+    rollcall: ours.version,
+    node: process.versions.node,
+    'mongodb driver': (read('../node_modules/mongodb/package.json') as { version: string }).version,
+    'csv-parse': (read('../node_modules/csv-parse/package.json') as { version: string }).version,
+  }
+}
+
+const read = (file: string): unknown => JSON.parse(readFileSync(new URL(file, import.meta.url), 'utf8'))

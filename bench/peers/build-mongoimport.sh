@@ -1,0 +1,21 @@
+#!/bin/sh
+# Builds mongoimport for the benchmarks, from a checkout or a bare repository of mongo-tools on this machine, or else
+# from a clone of its public repository. Needs git and Go (1.26 for the present sources); takes a minute or two.
+#
+#   bench/peers/build-mongoimport.sh [CHECKOUT]
+set -eu
+here=$(cd "$(dirname "$0")/../.." && pwd)
+target="$here/node_modules/.cache/rollcall/mongoimport"
+source=${1:-https://github.com/mongodb/mongo-tools.git}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+git clone --quiet --depth 1 "$([ -d "$source" ] && printf 'file://%s' "$(cd "$source" && pwd)" || printf '%s' "$source")" "$work/mongo-tools"
+cd "$work/mongo-tools"
+commit=$(git rev-parse --short HEAD)
+mkdir -p "$target"
+# Its dependencies are part of its repository: nothing else is fetched.
+GOTOOLCHAIN=local go build -mod=vendor \
+  -ldflags "-X main.VersionStr=$commit -X main.GitCommit=$commit" \
+  -o "$target/mongoimport" ./mongoimport/main
+"$target/mongoimport" --version
+echo "built $target/mongoimport"

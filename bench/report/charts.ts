@@ -1,0 +1,118 @@
+import { drawPlot, type Plot, type Series } from './plot.ts'
+import type { ContenderReport, Report } from './report.ts'
+import type { Timeline } from '../scenario.ts'
+
+/** The plots of a report, each by a name that is fit for a file. */
+export interface Chart {
+  name: string
+  title: string
+  svg: string
+}
+
+export function chartsOf(report: Report): Chart[] {
+  const seen = report.contenders.map((contender) => ({ contender, timelines: timelinesOf(contender) }))
+  const plots = [
+    { name: 'throughput', plot: throughput(seen) },
+    { name: 'latency', plot: latency(report) },
+    { name: 'memory', plot: memory(seen) },
+    { name: 'cpu', plot: cpu(seen) },
+  ]
+  return plots
+    .filter(({ plot }) => plot.series.some(({ lines }) => lines.some((points) => points.length > 1)))
+    .map(({ name, plot }) => ({ name, title: plot.title, svg: drawPlot(plot) }))
+}
+
+interface Seen {
+  contender: ContenderReport
+  /** The round in the middle by its time comes first. */
+  timelines: Timeline[]
+}
+
+function timelinesOf({ rounds }: ContenderReport): Timeline[] {
+  const bySpeed = [...rounds].sort((a, b) => a.seconds - b.seconds)
+  const [middle] = bySpeed.splice(Math.floor(rounds.length / 2), 1)
+  return [middle, ...bySpeed].flatMap((round) =>
+    round === undefined || round.timeline === null ? [] : [round.timeline],
+  )
+}
+
+const inSeconds = { label: 'seconds since the beginning', scale: 'linear' } as const
+
+function throughput(seen: Seen[]): Plot {
+  return {
+    title: 'Throughput over time: each round a line, the middle one strong',
+    x: inSeconds,
+    y: { label: 'rows a second', scale: 'linear' },
+    series: seen.map(({ contender, timelines }, color) => ({
+      name: contender.name,
+      color,
+      lines: timelines.map(({ seconds, rows }) => rates(seconds, rows)),
+    })),
+  }
+}
+
+function memory(seen: Seen[]): Plot {
+  return {
+    title: 'Resident memory over time, in the middle round',
+    x: inSeconds,
+    y: { label: 'MB', scale: 'linear' },
+    series: seen.flatMap(({ contender, timelines }, color) =>
+      Object.entries(timelines[0]?.memoryMB ?? {}).map(([process, values], i): Series => ({
+        name: `${contender.name}: ${process}`,
+        color,
+        ...(process === 'mongod' ? { stroke: 'dashed' } : i > 0 ? { stroke: 'dotted' } : {}),
+        lines: [timelines[0]!.seconds.map((second, i) => [second, values[i]!])],
+      })),
+    ),
+  }
+}
+
+function cpu(seen: Seen[]): Plot {
+  return {
+    title: 'Cores in use over time, in the middle round',
+    x: inSeconds,
+    y: { label: 'cores', scale: 'linear' },
+    series: seen.flatMap(({ contender, timelines: [timeline] }, color): Series[] => {
+      if (timeline === undefined) return []
+      const { mongod, ...clients } = timeline.cpuSeconds
+      const client = timeline.seconds.map((_, i) =>
+        Object.values(clients).reduce((sum, values) => sum + values[i]!, 0),
+      )
+      return [
+        { name: `${contender.name}: client`, color, lines: [rates(timeline.seconds, client)] },
+        { name: 'its mongod', color, stroke: 'dashed', lines: [rates(timeline.seconds, mongod!)] },
+      ]
+    }),
+  }
+}
+
+function latency({ latencies }: Report): Plot {
+  const kinds = [...new Set(latencies.map(({ of }) => of))]
+  return {
+    title: `Time of ${kinds.join(', ')}: what so great a part of them didn't exceed`,
+    x: { label: 'part of them', scale: 'tail' },
+    y: { label: 'milliseconds', scale: 'log' },
+    series: latencies.map(({ name, quantiles }, i): Series => ({
+      name,
+      color: i,
+      ...(i < 6 ? {} : { stroke: i < 12 ? 'dashed' : 'dotted' }),
+      lines: [quantiles],
+    })),
+  }
+}
+
+const windows = 30
+
+/** Growth a second, over windows of a thirtieth of the time: a look is too short, a batch that ends makes a peak of it. */
+function rates(seconds: number[], totals: number[]): [x: number, y: number][] {
+  const last = seconds.at(-1) ?? 0
+  const points: [x: number, y: number][] = []
+  let from = 0
+  for (let to = 1; to < seconds.length; to += 1) {
+    if (seconds[to]! - seconds[from]! < last / windows && to < seconds.length - 1) continue
+    const lasted = seconds[to]! - seconds[from]!
+    if (lasted > 0) points.push([(seconds[from]! + seconds[to]!) / 2, (totals[to]! - totals[from]!) / lasted])
+    from = to
+  }
+  return points
+}

@@ -1,0 +1,145 @@
+import { scaleLinear, scaleLog, type ScaleContinuousNumeric } from 'd3-scale'
+import { line } from 'd3-shape'
+
+/** A plot as an SVG document of its own, light or dark as the reader's system is. */
+export interface Plot {
+  title: string
+  x: Axis
+  y: Axis
+  series: Series[]
+}
+
+export interface Axis {
+  label: string
+  /** `log` needs values above 0; `tail` is for parts of a whole and gives each further nine as much room. */
+  scale: 'linear' | 'log' | 'tail'
+}
+
+export interface Series {
+  name: string
+  /** Which of the colours; what belongs together has the same. */
+  color: number
+  stroke?: 'dashed' | 'dotted'
+  /** The first is drawn strongly, the others, of other rounds, faintly. */
+  lines: [x: number, y: number][][]
+}
+
+const [width, height] = [640, 300]
+const margin = { top: 34, right: 24, bottom: 40, left: 62 }
+const legendLine = 18
+const colors = 6
+
+/** Told apart without red and green, on white and on black (Okabe and Ito, the dark ones lightened). */
+const style = `text{font:12px system-ui,sans-serif;fill:#444}.title{font-weight:600;fill:#111}
+.grid{stroke:#ddd}.line{fill:none;stroke-width:2;stroke-linejoin:round}.faint{stroke-width:1;opacity:.35}.dashed{stroke-dasharray:6 4}.dotted{stroke-dasharray:2 3}
+.c0{stroke:#0072b2}.c1{stroke:#d55e00}.c2{stroke:#009e73}.c3{stroke:#b0578d}.c4{stroke:#b07a00}.c5{stroke:#2b8fc4}
+@media (prefers-color-scheme:dark){text{fill:#bbb}.title{fill:#eee}.grid{stroke:#3a3a3a}
+.c0{stroke:#4cb1ee}.c1{stroke:#ff8a3d}.c2{stroke:#2fd6a5}.c3{stroke:#e58fc0}.c4{stroke:#f0c040}.c5{stroke:#9bd7ff}}`
+
+export function drawPlot({ title, x, y, series }: Plot): string {
+  const legend = placeLegend(series)
+  const top = margin.top + legend.lines * legendLine
+  const bottom = top + height - margin.top - margin.bottom
+  const points = series.flatMap(({ lines }) => lines.flat())
+  const xAxis = axisOf(
+    x,
+    points.map(([value]) => value),
+    [margin.left, width - margin.right],
+  )
+  const yAxis = axisOf(
+    y,
+    points.map(([, value]) => value),
+    [bottom, top],
+  )
+  const path = line(
+    ([value]) => xAxis.place(value),
+    ([, value]) => yAxis.place(value),
+  )
+  const drawn = series.flatMap(({ color, stroke = '', lines }) =>
+    // The strong one last: it lies above the others.
+    lines
+      .map((points, i) => {
+        const classes = `line c${color % colors}${i > 0 ? ' faint' : ''}${stroke === '' ? '' : ` ${stroke}`}`
+        return `<path class="${classes}" d="${shorten(path(points) ?? '')}"/>`
+      })
+      .reverse(),
+  )
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${bottom + margin.bottom}" role="img" aria-label="${escapeXml(title)}">`,
+    `<style>${style}</style>`,
+    `<text class="title" x="${margin.left}" y="18">${escapeXml(title)}</text>`,
+    ...legend.drawn,
+    ...xAxis.ticks.map(
+      ({ at, text }) => `<text x="${at}" y="${bottom + 16}" text-anchor="middle">${text}</text>`,
+    ),
+    ...yAxis.ticks.map(
+      ({ at, text }) =>
+        `<path class="grid" d="M${margin.left},${at}H${width - margin.right}"/><text x="${margin.left - 6}" y="${at + 4}" text-anchor="end">${text}</text>`,
+    ),
+    `<text x="${(margin.left + width - margin.right) / 2}" y="${bottom + 33}" text-anchor="middle">${escapeXml(x.label)}</text>`,
+    `<text transform="translate(14,${(top + bottom) / 2})rotate(-90)" text-anchor="middle">${escapeXml(y.label)}</text>`,
+    ...drawn,
+    '</svg>',
+    '',
+  ].join('\n')
+}
+
+export const escapeXml = (text: string): string =>
+  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')
+
+/** A tenth of a pixel is exact enough. */
+const shorten = (path: string): string => path.replaceAll(/\d+\.\d+/g, (number) => Number(number).toFixed(1))
+
+/** Names in the order of the series, in as many lines as they need; widths are estimated, there is nobody to ask. */
+function placeLegend(series: Series[]): { lines: number; drawn: string[] } {
+  let [left, lines] = [margin.left, 1]
+  const drawn = series.map(({ name, color, stroke = '' }) => {
+    const needed = 38 + name.length * 6.6
+    if (left > margin.left && left + needed > width - margin.right) {
+      left = margin.left
+      lines += 1
+    }
+    const y = margin.top - 4 + (lines - 1) * legendLine
+    const entry = `<path class="line c${color % colors}${stroke === '' ? '' : ` ${stroke}`}" d="M${left},${y}h18"/><text x="${left + 23}" y="${y + 4}">${escapeXml(name)}</text>`
+    left = Math.round(left + needed)
+    return entry
+  })
+  return { lines, drawn }
+}
+
+interface PlacedAxis {
+  place: (value: number) => number
+  ticks: { at: number; text: string }[]
+}
+
+function axisOf({ scale: kind }: Axis, values: number[], range: [number, number]): PlacedAxis {
+  if (kind === 'tail') return tailAxis(range)
+  const most = Math.max(...values, kind === 'log' ? 1 : 0)
+  const scale: ScaleContinuousNumeric<number, number> =
+    kind === 'log'
+      ? scaleLog().domain([Math.max(0.1, Math.min(...values, most / 10)), most])
+      : scaleLinear().domain([0, most === 0 ? 1 : most])
+  scale.range(range).nice()
+  const ticks = kind === 'log' ? scale.ticks().filter(isPowerOfTen) : scale.ticks(6)
+  return {
+    place: (value) => scale(kind === 'log' ? Math.max(value, 0.1) : value),
+    ticks: ticks.map((tick) => ({ at: Math.round(scale(tick)), text: shortNumber(tick) })),
+  }
+}
+
+const isPowerOfTen = (value: number): boolean => Math.abs(Math.log10(value) % 1) < 1e-9
+
+/** From the fastest to the one in a thousand that took longest. */
+const tailTicks = [0, 0.5, 0.9, 0.99, 0.999]
+
+function tailAxis(range: [number, number]): PlacedAxis {
+  const scale = scaleLinear().domain([0, 3]).range(range)
+  const place = (part: number) => scale(Math.min(3, -Math.log10(1 - Math.min(part, 0.9999))))
+  const textOf = (part: number) => (part === 0 ? 'fastest' : `p${String(part * 100)}`)
+  return { place, ticks: tailTicks.map((part) => ({ at: Math.round(place(part)), text: textOf(part) })) }
+}
+
+function shortNumber(value: number): string {
+  if (value >= 1e6) return `${value / 1e6} M`
+  return value >= 1e4 ? `${value / 1e3} k` : value.toLocaleString('en')
+}

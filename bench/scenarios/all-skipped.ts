@@ -1,0 +1,31 @@
+import { rollcallImport } from '../contenders/rollcall-import.ts'
+import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
+import { bulkWritePeer } from '../peers/bulk-write.ts'
+import { mongoimportPeers } from '../peers/mongoimport.ts'
+import type { Comparison } from '../scenario.ts'
+
+/** Every row is a subscriber that is there, and none is to be overwritten: the file that comes every night. */
+export const allSkipped: Comparison = {
+  name: 'all-skipped',
+  summary:
+    'rows that are all there and stay as they are, against new rows, mongoimport, and csv-parse with bulkWrite',
+  defaultRows: 1_000_000,
+  async prepare(context) {
+    const before = await writeSubscriberFile(context, { name: 'before.csv', defects: false })
+    const { dataset, file } = await writeSubscriberFile(context, { defects: false, revision: 1 })
+    const peers = { dataset, file, before: before.dataset }
+    return [
+      rollcallImport(context, {
+        name: 'rollcall',
+        dataset,
+        file,
+        before,
+        expected: { skipped_overwrite: dataset.rows },
+        documents: before.dataset.expectedDocuments(),
+      }),
+      rollcallImport(context, { name: 'rollcall, new rows', dataset, file }),
+      ...(await mongoimportPeers(context, { ...peers, modes: ['insert'] })),
+      bulkWritePeer(context, { ...peers, overwrite: false }),
+    ]
+  },
+}

@@ -1,0 +1,152 @@
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
+import { createList, documentsOf, importEnd } from '../contenders/installation.ts'
+import { placeUpload } from '../contenders/place-upload.ts'
+import { wrongCounts, wrongDocuments } from '../contenders/rollcall-import.ts'
+import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
+import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
+import { startImport } from '../load/subscribers.ts'
+import { serverVersion } from '../mongodb-server.ts'
+import type { Goal, Study, StudyOptions } from '../scenario.ts'
+import { spread } from '../statistics.ts'
+
+/**
+ * An import is paused at a quarter of its rows, and goes on; at the half its engine is killed with SIGKILL, and the
+ * service starts another one. How long rows were still written after the pause was asked for, how long none was written
+ * after the kill, and whether the import leaves what an undisturbed one leaves: counts, subscribers, logs.
+ */
+export const pauseAndKill: Study = {
+  name: 'pause-and-kill',
+  summary:
+    'how soon a pause holds, and how soon an import goes on after kill -9 of its engine, with the same counts',
+  async run(options) {
+    const service = await startMeasuredService(options.folder)
+    try {
+      return await measure(service, options)
+    } finally {
+      await service.stop()
+    }
+  },
+}
+
+const usualRows = 1_000_000
+const mostPauseSeconds = 1
+const mostRecoverySeconds = 25
+/** A pause holds when nothing was written for so long. */
+const quietMs = 3_000
+
+async function measure(service: MeasuredService, { rows, rounds, seed, folder, say }: StudyOptions) {
+  const { client, database } = service
+  const { dataset, file } = await writeSubscriberFile({ rows: rows ?? usualRows, seed, folder, say })
+  await placeUpload(file, { STAGING: 'disk', DATA_DIR: path.join(folder, 'data') }, database)
+  const source = { type: 'upload_directory', filename: 'rows.csv' }
+  const undisturbed = await createList(client, 'Undisturbed', dataset)
+  const { id: undisturbedId } = await startImport(service, undisturbed.listId, source)
+  let wrong = wrongCounts(await importEnd(client, undisturbedId), dataset.expectedCounts())
+  const pauses: number[] = []
+  const recoveries: number[] = []
+  for (let round = 1; round <= rounds && wrong === null; round += 1) {
+    const list = await createList(client, `Disturbed ${round}`, dataset)
+    const { id } = await startImport(service, list.listId, source)
+    await untilPart(service, id, 0.25)
+    const pause = await pauseSeconds(service, id)
+    await client.post(`/subscriber_imports/${id}/unpause`)
+    await untilPart(service, id, 0.5)
+    const recovery = await recoverySeconds(service)
+    wrong =
+      wrongCounts(await importEnd(client, id), dataset.expectedCounts()) ??
+      wrongDocuments(await documentsOf(database, list), dataset.expectedDocuments()) ??
+      (await wrongLogs(service, undisturbedId, id))
+    pauses.push(pause)
+    recoveries.push(recovery)
+    say(
+      `round ${round}  paused within ${pause.toFixed(2)} s, rows again ${recovery.toFixed(1)} s after the kill${wrong === null ? '' : `  WRONG RESULT: ${wrong}`}`,
+    )
+  }
+  const goals: Goal[] = []
+  if (pauses.length > 0)
+    goals.push(
+      goal('a pause holds', pauses, mostPauseSeconds),
+      goal('rows are written again after kill -9', recoveries, mostRecoverySeconds),
+    )
+  for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
+  if (wrong !== null) say(`WRONG RESULT: ${wrong}`)
+  return {
+    isRight: wrong === null,
+    result: {
+      mongodb: await serverVersion(database.client),
+      rows: dataset.rows,
+      pause_seconds: pauses,
+      recovery_seconds: recoveries,
+    },
+    goals,
+  }
+}
+
+function goal(what: string, seconds: number[], most: number): Goal {
+  const measured = spread(seconds)
+  const { median, least, most: longest } = measured
+  return {
+    what: `${what}: ${median.toFixed(2)} s (${least.toFixed(2)} to ${longest.toFixed(2)}), each under ${most} s`,
+    isMet: longest < most,
+    measured,
+  }
+}
+
+async function untilPart({ client }: MeasuredService, id: number, part: number): Promise<void> {
+  for (;;) {
+    const view = await client.get<ImportView>(`/subscriber_imports/${id}`)
+    if (importEnded(view))
+      throw new Error(`the import was ${view.state} before it was disturbed: take more rows`)
+    const { number_of_records: all, records_imported: done } = view.stats
+    if (all !== null && done >= part * all) return
+    await sleep(20)
+  }
+}
+
+/** Batches that were written, of all imports; cheap to ask for. */
+const batches = ({ database }: MeasuredService): Promise<number> =>
+  database.collections.outcomes.estimatedDocumentCount()
+
+/** From the request to the last batch that was written after it. */
+async function pauseSeconds(service: MeasuredService, id: number): Promise<number> {
+  const askedAt = performance.now()
+  await service.client.post(`/subscriber_imports/${id}/pause`)
+  let [written, lastAt] = [await batches(service), askedAt]
+  for (;;) {
+    const now = performance.now()
+    const seen = await batches(service)
+    if (seen !== written) [written, lastAt] = [seen, now]
+    if (now - Math.max(lastAt, askedAt) > quietMs) return (lastAt - askedAt) / 1000
+    await sleep(10)
+  }
+}
+
+/** From the kill to the first batch that is written after it. */
+async function recoverySeconds(service: MeasuredService): Promise<number> {
+  const { engines } = service.database.collections
+  const [engine] = await engines.find({ dead: { $ne: true } }).toArray()
+  process.kill(engine!.process_id, 'SIGKILL')
+  const killedAt = performance.now()
+  // What was sent when it died may still commit.
+  await sleep(500)
+  const before = await batches(service)
+  while ((await batches(service)) === before) await sleep(20)
+  return (performance.now() - killedAt) / 1000
+}
+
+const logKinds = ['added', 'failed', 'skipped_duplicate']
+
+async function wrongLogs({ url, authorization }: MeasuredService, undisturbed: number, id: number) {
+  const log = async (importId: number, kind: string) => {
+    const response = await fetch(`${url}/svc/api/v2/subscriber_imports/${importId}/logs/${kind}`, {
+      headers: { authorization },
+    })
+    return response.text()
+  }
+  for (const kind of logKinds)
+    if ((await log(undisturbed, kind)) !== (await log(id, kind)))
+      return `the log ${kind} isn't that of an undisturbed import`
+  return null
+}
