@@ -30,6 +30,8 @@ const { values: given } = parseArgs({
     record: { type: 'boolean', default: false },
     rows: { type: 'string', default: '30000' },
     rounds: { type: 'string', default: '5' },
+    /** Where the costs of each round go, to look at. */
+    json: { type: 'string' },
   },
 })
 const [rows, rounds] = [Number(given.rows), Number(given.rounds)]
@@ -86,9 +88,10 @@ async function measureRatios(): Promise<Ratios> {
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-guard-'))
   const say = () => undefined
   try {
-    return await onServer({ rows, seed: 1, cacheMB: 1_024, folder, say }, async (context) =>
-      ratiosOf(await runRounds(context, rounds)),
-    )
+    const server = { rows, seed: 1, cacheMB: 1_024, folder, say }
+    const measured = await onServer(server, (context) => runRounds(context, rounds))
+    if (given.json !== undefined) await writeFile(given.json, JSON.stringify(measured))
+    return ratiosOf(measured)
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
