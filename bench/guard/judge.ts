@@ -50,7 +50,7 @@ export function judge(recorded: Ratios, measured: Ratios): Verdict[] {
   })
 }
 
-/** The better of two runs, ratio by ratio: a neighbour that comes and goes spoils one, what became slower spoils both. */
+/** The better of two runs, ratio by ratio: a neighbour that comes and goes spoils one, what became dearer spoils both. */
 export function betterOf(one: Ratios, other: Ratios): Ratios {
   return Object.fromEntries(
     Object.entries(one).map(([name, ratio]) => [name, Math.max(ratio, other[name] ?? 0)]),
