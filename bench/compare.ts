@@ -1,3 +1,4 @@
+import { rm } from 'node:fs/promises'
 import { openDatabase } from '../shared/database.ts'
 import { createLogger } from '../shared/logger.ts'
 import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
@@ -54,9 +55,16 @@ export async function onServer<T>(
     serverCpuSeconds: () => serverCpuSeconds(admin.client),
     measure: (measured) => measure(admin.client, measured.rows ?? rows, measured),
   }
+  // Rollcall and forked peers see that this process ends; the server wouldn't.
+  const interrupted = () =>
+    void server
+      .stop()
+      .finally(() => rm(folder, { recursive: true, force: true }).finally(() => process.exit(130)))
+  process.on('SIGINT', interrupted).on('SIGTERM', interrupted)
   try {
     return await work(context, await serverVersion(admin.client))
   } finally {
+    process.off('SIGINT', interrupted).off('SIGTERM', interrupted)
     await admin.close()
     await server.stop()
   }

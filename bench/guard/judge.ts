@@ -1,5 +1,3 @@
-import { spread } from '../statistics.ts'
-
 /** What three kinds of work cost Rollcall and a peer in CPU time; see README.md. */
 export const works = ['new rows', 'overwriting', 'all skipped'] as const
 export type WorkName = (typeof works)[number]
@@ -21,14 +19,17 @@ export type Rounds = Record<WorkName, Pair[]>
 /** How many times as much the peer used, by what it is of: "new rows, client". More is better. */
 export type Ratios = Record<string, number>
 
-/** The median over the rounds. Client and server each by itself: a slowdown of one is thinner in the sum of both. */
+/**
+ * Of the least cost in all rounds: a neighbour only ever adds to it. Client and server each by itself: a slowdown of one
+ * is thinner in the sum of both.
+ */
 export function ratiosOf(rounds: Rounds): Ratios {
   const ratios: Ratios = {}
   for (const work of works)
-    for (const side of ['client', 'server'] as const)
-      ratios[`${work}, ${side}`] = spread(
-        rounds[work].map(({ ours, peer }) => peer[side] / ours[side]),
-      ).median
+    for (const side of ['client', 'server'] as const) {
+      const least = (who: keyof Pair) => Math.min(...rounds[work].map((pair) => pair[who][side]))
+      ratios[`${work}, ${side}`] = least('peer') / least('ours')
+    }
   return ratios
 }
 
@@ -49,7 +50,7 @@ export function judge(recorded: Ratios, measured: Ratios): Verdict[] {
   })
 }
 
-/** The better of two runs, ratio by ratio: a neighbour that comes and goes spoils one, what became slower spoils both. */
+/** The better of two runs, ratio by ratio: a neighbour that comes and goes spoils one, what became dearer spoils both. */
 export function betterOf(one: Ratios, other: Ratios): Ratios {
   return Object.fromEntries(
     Object.entries(one).map(([name, ratio]) => [name, Math.max(ratio, other[name] ?? 0)]),

@@ -22,14 +22,19 @@ interface Recorded {
   ratios: Ratios
 }
 
+/** Only what is about to fail takes so long. */
+const mostRepeats = 2
+
 const recordedFile = new URL('./recorded.json', import.meta.url)
 
 const { values: given } = parseArgs({
   options: {
     /** Write down what is measured instead of judging it. */
     record: { type: 'boolean', default: false },
-    rows: { type: 'string', default: '30000' },
+    rows: { type: 'string', default: '60000' },
     rounds: { type: 'string', default: '5' },
+    /** Where the costs of each round go, to look at. */
+    json: { type: 'string' },
   },
 })
 const [rows, rounds] = [Number(given.rows), Number(given.rounds)]
@@ -65,12 +70,13 @@ async function record(): Promise<number> {
 
 async function guard(): Promise<number> {
   const recorded = JSON.parse(await readFile(recordedFile, 'utf8')) as Recorded
-  const first = await measureRatios()
-  let verdicts = judge(recorded.ratios, first)
+  let ratios = await measureRatios()
+  let verdicts = judge(recorded.ratios, ratios)
   print(verdicts)
-  if (verdicts.some(({ hasFallen }) => hasFallen)) {
+  for (let again = 0; again < mostRepeats && verdicts.some(({ hasFallen }) => hasFallen); again += 1) {
     console.log('one has fallen by more than a fifth; once more, to see whether it was the machine')
-    verdicts = judge(recorded.ratios, betterOf(first, await measureRatios()))
+    ratios = betterOf(ratios, await measureRatios())
+    verdicts = judge(recorded.ratios, ratios)
     print(verdicts)
   }
   const fallen = verdicts.filter(({ hasFallen }) => hasFallen)
@@ -86,9 +92,10 @@ async function measureRatios(): Promise<Ratios> {
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-guard-'))
   const say = () => undefined
   try {
-    return await onServer({ rows, seed: 1, cacheMB: 1_024, folder, say }, async (context) =>
-      ratiosOf(await runRounds(context, rounds)),
-    )
+    const server = { rows, seed: 1, cacheMB: 1_024, folder, say }
+    const measured = await onServer(server, (context) => runRounds(context, rounds))
+    if (given.json !== undefined) await writeFile(given.json, JSON.stringify(measured))
+    return ratiosOf(measured)
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
