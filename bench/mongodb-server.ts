@@ -15,12 +15,11 @@ export interface ServerUsage {
   writes: number
 }
 
-/** What isn't asked for costs the server nothing. */
+/** What isn't asked for costs the server nothing; without `metrics` there is no `mem` either. */
 const without = Object.fromEntries(
-  ['wiredTiger', 'tcmalloc', 'locks', 'transactions', 'repl', 'metrics', 'network'].map((section) => [
-    section,
-    0,
-  ]),
+  ['wiredTiger', 'tcmalloc', 'locks', 'transactions', 'repl', 'logicalSessionRecordCache', 'network'].map(
+    (section) => [section, 0],
+  ),
 )
 
 export async function serverUsage(client: MongoClient): Promise<ServerUsage> {

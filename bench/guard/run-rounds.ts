@@ -20,7 +20,7 @@ export async function runRounds(context: BenchContext, rounds: number): Promise<
     await installation.place(first.file, 'first.csv')
     await installation.place(second.file, 'second.csv')
     for (let round = 0; round <= rounds; round += 1) {
-      const ours = await ownWorks(context, installation, first)
+      const ours = await ownWorks(context, installation, first, round)
       for (const work of works) {
         const order = round % 2 === 0 ? (['ours', 'peer'] as const) : (['peer', 'ours'] as const)
         const costs: Partial<Record<'ours' | 'peer', Cost>> = {}
@@ -58,8 +58,9 @@ async function ownWorks(
   context: BenchContext,
   { client, metrics }: Installation,
   { dataset }: WrittenFile,
+  round: number,
 ): Promise<Record<WorkName, () => Promise<Cost>>> {
-  const { listId } = await createList(client, 'guard', dataset)
+  const { listId } = await createList(client, `Round ${round}`, dataset)
   const importFile = async (filename: string, overwrite: boolean, expected: string): Promise<Cost> => {
     let wrong: string | null = null
     const { clientMicroseconds, serverMicroseconds } = await context.measure({

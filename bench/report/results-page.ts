@@ -1,4 +1,5 @@
 import type { Chart } from './charts.ts'
+import type { Spread } from '../statistics.ts'
 import type { Report } from './report.ts'
 import { isMet, targets, type Target } from './targets.ts'
 import {
@@ -30,7 +31,7 @@ function targetsTable(reports: Report[]): string[] {
     const report = reports.find(({ benchmark }) => benchmark === target.benchmark)
     const found = report === undefined ? null : target.find(report)
     const link = `[${target.benchmark}](#${target.benchmark})`
-    const size = report?.work['rows']
+    const size = report?.work['rows'] ?? report?.result['rows']
     const cells = [
       target.work,
       target.against,
@@ -52,7 +53,7 @@ function targetsTable(reports: Report[]): string[] {
   ]
 }
 
-function verdictOn(target: Target, found: Spread, rows: string | number | undefined): string {
+function verdictOn(target: Target, found: Spread, rows: unknown): string {
   const verdict = isMet(target, found) ? 'met' : '**missed**'
   return Number(rows) < target.rows ? `${verdict}, with fewer rows than it is set for` : verdict
 }
