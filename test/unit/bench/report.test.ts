@@ -1,0 +1,144 @@
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import t from 'tap'
+import { betterOf, judge, ratiosOf, works, type Rounds } from '../../../bench/guard/judge.ts'
+import { chartsOf } from '../../../bench/report/charts.ts'
+import { htmlPage } from '../../../bench/report/html.ts'
+import { compactJson, reportOfComparison, type Report } from '../../../bench/report/report.ts'
+import { ResultsFolder } from '../../../bench/report/results-folder.ts'
+import type { Measurement } from '../../../bench/scenario.ts'
+import { latencyOf } from '../../../bench/statistics.ts'
+
+function measurement(seconds: number, cpu: number): Measurement {
+  const moments = Array.from({ length: 20 }, (_, i) => (i / 19) * seconds)
+  return {
+    seconds,
+    rows: 1_000_000,
+    clientMicroseconds: cpu,
+    serverMicroseconds: cpu,
+    peakMemoryMB: 300,
+    processes: {
+      engine: { cpuSeconds: cpu, peakMemoryMB: 300 },
+      mongod: { cpuSeconds: cpu, peakMemoryMB: 900 },
+    },
+    timeline: {
+      seconds: moments,
+      rows: moments.map((moment) => (moment / seconds) * 1_000_000),
+      cpuSeconds: { engine: moments, mongod: moments },
+      memoryMB: { engine: moments.map(() => 300), mongod: moments.map(() => 900) },
+    },
+    latency: latencyOf('a batch', [3, 1, 2]),
+    isRight: true,
+  }
+}
+
+/** Ours takes 10, 20 and 40 s, the other one twice as long each time. */
+function madeReport(): Report {
+  const seconds = [20, 10, 40]
+  const particulars = {
+    benchmark: 'new-rows',
+    summary: 'ours <b> against "others"',
+    startedAt: performance.now(),
+    work: { rounds: 3 },
+    machine: {
+      cpu: 'CPU',
+      cores: 2,
+      memory_gb: 8,
+      system: 'linux',
+      load_average_before: 0,
+      load_average_after: 1,
+    },
+    versions: { node: '26' },
+    transcript: ['</script><b>'],
+  }
+  return reportOfComparison(particulars, {
+    mongodb: '6.0.5',
+    rows: 1_000_000,
+    isRight: true,
+    contenders: [
+      { name: 'rollcall', run: t.fail, measured: seconds.map((value) => measurement(value, 10)) },
+      {
+        name: 'mongoimport insert',
+        version: 'mongoimport 100.9.4',
+        run: t.fail,
+        measured: seconds.map((value) => measurement(value * 2, 30)),
+      },
+    ],
+  })
+}
+
+t.test('a report takes ratios within rounds, and keeps every round with its moments', async (t) => {
+  const { comparisons, contenders, versions } = JSON.parse(compactJson(madeReport())) as Report
+  t.match(comparisons, [
+    { of: 'rollcall', to: 'mongoimport insert', speed: { median: 2, least: 2, most: 2 } },
+  ])
+  t.match(comparisons[0]!.cpu, { median: 3 })
+  t.match(contenders[0], {
+    rows_per_second: { median: 50_000, least: 25_000, most: 100_000 },
+    peak_memory_mb: { engine: 300, mongod: 900 },
+  })
+  t.equal(contenders[1]!.rounds[0]!.timeline!.rows.length, 20)
+  t.match(versions, { 'mongodb server': '6.0.5', mongoimport: '100.9.4', node: '26' })
+})
+
+t.test('plots are documents of their own; a page needs no other file, and no text breaks it', async (t) => {
+  const report = madeReport()
+  const charts = chartsOf(report)
+  t.strictSame(
+    charts.map(({ name }) => name),
+    ['throughput', 'latency', 'memory', 'cpu'],
+  )
+  for (const { svg } of charts) {
+    t.notMatch(svg, /NaN|undefined|Infinity/)
+    t.match(svg, /prefers-color-scheme:dark/)
+  }
+  const page = htmlPage(report)
+  t.notMatch(page, /<b>|(?:src|href)=/)
+  t.match(page, 'npm run bench -- new-rows --rows 1000000 --rounds 3')
+})
+
+t.test('the page of results is made of what is kept, and what is left of a broken run goes', async (t) => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-results-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const results = new ResultsFolder(folder, ['new-rows', 'overwriting'])
+  await results.keep('new-rows', compactJson(madeReport()))
+  const leftOvers = ['new-rows-latency.svg.part', 'gone-cpu.svg']
+  for (const name of leftOvers) await writeFile(path.join(folder, 'results', name), 'half')
+  const page = await readFile(await results.writePage(), 'utf8')
+  t.match(page, /\| new rows \| mongoimport insert.*\| at least 1\.25x \| 2\.00x \| met \|/)
+  t.match(page, /\| rows overwriting .* not measured \|/)
+  const files = await readdir(path.join(folder, 'results'))
+  for (const [, shown] of page.matchAll(/\(results\/(\S+\.svg)\)/g)) t.ok(files.includes(shown!), shown)
+  for (const name of leftOvers) t.notOk(files.includes(name), name)
+})
+
+t.test('the guard finds what became slower by more than a fifth, client and server apart', async (t) => {
+  const roundsOf = (client: number): Rounds =>
+    Object.fromEntries(
+      works.map((work) => [
+        work,
+        [1, 5, 2].map((noise) => ({
+          ours: { client: client * noise, server: 10 * noise },
+          peer: { client: 40 * noise, server: 80 * noise },
+        })),
+      ]),
+    ) as unknown as Rounds
+  const recorded = ratiosOf(roundsOf(20))
+  t.match(recorded, { 'new rows, client': 2, 'new rows, server': 8 })
+  const fallen = (client: number) =>
+    judge(recorded, ratiosOf(roundsOf(client)))
+      .filter(({ hasFallen }) => hasFallen)
+      .map(({ name }) => name)
+  t.strictSame(fallen(24), [])
+  t.strictSame(fallen(26), ['new rows, client', 'overwriting, client', 'all skipped, client'])
+  const once = betterOf(ratiosOf(roundsOf(26)), ratiosOf(roundsOf(21)))
+  t.ok(
+    judge(recorded, once).every(({ hasFallen }) => !hasFallen),
+    'a neighbour that went',
+  )
+  t.ok(
+    judge(recorded, {}).every(({ hasFallen }) => hasFallen),
+    'what was not measured has fallen',
+  )
+})
