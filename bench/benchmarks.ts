@@ -4,6 +4,7 @@ import { beyondCache } from './scenarios/beyond-cache.ts'
 import { deliveryEvents } from './scenarios/delivery-events.ts'
 import { doors } from './scenarios/doors.ts'
 import { ftpUploads } from './scenarios/ftp-uploads.ts'
+import { listmonk } from './scenarios/listmonk.ts'
 import { manySmall } from './scenarios/many-small.ts'
 import { mixed } from './scenarios/mixed.ts'
 import { newRows } from './scenarios/new-rows.ts'
@@ -26,6 +27,7 @@ export const benchmarks: (Comparison | Study)[] = [
   wide,
   beyondCache,
   doors,
+  listmonk,
   reactionsQueued,
   manySmall,
   smallBesideGiant,

@@ -62,6 +62,35 @@ export async function childProcess(name: string, pid: () => number | undefined):
   }
 }
 
+/** A server that works in children of its own, on Linux; elsewhere nothing is seen of it. */
+export function treeOf(name: string, pid: number): ProcessOfContender {
+  return {
+    name,
+    usage: async () => {
+      const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
+      const pids = children.split(' ').filter((id) => id !== '')
+      const usages = await Promise.all([String(pid), ...pids].map(shareOf))
+      return {
+        cpuSeconds: usages.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0),
+        memoryMB: usages.reduce((sum, { memoryMB }) => sum + memoryMB, 0),
+      }
+    },
+  }
+}
+
+/** With what its ended children used; memory that several share counts for each in part. */
+async function shareOf(pid: string): Promise<Usage> {
+  try {
+    const [fields, memory] = [await statFields(pid), await readFile(`/proc/${pid}/smaps_rollup`, 'utf8')]
+    const ticks = fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0)
+    const share = Number(/^Pss:\s+(\d+) kB/m.exec(memory)?.[1] ?? 0)
+    return { cpuSeconds: ticks / ticksPerSecond, memoryMB: (share * 1024) / 1e6 }
+  } catch {
+    // It has just ended.
+    return { cpuSeconds: 0, memoryMB: 0 }
+  }
+}
+
 const ticksPerSecond = 100
 
 /** Null where there is no such process. */
@@ -99,7 +128,7 @@ async function endedChildrenCpuSeconds(): Promise<number> {
 }
 
 /** What stands behind the process's name, which may hold anything. */
-async function statFields(pid: number | 'self'): Promise<string[]> {
+async function statFields(pid: number | string): Promise<string[]> {
   const text = await readFile(`/proc/${pid}/stat`, 'utf8')
   return text.slice(text.lastIndexOf(')') + 2).split(' ')
 }

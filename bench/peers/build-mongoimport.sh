@@ -7,9 +7,10 @@ set -eu
 here=$(cd "$(dirname "$0")/../.." && pwd)
 target="$here/node_modules/.cache/rollcall/mongoimport"
 source=${1:-https://github.com/mongodb/mongo-tools.git}
+if [ -d "$source" ]; then source="file://$(cd "$source" && pwd)"; fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-git clone --quiet --depth 1 "$([ -d "$source" ] && printf 'file://%s' "$(cd "$source" && pwd)" || printf '%s' "$source")" "$work/mongo-tools"
+git clone --quiet --depth 1 "$source" "$work/mongo-tools"
 cd "$work/mongo-tools"
 commit=$(git rev-parse --short HEAD)
 mkdir -p "$target"

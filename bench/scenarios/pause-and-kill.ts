@@ -20,6 +20,7 @@ export const pauseAndKill: Study = {
   name: 'pause-and-kill',
   summary:
     'how soon a pause holds, and how soon an import goes on after kill -9 of its engine, with the same counts',
+  quick: ['--rows', '200000', '--rounds', '1'],
   async run(options) {
     const service = await startMeasuredService(options.folder)
     try {
@@ -126,7 +127,7 @@ async function pauseSeconds(service: MeasuredService, id: number): Promise<numbe
 /** From the kill to the first batch that is written after it. */
 async function recoverySeconds(service: MeasuredService): Promise<number> {
   const { engines } = service.database.collections
-  const [engine] = await engines.find({ dead: { $ne: true } }).toArray()
+  const [engine] = await engines.find().sort({ started_at: -1 }).limit(1).toArray()
   process.kill(engine!.process_id, 'SIGKILL')
   const killedAt = performance.now()
   // What was sent when it died may still commit.

@@ -1,0 +1,209 @@
+import { spawn } from 'node:child_process'
+import { openAsBlob } from 'node:fs'
+import { access, mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { wrongDocuments } from '../contenders/rollcall-import.ts'
+import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
+import { childProcess } from '../processes.ts'
+import type { BenchContext, Contender } from '../scenario.ts'
+import { findPostgres, freePort, postgresSettings, postgresUser, startPostgres } from './postgres-server.ts'
+
+/**
+ * listmonk, which imports subscribers into PostgreSQL: another database, so its row says what its users get on this
+ * machine, not what it does with a document. Its file has the columns that it knows: email, name, and everything else as
+ * JSON, which it doesn't look into. It checks addresses, lower-cases them, and doesn't overwrite; it logs what failed.
+ */
+export async function listmonkPeer(
+  context: BenchContext,
+  work: { dataset: SubscriberFile; file: string },
+): Promise<Contender[]> {
+  const folder = await findListmonk()
+  const postgres = await findPostgres()
+  if (folder === null || postgres === null) {
+    context.say(
+      folder === null
+        ? 'without listmonk: name a folder that holds it and its sources with LISTMONK_FOLDER, or build it with bench/peers/build-listmonk.sh'
+        : 'without listmonk: there is no PostgreSQL (initdb, pg_ctl, psql) on the PATH',
+    )
+    return []
+  }
+  let round = 0
+  return [
+    {
+      name: 'listmonk',
+      version: 'listmonk, PostgreSQL',
+      settings: postgresSettings,
+      note: 'another database; one import at a time, no custom field is checked, nothing goes on after a crash',
+      run: async () => {
+        round += 1
+        const scratch = path.join(context.folder, `listmonk-${round}`)
+        await mkdir(scratch)
+        const server = await startPostgres(postgres)
+        try {
+          return await importOnce(context, work, { folder, scratch, server })
+        } finally {
+          await server.remove()
+        }
+      },
+    },
+  ]
+}
+
+const built = fileURLToPath(new URL('../../node_modules/.cache/rollcall/listmonk', import.meta.url))
+
+async function findListmonk(): Promise<string | null> {
+  const named = process.env['LISTMONK_FOLDER'] ?? ''
+  const folder = named === '' ? built : named
+  const isThere = await access(path.join(folder, 'listmonk')).then(
+    () => true,
+    () => false,
+  )
+  if (!isThere && named !== '') throw new Error(`LISTMONK_FOLDER is ${named}, where there is no listmonk`)
+  return isThere ? folder : null
+}
+
+interface Place {
+  folder: string
+  scratch: string
+  server: Awaited<ReturnType<typeof startPostgres>>
+}
+
+async function importOnce(
+  context: BenchContext,
+  { dataset, file }: { dataset: SubscriberFile; file: string },
+  place: Place,
+): ReturnType<Contender['run']> {
+  const { server } = place
+  const listmonk = await startListmonk(place)
+  try {
+    const { id } = await listmonk.post<{ id: number }>('/lists', {
+      name: 'bench',
+      type: 'private',
+      optin: 'single',
+    })
+    let imported = 0
+    const measured = await context.measure({
+      processes: [listmonk.process, server.process],
+      rows: dataset.rows,
+      progress: () => imported,
+      do: async () => {
+        await listmonk.upload(file, id)
+        for (;;) {
+          const stats = await listmonk.get<{ status: string; imported: number }>('/import/subscribers')
+          imported = stats.imported
+          if (stats.status === 'finished') return
+          if (stats.status === 'failed') throw new Error('listmonk failed to import the file')
+          await sleep(100)
+        }
+      },
+    })
+    const [count, points] = await server.query(
+      `select count(*), sum((attribs->>'points')::bigint) from subscribers join subscriber_lists on id = subscriber_id where list_id = ${id}`,
+    )
+    const wrong = wrongDocuments({ count: Number(count), points: Number(points) }, firstWins(dataset))
+    if (wrong !== null) context.say(`listmonk: ${wrong}`)
+    const cpu = (name: string) => (measured.processes[name]!.cpuSeconds / dataset.rows) * 1e6
+    return {
+      ...measured,
+      clientMicroseconds: cpu('listmonk'),
+      serverMicroseconds: cpu('postgres'),
+      isRight: wrong === null,
+    }
+  } finally {
+    await listmonk.stop()
+  }
+}
+
+/** A bad date is no reason for it to leave a row out. */
+function firstWins(dataset: SubscriberFile): Documents {
+  const documents = { count: 0, points: 0 }
+  for (let row = 0; row < dataset.rows; row += 1) {
+    const kind = dataset.kindOf(row)
+    if (kind === 'bad_email' || kind === 'duplicate') continue
+    documents.count += 1
+    documents.points += dataset.pointsOf(row)
+  }
+  return documents
+}
+
+const startMs = 30_000
+
+async function startListmonk({ folder, scratch, server }: Place) {
+  const port = await freePort()
+  const config = path.join(scratch, 'config.toml')
+  await writeFile(
+    config,
+    `[app]\naddress = "127.0.0.1:${port}"\n[db]\nhost = "127.0.0.1"\nport = ${server.port}\nuser = "${postgresUser}"\npassword = ""\ndatabase = "postgres"\nssl_mode = "disable"\nmax_open = 25\nmax_idle = 25\nmax_lifetime = "300s"\n`,
+  )
+  const program = path.join(folder, 'listmonk')
+  // Its temporary files lie in the scratch folder too.
+  const env = { ...process.env, TMPDIR: scratch }
+  const token = await install(program, folder, config, env)
+  const child = spawn(program, ['--config', config], { cwd: folder, env, stdio: 'ignore' })
+  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()))
+  const base = `http://127.0.0.1:${port}/api`
+  const headers = { authorization: `token bench:${token}` }
+  const call = async <T>(path: string, init: RequestInit = {}): Promise<T> => {
+    const response = await fetch(`${base}${path}`, { ...init, headers: { ...headers, ...init.headers } })
+    if (!response.ok) throw new Error(`listmonk answered ${response.status}: ${await response.text()}`)
+    return ((await response.json()) as { data: T }).data
+  }
+  const startedAt = performance.now()
+  for (;;) {
+    const answers = await call('/lists').then(
+      () => true,
+      () => false,
+    )
+    if (answers) break
+    if (child.exitCode !== null || performance.now() - startedAt > startMs)
+      throw new Error(`listmonk in ${folder} didn't start`)
+    await sleep(100)
+  }
+  return {
+    process: await childProcess('listmonk', () => child.pid),
+    get: <T>(path: string) => call<T>(path),
+    post: <T>(path: string, body: unknown) =>
+      call<T>(path, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      }),
+    upload: async (file: string, list: number) => {
+      const form = new FormData()
+      const options = { mode: 'subscribe', delim: ',', lists: [list], subscription_status: 'confirmed' }
+      form.set('params', JSON.stringify(options))
+      form.set('file', await openAsBlob(file), 'rows.csv')
+      await call('/import/subscribers', { method: 'POST', body: form })
+    },
+    stop: async () => {
+      child.kill('SIGTERM')
+      await ended
+    },
+  }
+}
+
+/** Makes its tables and a user of its API; the user's token, which it prints. */
+async function install(program: string, folder: string, config: string, env: NodeJS.ProcessEnv) {
+  const child = spawn(program, ['--config', config, '--install', '--yes'], {
+    cwd: folder,
+    env: {
+      ...env,
+      LISTMONK_ADMIN_USER: 'benchadmin',
+      LISTMONK_ADMIN_PASSWORD: 'benchmark',
+      LISTMONK_ADMIN_API_USER: 'bench',
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (piece: Buffer) => (output += piece.toString()))
+  await new Promise<void>((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', () => resolve())
+  })
+  const token = /LISTMONK_ADMIN_API_TOKEN="([^"]+)"/.exec(output)?.[1]
+  if (token === undefined) throw new Error(`listmonk couldn't set itself up: ${output.slice(-500)}`)
+  return token
+}
