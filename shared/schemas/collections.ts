@@ -93,6 +93,9 @@ export const heldListsIndex = { mailing_list_id: 1, holds_list: 1 } as const
 /** Imports for which an engine still has something to do; settled ones, nearly all there are, aren't in it. */
 export const unsettledIndex = { begins_at: 1, _id: 1 } as const
 
+/** A list's imports by their end; those that haven't ended are together. */
+export const unfinishedOfListIndex = { mailing_list_id: 1, finished_at: -1, _id: -1 } as const
+
 /** Reactions that wait, by autoresponder and time. */
 export const queuedIndex = { state: 1, autoresponder_id: 1, due_at: 1, id: 1 } as const
 
@@ -246,7 +249,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
         options: { name: unpurgedIndex, partialFilterExpression: { logs_purged_at: null } },
       },
       { keys: { organization_id: 1, finished_at: -1, _id: -1 } },
-      { keys: { mailing_list_id: 1, finished_at: -1, _id: -1 } },
+      { keys: unfinishedOfListIndex },
       { keys: { organization_id: 1, _id: -1 } },
     ],
   },
