@@ -5,6 +5,7 @@ import type { Logger } from '../shared/logger.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { KnownCallers } from './api/known-callers.ts'
+import type { ImportWatch } from './import-watch.ts'
 
 /** What the control plane's parts work with; put together in main.ts. */
 export interface ControlPlane {
@@ -14,6 +15,7 @@ export interface ControlPlane {
   uploads: Uploads
   throttle: AuthThrottle
   callers: KnownCallers
+  importWatch: ImportWatch
   /** Key of the API keys' hashes. */
   keyHashSecret: Uint8Array
   /** What links begin with; known when the server listens. */

@@ -7,6 +7,8 @@ import { KnownCallers } from './api/known-callers.ts'
 import { createApp } from './app.ts'
 import { bootstrap } from './bootstrap.ts'
 import { createHttpServer } from './http-server.ts'
+import { ImportWatch } from './import-watch.ts'
+import { mayReadImports } from './resources/subscriber-imports/events.ts'
 
 /** The control plane process: the JSON API. What it wants done it writes into the database; it never calls an engine. */
 await runProcess('control-plane', async (process) => {
@@ -15,6 +17,7 @@ await runProcess('control-plane', async (process) => {
   const secret = await keyHashSecret(database.collections)
   const apiKey = await bootstrap(database, { givenKey: settings.BOOTSTRAP_API_KEY, keyHashSecret: secret })
 
+  const registry = createRegistry()
   let url = ''
   const deps = {
     settings,
@@ -23,12 +26,19 @@ await runProcess('control-plane', async (process) => {
     uploads: openUploads(settings, database),
     throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
     callers: new KnownCallers(database.collections, secret),
+    importWatch: new ImportWatch({
+      collections: database.collections,
+      log,
+      registry,
+      stopping: process.stopping,
+      maySee: mayReadImports,
+    }),
     keyHashSecret: secret,
     publicUrl: () => settings.PUBLIC_URL ?? url,
     log,
     stopping: process.stopping,
   }
-  const http = createHttpServer(createApp(deps, createRegistry()))
+  const http = createHttpServer(createApp(deps, registry))
   const { port } = await listen(http.server, {
     host: settings.HTTP_HOST,
     port: settings.HTTP_PORT,

@@ -75,6 +75,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
   const retryAfter = { 'Retry-After': z.string().describe('seconds after which it may be tried again') }
   return {
     '200': 'data' in reply ? enveloped(described, reply) : streamed(described, reply),
+    ...('nothing' in reply ? { '204': { description: reply.nothing } } : {}),
     '401': {
       ...refusal(
         'The API key is missing or wrong',

@@ -31,6 +31,7 @@ import {
   type DueImport,
   type WorkingImport,
 } from '../shared/store/imports.ts'
+import { queueCallback } from './callbacks/queue-callback.ts'
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import { removeWorkingData, runStep } from './import-run.ts'
 import type { EngineMetrics } from './metrics.ts'
@@ -45,7 +46,7 @@ import type { WorkerPool } from './workers/pool.ts'
  *   due, its list free        → start it
  *   downloading, splitting    → take its step, if nobody has it
  *   importing                 → claim chunks while lanes are free; all chunks done: take its step and finish it
- *   ended, not cleared up     → wait until no chunk is held, fix its totals, remove its files
+ *   ended, not cleared up     → wait until no chunk is held, fix its totals, enter its callback, remove its files
  *   anything else             → stop what this engine does for it (paused, cancelled)
  *
  * It keeps nothing that it couldn't read again: after a restart, or beside other engines, the documents say it all.
@@ -316,6 +317,7 @@ export class Dispatcher {
     if ((await closeChunks(collections, importId)) > 0) return
     const totals = (await sumChunkCounts(collections, [importId])).get(importId) ?? noCounts()
     await fixTotals(collections, importId, totals)
+    await queueCallback(this.#options.database, importId)
     await removeWorkingData(importId, this.#options)
     await markSettled(collections, importId)
   }

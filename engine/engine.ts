@@ -17,6 +17,8 @@ import {
   noteSessions,
   renewEngineLease,
 } from '../shared/store/engines.ts'
+import { callbackBounds, type CallbackBounds } from './callbacks/callback-bounds.ts'
+import { CallbackDispatcher } from './callbacks/callback-dispatcher.ts'
 import { Dispatcher, mostSteps } from './dispatcher.ts'
 import { handOver } from './maintenance/take-over.ts'
 import type { EngineMetrics } from './metrics.ts'
@@ -39,6 +41,7 @@ export interface EngineOptions {
   /** By default what the settings allow, and the usual bounds. */
   guard?: AddressGuard
   bounds?: DownloadBounds
+  callbackBounds?: CallbackBounds
 }
 
 /** Stripes that one engine number stands for: lanes of its workers, and those of workers that replaced dead ones. */
@@ -50,6 +53,7 @@ interface Life {
   pool: WorkerPool
   dispatcher: Dispatcher
   reactions: ReactionDispatcher
+  callbacks: CallbackDispatcher
   ended: AbortController
 }
 
@@ -108,11 +112,12 @@ export class Engine implements Part {
     pool.piscina.on('error', (error: Error) =>
       log.error({ err: error }, `a worker thread broke off: ${messageOf(error)}`),
     )
+    const guard = this.#options.guard ?? new AddressGuard(settings.URL_IMPORT_ALLOW)
     const dispatcher = new Dispatcher({
       ...this.#options,
       engineId: id,
       stepSessions,
-      guard: this.#options.guard ?? new AddressGuard(settings.URL_IMPORT_ALLOW),
+      guard,
       bounds: this.#options.bounds ?? downloadBounds,
       stripe: `e${firstStripe}`,
       pool,
@@ -125,16 +130,26 @@ export class Engine implements Part {
       metrics,
       log,
     })
+    const callbacks = new CallbackDispatcher({
+      engineId: id,
+      database,
+      guard,
+      bounds: this.#options.callbackBounds ?? callbackBounds,
+      metrics,
+      log,
+    })
     const ended = new AbortController()
     dispatcher.start()
     reactions.start()
+    callbacks.start()
     const onRing = (): void => {
       dispatcher.wake()
       reactions.wake()
+      callbacks.wake()
     }
     void listenForRings(database.collections, onRing, ended.signal)
     log.info({ number, workers: settings.ENGINE_WORKERS, lanes: pool.lanes }, 'engine is at work')
-    return { id, pool, dispatcher, reactions, ended }
+    return { id, pool, dispatcher, reactions, callbacks, ended }
   }
 
   /** Renews the lease until the engine stops. A renewal that finds no document starts a new life. */
@@ -155,7 +170,12 @@ export class Engine implements Part {
         metrics.leaseLost()
         const dead = this.#life
         dead.ended.abort()
-        await Promise.all([dead.dispatcher.stop(), dead.reactions.stop(), dead.pool.destroy()])
+        await Promise.all([
+          dead.dispatcher.stop(),
+          dead.reactions.stop(),
+          dead.callbacks.stop(),
+          dead.pool.destroy(),
+        ])
         this.#life = await this.#begin()
       } catch (error) {
         log.warn(`the engine's lease couldn't be renewed, trying again: ${messageOf(error)}`)
@@ -168,7 +188,7 @@ export class Engine implements Part {
     const life = this.#life
     if (life === null) return
     life.ended.abort()
-    await Promise.all([life.dispatcher.stop(), life.reactions.stop()])
+    await Promise.all([life.dispatcher.stop(), life.reactions.stop(), life.callbacks.stop()])
     await life.pool.destroy()
     // What didn't end in time is handed back as if this engine had died, only sooner; the database may be away.
     const handedOver = handOver(this.#options.database, { _id: life.id }, this.#options.log)

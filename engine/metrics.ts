@@ -1,10 +1,13 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { importStates } from '../shared/import-state.ts'
-import type { Collections } from '../shared/schemas/collections.ts'
+import { callbacksIndex, type Collections } from '../shared/schemas/collections.ts'
 import { rowResults } from '../shared/schemas/import.ts'
 import type { BatchReport } from './workers/messages.ts'
 
 export type Stage = 'obtain' | 'split' | 'import' | 'finish'
+
+const callbackResults = ['delivered', 'failed', 'refused'] as const
+export type CallbackResult = (typeof callbackResults)[number]
 
 /** Everything the engine counts. Added to per batch, never per row. */
 export interface EngineMetrics {
@@ -14,6 +17,8 @@ export interface EngineMetrics {
   bytes(stage: 'download' | 'stage' | 'split', bytes: number): void
   downloadAttempt(result: 'ok' | 'failed' | 'refused'): void
   leaseLost(): void
+  callbackAttempt(result: CallbackResult): void
+  callbackGivenUp(): void
   reactionsMoved(count: number): void
   /** Seconds for which the earliest reaction has been due that isn't in the outbox yet. */
   reactionLag: number
@@ -117,6 +122,27 @@ export function createEngineMetrics(registry: Registry, collections: Collections
     },
   })
 
+  const callbacks = new Counter({
+    name: 'rollcall_callback_attempts_total',
+    help: 'Tries to send the callback of an import that has ended; refused is an address that may not be reached',
+    labelNames: ['result'],
+    registers,
+  })
+  for (const result of callbackResults) callbacks.inc({ result }, 0)
+  const givenUp = new Counter({
+    name: 'rollcall_callbacks_given_up_total',
+    help: 'Callbacks of which the last try failed',
+    registers,
+  })
+  new Gauge({
+    name: 'rollcall_callbacks_pending',
+    help: 'Callbacks that are being sent or wait for their next try',
+    registers,
+    async collect() {
+      this.set(await collections.callbacks.countDocuments({ state: 'waiting' }, { hint: callbacksIndex }))
+    },
+  })
+
   const metrics: EngineMetrics = {
     batch(report) {
       for (const result of rowResults)
@@ -133,6 +159,8 @@ export function createEngineMetrics(registry: Registry, collections: Collections
     bytes: (stage, count) => bytes.inc({ stage }, count),
     downloadAttempt: (result) => downloads.inc({ result }),
     leaseLost: () => leases.inc(),
+    callbackAttempt: (result) => callbacks.inc({ result }),
+    callbackGivenUp: () => givenUp.inc(),
     reactionsMoved: (count) => reactions.inc(count),
     reactionLag: 0,
     utilization: () => 0,

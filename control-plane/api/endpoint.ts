@@ -1,4 +1,3 @@
-import type { IncomingHttpHeaders } from 'node:http'
 import type { z } from 'zod'
 import type { Caller } from '../../shared/api-keys.ts'
 import type { RequestErrorCode } from '../../shared/errors.ts'
@@ -78,7 +77,8 @@ export interface BodyDescription<Body> {
 
 export type ReplyDescription =
   | { data: z.ZodType; paging?: 'pages' | 'tokens'; example: unknown }
-  | { contentTypes: string[]; example: string }
+  /** `nothing`: when there is no text, which is a 204. */
+  | { contentTypes: string[]; example: string; nothing?: string }
 
 export interface Paging {
   page: number
@@ -100,6 +100,7 @@ export type Reply =
   | { data: unknown; paging?: Paging | TokenPaging }
   /** Text that is sent as it comes. */
   | { stream: AsyncIterable<Uint8Array>; contentType: string; headers?: Record<string, string> }
+  | { nothing: true }
 
 export interface Call<Query, Body> {
   deps: ControlPlane
@@ -109,7 +110,10 @@ export interface Call<Query, Body> {
   params: Readonly<Record<string, string>>
   /** The path's last segment as sent: in a list, an encoded comma doesn't separate. */
   lastSegment: string
-  headers: IncomingHttpHeaders
+  /** What a request header holds, as often as it came; its name in lower case. */
+  header: (name: string) => readonly string[]
+  /** Called when the reply is over, in whatever way: who streams hears so that the client is gone. */
+  onClose: (listener: () => void) => void
   /** The query, checked; throws `invalid_request`. */
   query: () => Query
   /**

@@ -133,7 +133,7 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     } finally {
       await sent?.discard()
     }
-    await send(response, reply)
+    await send(request, response, reply)
   }
 }
 
@@ -153,7 +153,11 @@ async function callOf(
     organizationId: () => organizationId,
     params,
     lastSegment: request.path.replace(/\/$/, '').split('/').at(-1)!,
-    headers: request.headers,
+    header: (name) => request.headersDistinct[name] ?? [],
+    onClose: (listener) => {
+      if (response.closed) listener()
+      else response.once('close', listener)
+    },
     query: () => readQuery(described.query, request.query),
     body: () =>
       described.body === undefined
@@ -168,12 +172,20 @@ async function callOf(
 const ignoredKeys = ({ forSystemAdmins = [] }: BodyDescription<unknown>, { role }: Caller) =>
   role === 'system_admin' ? [] : forSystemAdmins
 
-async function send(response: Response, reply: Reply): Promise<void> {
+async function send(request: Request, response: Response, reply: Reply): Promise<void> {
   if ('data' in reply) {
     sendData(response, reply.data, reply.paging)
     return
   }
+  if ('nothing' in reply) {
+    response.status(204).end()
+    return
+  }
   response.set(reply.headers ?? {}).type(reply.contentType)
+  if (request.method === 'HEAD') {
+    response.end()
+    return
+  }
   for await (const piece of reply.stream) {
     if (response.destroyed) return
     if (!response.write(piece)) await drained(response)

@@ -19,6 +19,7 @@ import {
   type IdempotencyDocument,
   type InstallationDocument,
 } from './bookkeeping.ts'
+import { callbackDays, callbackDocument, type CallbackDocument } from './callback.ts'
 import { campaignTemplateDocument, type CampaignTemplateDocument } from './campaign-template.ts'
 import {
   confirmationFormDocument,
@@ -93,6 +94,9 @@ export const heldListsIndex = { mailing_list_id: 1, holds_list: 1 } as const
 /** Imports for which an engine still has something to do; settled ones, nearly all there are, aren't in it. */
 export const unsettledIndex = { begins_at: 1, _id: 1 } as const
 
+/** A list's imports by their end; those that haven't ended are together. */
+export const unfinishedOfListIndex = { mailing_list_id: 1, finished_at: -1, _id: -1 } as const
+
 /** Reactions that wait, by autoresponder and time. */
 export const queuedIndex = { state: 1, autoresponder_id: 1, due_at: 1, id: 1 } as const
 
@@ -101,6 +105,9 @@ export const readyIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
 
 /** Messages that somebody has, by the end of his lease. */
 export const leasedIndex = { state: 1, leased_until: 1 } as const
+
+/** Callbacks that aren't delivered yet, by queue and time. */
+export const callbacksIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
 
 export const placesHeldIndex = 'organization_id_with_places_held'
 
@@ -246,7 +253,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
         options: { name: unpurgedIndex, partialFilterExpression: { logs_purged_at: null } },
       },
       { keys: { organization_id: 1, finished_at: -1, _id: -1 } },
-      { keys: { mailing_list_id: 1, finished_at: -1, _id: -1 } },
+      { keys: unfinishedOfListIndex },
       { keys: { organization_id: 1, _id: -1 } },
     ],
   },
@@ -265,6 +272,14 @@ export const collectionDefinitions: CollectionDefinition[] = [
   },
   { name: 'import_outcomes', schema: outcomeDocument, indexes: [] },
   { name: 'import_failures', schema: failureDocument, indexes: [] },
+  {
+    name: 'import_callbacks',
+    schema: callbackDocument,
+    indexes: [
+      { keys: callbacksIndex, options: { partialFilterExpression: { state: 'waiting' } } },
+      { keys: { ended_at: 1 }, options: { expireAfterSeconds: callbackDays * 24 * 3_600 } },
+    ],
+  },
   { name: 'engines', schema: engineDocument, indexes: [{ keys: { number: 1 }, options: { unique: true } }] },
   { name: 'upload_locks', schema: uploadLockDocument, indexes: [] },
   { name: 'upload_usage', schema: uploadUsageDocument, indexes: [] },
@@ -346,6 +361,7 @@ export function collectionsOf(db: Db) {
     chunks: db.collection<ChunkDocument>('import_chunks'),
     outcomes: db.collection<OutcomeDocument>('import_outcomes'),
     failures: db.collection<FailureDocument>('import_failures'),
+    callbacks: db.collection<CallbackDocument>('import_callbacks'),
     engines: db.collection<EngineDocument>('engines'),
     uploadLocks: db.collection<UploadLockDocument>('upload_locks'),
     uploadUsage: db.collection<UploadUsageDocument>('upload_usage'),

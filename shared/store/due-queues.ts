@@ -1,10 +1,11 @@
 import type { Collection, Document, Filter, IndexSpecification } from 'mongodb'
 import type { ReactionDocument } from '../schemas/autoresponder.ts'
-import { queuedIndex, readyIndex, type Collections } from '../schemas/collections.ts'
+import type { CallbackDocument } from '../schemas/callback.ts'
+import { callbacksIndex, queuedIndex, readyIndex, type Collections } from '../schemas/collections.ts'
 import type { OutboxDocument } from '../schemas/outbox.ts'
 
 /**
- * Documents that wait for their time, each in a queue: reactions by autoresponder, and messages of the outbox. A queue
+ * Documents that wait for their time, each in a queue: reactions by autoresponder, messages of the outbox, callbacks. A queue
  * may be closed (its autoresponder is paused) with a million of them overdue, so what comes next isn't looked for by
  * time alone. One index has each queue in order of time: the beginnings of all queues are read by skipping from one to
  * the next, and what comes next of those that are open is merged from their beginnings. The cost goes by the number of
@@ -35,19 +36,27 @@ export const readyMessages = ({ outbox }: Collections): DueQueues<OutboxDocument
   index: readyIndex,
 })
 
+export const waitingCallbacks = ({ callbacks }: Collections): DueQueues<CallbackDocument> => ({
+  collection: callbacks,
+  state: 'waiting',
+  queueKey: 'queue',
+  idKey: '_id',
+  index: callbacksIndex,
+})
+
 /** When a queue's first one is due. */
-export interface QueueBeginning {
-  queue: number
+export interface QueueBeginning<Queue = number> {
+  queue: Queue
   dueAt: Date
 }
 
 /** The beginnings of all queues in which something waits, or of those given, earliest first. */
-export async function readBeginnings<T extends Document>(
+export async function readBeginnings<T extends Document, Queue = number>(
   { collection, state, queueKey, index }: DueQueues<T>,
-  queues?: readonly number[],
-): Promise<QueueBeginning[]> {
+  queues?: readonly Queue[],
+): Promise<QueueBeginning<Queue>[]> {
   const found = await collection
-    .aggregate<{ _id: number; due_at: Date }>(
+    .aggregate<{ _id: Queue; due_at: Date }>(
       [
         { $match: { state, ...(queues === undefined ? {} : { [queueKey]: { $in: queues } }) } },
         { $sort: { [queueKey]: 1, due_at: 1 } },

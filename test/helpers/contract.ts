@@ -54,6 +54,7 @@ export function contractOf(description: Json): Contract {
     }
     const response = operation.responses[String(status)]
     if (response === undefined) return [`status ${status} is not documented`]
+    if (response.content === undefined && text === '') return []
     if (response.content?.[mediaType] === undefined)
       return [`media type ${mediaType} of status ${status} is not documented`]
     if (mediaType !== 'application/json') return []

@@ -1,8 +1,10 @@
+import type { CallbackBounds } from '../../engine/callbacks/callback-bounds.ts'
 import type { DownloadBounds } from '../../shared/sources/download-bounds.ts'
 
 /** What a test tells hasty-engine.ts, as JSON in this variable. */
 export interface Downloads {
   bounds?: Partial<DownloadBounds>
+  callbacks?: Partial<CallbackBounds>
   /** For each host name the addresses that one look-up after the other gets; the last ones again and again. */
   answers?: Record<string, string[][]>
 }

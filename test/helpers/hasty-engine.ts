@@ -3,6 +3,7 @@ import { createRegistry, runProcess } from '../../shared/service.ts'
 import { openStaging } from '../../shared/staging/open-staging.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import { startDatabase } from '../../shared/start-database.ts'
+import { callbackBounds } from '../../engine/callbacks/callback-bounds.ts'
 import { Engine } from '../../engine/engine.ts'
 import { startChore } from '../../engine/maintenance/maintenance.ts'
 import { takeOverFromDeadEngines } from '../../engine/maintenance/take-over.ts'
@@ -12,7 +13,11 @@ import { downloadsSetting, type Downloads } from './hasty-engine-setting.ts'
 
 /** An engine process with bounds for downloads and answers to look-ups that a test chose: hasty-engine-setting.ts. */
 
-const { bounds = {}, answers = {} } = JSON.parse(process.env[downloadsSetting] ?? '{}') as Downloads
+const {
+  bounds = {},
+  callbacks = {},
+  answers = {},
+} = JSON.parse(process.env[downloadsSetting] ?? '{}') as Downloads
 
 async function lookup(hostname: string) {
   const left = answers[hostname]
@@ -37,6 +42,7 @@ await runProcess('engine', async (process) => {
       log,
       guard: new AddressGuard(settings.URL_IMPORT_ALLOW, lookup),
       bounds: { ...downloadBounds, ...bounds },
+      callbackBounds: { ...callbackBounds, ...callbacks },
     }),
   )
   await engine.start()

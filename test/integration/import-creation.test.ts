@@ -1,7 +1,19 @@
+import { once } from 'node:events'
 import { mkdir, symlink, writeFile } from 'node:fs/promises'
+import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
 import path from 'node:path'
+import { UUID } from 'mongodb'
 import t from 'tap'
-import { createList, startService, type Json } from '../helpers/service.ts'
+import { crashSetting } from '../helpers/crash-at.ts'
+import {
+  basic,
+  bootstrapKey,
+  createList,
+  startProcess,
+  startService,
+  until,
+  type Json,
+} from '../helpers/service.ts'
 
 const service = await startService(t, ['control-plane'])
 const { call, get, post } = service
@@ -289,7 +301,120 @@ t.test('an Idempotency-Key answers again as the first time', async (t) => {
     error_code: 'validation_failed',
   })
   t.match((await send('k3')).body, { success: true }, 'a refusal is not remembered')
+  await service.collections.idempotencyKeys.updateMany({}, { $set: { expires_at: new Date() } })
+  t.not((await send('k1')).body.data.id, first.body.data.id, 'a day later it is new')
 })
+
+interface Sent {
+  request: ClientRequest
+  answer: Promise<Json>
+}
+
+/** A creation of which the body is sent when the test likes. */
+function open(origin: string, key: string | string[]): Sent {
+  const request = httpRequest(`${origin}/svc/api/v2/mailing_lists/${list.id}/subscriber_imports`, {
+    method: 'POST',
+    headers: {
+      authorization: basic(`api:${bootstrapKey}`),
+      'content-type': 'application/json',
+      'idempotency-key': key,
+    },
+  })
+  const answer = (async () => {
+    const [response] = (await once(request, 'response')) as [IncomingMessage]
+    return JSON.parse(Buffer.concat(await response.toArray()).toString())
+  })()
+  answer.catch(() => undefined)
+  return { request, answer }
+}
+
+const keyed = (content: string): string =>
+  JSON.stringify({
+    subscriber_import: {
+      begins_at: '2100-01-01T00:00',
+      column_mapping: ['email'],
+      file_source: { type: 'json', content },
+      callback_url: 'https://example.com/',
+    },
+  })
+
+t.test('two control planes make one import for one Idempotency-Key', async (t) => {
+  const beside = await startProcess('control-plane', service.settings)
+  t.teardown(() => beside.stop())
+  const origins = [service.processes['control-plane']!.ready.http!, beside.ready.http!]
+  const imports = () => service.collections.imports.countDocuments()
+  const sendAt = (i: number, key: string, body: string): Promise<Json> => {
+    const { request, answer } = open(origins[i % 2]!, key)
+    request.end(body)
+    return answer
+  }
+  for (const race of ['race 1', 'race 2', 'race 3']) {
+    const before = await imports()
+    const answers = await Promise.all(Array.from({ length: 8 }, (_, i) => sendAt(i, race, keyed('a@b.co'))))
+    t.equal(answers[0].success, true)
+    t.match(answers[0].data.callback_secret, /^whsec_/)
+    for (const answer of answers) t.same(answer, answers[0])
+    t.equal(await imports(), before + 1)
+  }
+
+  const before = await imports()
+  const others = await Promise.all(
+    Array.from({ length: 6 }, (_, i) => sendAt(i, 'other bodies', keyed(`${i}@b.co`))),
+  )
+  t.equal(others.filter((answer) => answer.success === true).length, 1)
+  for (const answer of others.filter(({ success }) => success !== true))
+    t.match(answer, { error_code: 'validation_failed', error_message: /another body/ })
+  t.equal(await imports(), before + 1)
+
+  const long = keyed('long@b.co\n'.repeat(20_000))
+  const slow = open(origins[0]!, 'while it is sent')
+  slow.request.write(long.slice(0, 100_000))
+  const quick = await sendAt(1, 'while it is sent', long)
+  t.equal(quick.success, true)
+  slow.request.end(long.slice(100_000))
+  t.same(await slow.answer, quick)
+  t.equal(await imports(), before + 2)
+
+  const twice = open(origins[0]!, ['one', 'two'])
+  twice.request.end(keyed('a@b.co'))
+  t.match(await twice.answer, { error_code: 'invalid_request', error_message: /once$/ })
+})
+
+t.test(
+  'a control plane that is killed while it creates leaves one import for one key, or none',
+  async (t) => {
+    const crash = new URL('../helpers/crash-at.ts', import.meta.url).href
+    const origin = service.processes['control-plane']!.ready.http!
+    for (const [moment, exists] of [
+      ['insert imports after 1', false],
+      ['insert imports > commitTransaction after 1', true],
+    ] as const) {
+      const doomed = await startProcess('control-plane', {
+        ...service.settings,
+        NODE_OPTIONS: `--import=${crash}`,
+        [crashSetting]: moment,
+      })
+      t.teardown(() => doomed.stop('SIGKILL'))
+      const { request, answer } = open(doomed.ready.http!, moment)
+      request.end(keyed('a@b.co'))
+      await t.rejects(answer)
+      const log = await until(
+        'the end of the process',
+        async () => doomed.log(),
+        (text) => text.includes('in session') && doomed.child.signalCode !== null,
+      )
+      const session = /in session ([\da-f]{32})/.exec(log)![1]!
+      await service.client.db('admin').command({ killSessions: [{ id: new UUID(session) }] })
+      const before = await service.collections.imports.countDocuments()
+      const [one, other] = [open(origin, moment), open(origin, moment)]
+      for (const sent of [one, other]) sent.request.end(keyed('a@b.co'))
+      t.equal((await one.answer).success, true)
+      t.same(await other.answer, await one.answer)
+      t.match((await one.answer).data.callback_secret, /^whsec_/)
+      t.equal(await service.collections.imports.countDocuments(), exists ? before : before + 1, moment)
+    }
+  },
+)
 
 t.test('imports are listed by scope, those that have not ended first', async (t) => {
   const mine = await createList(service)

@@ -33,9 +33,11 @@ t.test('every endpoint is described, with who may call it and how it refuses', (
     const {
       needs,
       body,
+      reply,
       forbids = [],
     } = endpoints.find((described) => described.operationId === operationId)!
     const statuses = ['200', '401', '429', '500', '503']
+    if ('nothing' in reply) statuses.push('204')
     if (needs !== 'any_key' || forbids.length > 0) statuses.push('403')
     if (body !== undefined) statuses.push('413', '415')
     t.same(Object.keys(responses).sort(), statuses.sort(), operationId)

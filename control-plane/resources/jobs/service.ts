@@ -2,13 +2,13 @@ import type { Filter } from 'mongodb'
 import { clock } from '../../../shared/clock.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { importStates, unfinishedStates } from '../../../shared/import-state.ts'
+import { surroundingsOf, type Surroundings } from '../../../shared/import-views.ts'
 import { recordsIn, type ImportDocument } from '../../../shared/schemas/import.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { Paging } from '../../api/endpoint.ts'
 import { readPage } from '../../api/paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { surroundingsOf, type Surroundings } from '../subscriber-imports/view.ts'
 import type { JobQuery, JobView } from './routes.ts'
 
 /** A job is another view of an import: every import has one. */
@@ -34,7 +34,7 @@ export async function listJobs(
   )
   const filter = filterOf(query, scope, organization?.time_zone_name ?? 'UTC')
   const { documents, paging } = await readPage(imports, filter, { ...query, sort: { _id: -1 } })
-  const surroundings = await surroundingsOf(deps, documents)
+  const surroundings = await surroundingsOf(deps.database.collections, documents)
   return { jobs: documents.map((document) => jobOf(document, surroundings)), paging }
 }
 

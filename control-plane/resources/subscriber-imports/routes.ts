@@ -3,6 +3,7 @@ import { RequestError } from '../../../shared/errors.ts'
 import { builtInColumns } from '../../../shared/schemas/import.ts'
 import { endpoint, permission, type Endpoint } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
+import { importEvents, readsImports } from './events.ts'
 import { importLog } from './logs.ts'
 import {
   createdImportView,
@@ -130,7 +131,10 @@ export const subscriberImportEndpoints = [
     summary: 'Creates an import; it begins at once, or at `begins_at`',
     tag,
     needs: permission('subscriber', 'import'),
-    headers: { 'Idempotency-Key': 'for 24 h, the same key with the same body is answered as the first time' },
+    headers: {
+      'Idempotency-Key':
+        '1 to 255 characters; for 24 h the same one of the same API key on the same list, with the same bytes as body, is answered as the first success was, and makes no second import; a refusal is not remembered',
+    },
     body: {
       wrapper: 'subscriber_import',
       schema: importCreation,
@@ -139,10 +143,10 @@ export const subscriberImportEndpoints = [
     },
     reply: { data: createdImportView, example: { ...exampleImport, state: 'scheduled', finished_at: null } },
     refusals: creationRefusals,
-    async handle({ deps, caller, params, headers, body, bodyHash, content }) {
+    async handle({ deps, caller, params, header, body, bodyHash, content }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       refuseRemoteList(list)
-      const idempotencyKey = readIdempotencyKey(headers['idempotency-key'])
+      const idempotencyKey = readIdempotencyKey(header('idempotency-key'))
       return {
         data: await createImport(deps, {
           caller,
@@ -168,6 +172,31 @@ export const subscriberImportEndpoints = [
       return { data: await fullView(deps, await findImport(deps, caller, params['id'])) }
     },
   }),
+  endpoint({
+    method: 'get',
+    path: '/subscriber_imports/:id/events',
+    operationId: 'followSubscriberImport',
+    summary:
+      'Server-sent events of an import, each with the whole of it as `data`: at once, then on every change but at most one a second, a comment every 15 s; it ends after the last state',
+    tag,
+    needs: readsImports,
+    headers: {
+      'Last-Event-ID':
+        'of the last event that came: an import that has not changed since and has ended is a 204',
+    },
+    reply: {
+      contentTypes: ['text/event-stream'],
+      example: `retry: 3000\nid: 7LkT8cDGwQ2nZgXv\nevent: import\ndata: ${JSON.stringify(exampleImport)}\n\n`,
+      nothing:
+        'The import has ended, and its last event was the one that `Last-Event-ID` names: do not come again',
+    },
+    refusals: { not_found: noImport },
+    async handle({ deps, caller, params, header, onClose }) {
+      const document = await findImport(deps, caller, params['id'])
+      const [lastEventId] = header('last-event-id')
+      return importEvents(deps, document, { caller, lastEventId, onClose })
+    },
+  }),
   moveEndpoint('pause', 'Pauses an import: no row is written later than 2 s after the reply'),
   moveEndpoint('unpause', 'Lets a paused import go on from where it stood'),
   moveEndpoint('cancel', 'Ends an import for good; rows that are written stay'),
@@ -187,9 +216,9 @@ export const subscriberImportEndpoints = [
   }),
 ]
 
-function readIdempotencyKey(header: string | string[] | undefined): string | null {
-  if (header === undefined) return null
-  if (typeof header !== 'string' || header.length < 1 || header.length > 255)
+function readIdempotencyKey([key, ...others]: readonly string[]): string | null {
+  if (key === undefined) return null
+  if (others.length > 0 || key.length < 1 || key.length > 255)
     throw new RequestError('invalid_request', 'Idempotency-Key must have 1 to 255 characters, once')
-  return header
+  return key
 }

@@ -207,9 +207,19 @@ export const subscriberImportRows: Rows = {
         code: 'invalid_request',
         message: /^Idempotency-Key/,
       }),
+      'an Idempotency-Key without a character': async ({ list }) => ({
+        sent: {
+          params: { mailing_list_id: (await list()).id },
+          headers: { 'idempotency-key': '' },
+          body: creation({}),
+        },
+        code: 'invalid_request',
+        message: /^Idempotency-Key/,
+      }),
     },
   },
   getSubscriberImport: { good: async (world) => ({ params: { id: (await newImport(world)).id } }) },
+  followSubscriberImport: { good: async (world) => ({ params: { id: (await moved(world, 'cancel')).id } }) },
   pauseSubscriberImport: {
     good: async (world) => ({ params: { id: (await newImport(world)).id } }),
     failures: {

@@ -1,0 +1,183 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { AddressGuard } from '../../shared/address-guard.ts'
+import { databaseTime, type Database } from '../../shared/database.ts'
+import { messageOf } from '../../shared/errors.ts'
+import type { Logger } from '../../shared/logger.ts'
+import { hostOfQueue, organizationOfQueue, type CallbackDocument } from '../../shared/schemas/callback.ts'
+import { claimCallback, markDelivered, noteFailure, releaseCallback } from '../../shared/store/callbacks.ts'
+import { readBeginnings, waitingCallbacks, type QueueBeginning } from '../../shared/store/due-queues.ts'
+import { leadingEngine } from '../../shared/store/engines.ts'
+import type { EngineMetrics } from '../metrics.ts'
+import type { CallbackBounds } from './callback-bounds.ts'
+import { sendCallback } from './send-callback.ts'
+
+/**
+ * Sends the callbacks that are due. One engine does it, that with the smallest number, so that a host sees no more of
+ * them at once whatever the number of engines; the others look once a second whether it has become them. Should two
+ * think so, each callback still has one holder.
+ *
+ * Callbacks wait in line by organization and host. A place goes to the organization that has the fewest, so neither a
+ * receiver that hangs nor ten thousand imports that end at once hold up anybody else's.
+ */
+export interface CallbackDispatcherOptions {
+  engineId: string
+  database: Database
+  guard: AddressGuard
+  bounds: CallbackBounds
+  metrics: EngineMetrics
+  log: Logger
+}
+
+const lookEveryMs = 1_000
+/** Between two looks while callbacks end and begin: each of them reads the beginnings of all queues. */
+const shortestPauseMs = 25
+/** How long a stop waits for answers before it gives the callbacks back. */
+const graceMs = 2_000
+const breakOffMs = 1_000
+
+interface Try {
+  queue: string
+  ended: Promise<void>
+}
+
+export class CallbackDispatcher {
+  readonly #options: CallbackDispatcherOptions
+  readonly #tries = new Set<Try>()
+  readonly #broken = new AbortController()
+  #stopped = false
+  #wake: () => void = () => undefined
+  #loop: Promise<void> = Promise.resolve()
+
+  constructor(options: CallbackDispatcherOptions) {
+    this.#options = options
+  }
+
+  start(): void {
+    this.#loop = this.#run()
+  }
+
+  /** Something may be due, or a place is free: look now. */
+  readonly wake = (): void => {
+    this.#wake()
+  }
+
+  /** Begins no more tries, and gives back those that aren't answered in time. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#wake()
+    const ended = Promise.all([this.#loop, ...[...this.#tries].map((each) => each.ended)])
+    await Promise.race([ended, sleep(graceMs, undefined, { ref: false })])
+    this.#broken.abort()
+    await Promise.race([ended, sleep(breakOffMs, undefined, { ref: false })])
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stopped) {
+      const rung = new Promise<void>((resolve) => (this.#wake = resolve))
+      let waitMs = lookEveryMs
+      try {
+        waitMs = await this.#look()
+      } catch (error) {
+        this.#options.log.warn(`callbacks can't be looked for, trying again: ${messageOf(error)}`)
+      }
+      await Promise.race([rung, sleep(waitMs)])
+      if (!this.#stopped) await sleep(shortestPauseMs)
+    }
+  }
+
+  /** Begins what is due while there are places. Resolves to how many milliseconds nothing will be due. */
+  async #look(): Promise<number> {
+    const { database, engineId } = this.#options
+    if ((await leadingEngine(database.collections)) !== engineId) return lookEveryMs
+    const [now, beginnings] = await Promise.all([
+      databaseTime(database.db),
+      readBeginnings<CallbackDocument, string>(waitingCallbacks(database.collections)),
+    ])
+    const open = beginnings.filter(({ dueAt }) => dueAt <= now)
+    while (!this.#stopped) {
+      const next = this.#nextOf(open)
+      if (next === undefined) break
+      if (!(await this.#begin(next.queue, now))) open.splice(open.indexOf(next), 1)
+    }
+    const later = beginnings.find(({ dueAt }) => dueAt > now)
+    return later === undefined
+      ? lookEveryMs
+      : Math.min(lookEveryMs, later.dueAt.getTime() - now.getTime() + 1)
+  }
+
+  /** The queue whose turn it is: of the organization with the fewest tries, among those the one that waits longest. */
+  #nextOf(open: readonly QueueBeginning<string>[]): QueueBeginning<string> | undefined {
+    const { atOnce, atOnceOfHost, atOnceOfOrganization } = this.#options.bounds
+    if (this.#tries.size >= atOnce) return undefined
+    const hosts = new Map<string, number>()
+    const organizations = new Map<number, number>()
+    for (const { queue } of this.#tries) {
+      count(hosts, hostOfQueue(queue))
+      count(organizations, organizationOfQueue(queue))
+    }
+    const triesOf = ({ queue }: QueueBeginning<string>) => organizations.get(organizationOfQueue(queue)) ?? 0
+    return open
+      .filter((beginning) => triesOf(beginning) < atOnceOfOrganization)
+      .filter(({ queue }) => (hosts.get(hostOfQueue(queue)) ?? 0) < atOnceOfHost)
+      .reduce<QueueBeginning<string> | undefined>(
+        (best, each) => (best === undefined || triesOf(each) < triesOf(best) ? each : best),
+        undefined,
+      )
+  }
+
+  async #begin(queue: string, until: Date): Promise<boolean> {
+    const { database, bounds, log } = this.#options
+    const token = randomUUID()
+    const claim = { until, token, leaseMs: bounds.leaseMs }
+    const callback = await claimCallback(database.collections, queue, claim)
+    if (callback === null) return false
+    const ended = this.#try(callback, token)
+      .catch((error: unknown) => {
+        log.warn(
+          { import_id: callback._id },
+          `what became of a callback couldn't be noted, it is sent again when its lease runs out: ${messageOf(error)}`,
+        )
+      })
+      .finally(() => {
+        this.#tries.delete(entry)
+        this.wake()
+      })
+    const entry: Try = { queue, ended }
+    this.#tries.add(entry)
+    return true
+  }
+
+  async #try(callback: CallbackDocument, token: string): Promise<void> {
+    const { database, guard, bounds, metrics, log } = this.#options
+    const { collections } = database
+    const held = { importId: callback._id, token }
+    const document = await collections.imports.findOne({ _id: callback._id }, { projection: { callback: 1 } })
+    const { url, secret } = document!.callback!
+    const { webhook_id: id, body, tried_at: sentAt } = callback
+    const webhook = { url, secret, id, body, sentAt: sentAt! }
+    const sent = await sendCallback(webhook, { guard, bounds, signal: this.#broken.signal }).catch(() => null)
+    if (sent === null) {
+      await releaseCallback(collections, held)
+      return
+    }
+    metrics.callbackAttempt(sent.result)
+    const facts = { import_id: callback._id, attempt: callback.failures + 1 }
+    if (sent.result === 'delivered') {
+      await markDelivered(collections, held)
+      log.info(facts, 'callback delivered')
+      return
+    }
+    const { problem } = sent
+    const waitMs = bounds.retryAfterMs[callback.failures] ?? null
+    if (!(await noteFailure(collections, held, { problem, waitMs }))) return
+    if (waitMs === null) metrics.callbackGivenUp()
+    const next = waitMs === null ? 'given up' : `tried again in ${waitMs / 1000} s`
+    // Paths and queries of such URLs hold their receivers' tokens.
+    log.warn({ ...facts, host: hostOfQueue(callback.queue) }, `a callback failed and is ${next}: ${problem}`)
+  }
+}
+
+const count = <Key>(counts: Map<Key, number>, key: Key): void => {
+  counts.set(key, (counts.get(key) ?? 0) + 1)
+}

@@ -1,0 +1,243 @@
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { Webhook } from 'standardwebhooks'
+import t from 'tap'
+import type { CallbackBounds } from '../../engine/callbacks/callback-bounds.ts'
+import { downloadsSetting, type Downloads } from '../helpers/hasty-engine-setting.ts'
+import { createList, startProgram, startService, until, type Json } from '../helpers/service.ts'
+
+/** What a receiver was sent, by path. */
+interface Received {
+  at: number
+  headers: IncomingHttpHeaders
+  body: string
+}
+
+type Respond = (response: ServerResponse, nth: number) => void
+
+const received = new Map<string, Received[]>()
+const responses = new Map<string, Respond>()
+const receiver = createServer((request, response) => {
+  let body = ''
+  request.setEncoding('utf8').on('data', (piece: string) => (body += piece))
+  request.on('end', () => {
+    const path = request.url!
+    const seen = [...(received.get(path) ?? []), { at: performance.now(), headers: request.headers, body }]
+    received.set(path, seen)
+    const respond = responses.get(path) ?? ((ok: ServerResponse) => ok.writeHead(204).end())
+    respond(response, seen.length)
+  })
+})
+await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve))
+const { port } = receiver.address() as AddressInfo
+t.teardown(() => {
+  receiver.close()
+  receiver.closeAllConnections()
+})
+
+const service = await startService(t, ['control-plane'])
+const list = await createList(service)
+const hasty = fileURLToPath(new URL('../helpers/hasty-engine.ts', import.meta.url))
+
+/** An engine that waits less; `answers` are those of look-ups. */
+async function startEngine(callbacks: Partial<CallbackBounds>, answers: Downloads['answers'] = {}) {
+  const engine = await startProgram([hasty], {
+    ...service.settings,
+    [downloadsSetting]: JSON.stringify({ callbacks, answers } satisfies Downloads),
+  })
+  if (engine.ready === null) throw new Error(engine.log())
+  t.teardown(() => engine.stop('SIGKILL'))
+  return engine
+}
+
+const patient = { connectMs: 30_000, tryMs: 60_000, leaseMs: 90_000 }
+const hastyBounds = { ...patient, retryAfterMs: [100, 200, 300, 400, 500] }
+const resolved = { 'receiver.test': [['127.0.0.1']], 'evil.test': [['10.0.0.7']] }
+let engine = await startEngine(hastyBounds, resolved)
+
+const create = async (callbackUrl: string, options: Record<string, unknown> = {}): Promise<Json> =>
+  service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_source: { type: 'json', content: 'email\nann@example.com\nno address\n' },
+      callback_url: callbackUrl,
+      ...options,
+    },
+  })
+
+const at = (path: string): string => `http://127.0.0.1:${port}${path}`
+
+const stored = (id: number) => service.collections.callbacks.findOne({ _id: id })
+
+const callbackEnd = (id: number) =>
+  until(
+    `the end of the callback of import ${id}`,
+    () => stored(id),
+    (callback) => callback !== null && callback.state !== 'waiting',
+  )
+
+/** The data of a message, if it is what its secret signed. */
+function verified({ body, headers }: Received, secret: string): Json {
+  return (new Webhook(secret).verify(body, headers as Record<string, string>) as Json).data
+}
+
+t.test('the end of an import is told once, signed, with its full view', async (t) => {
+  const finished = await create(at('/finished?token=t'), { dry_run: true })
+  const failed = await create(at('/failed'), {
+    file_source: { type: 'json', content: 'no address\n' },
+    deactivate_subscribers_not_in_import: true,
+  })
+  const cancelled = await create(at('/cancelled'), { begins_at: '2100-01-01T00:00' })
+  await service.post(`/subscriber_imports/${cancelled.id}/cancel`)
+  for (const [created, path, state] of [
+    [finished, '/finished?token=t', 'finished'],
+    [failed, '/failed', 'failed'],
+    [cancelled, '/cancelled', 'cancelled'],
+  ] as const) {
+    t.equal((await callbackEnd(created.id))!.state, 'delivered')
+    const [message, ...others] = received.get(path)!
+    t.same(others, [])
+    t.match(message!.headers['content-type'], 'application/json')
+    const { data, ...rest } = JSON.parse(message!.body)
+    t.same(rest, { success: true, error_code: null, error_message: null })
+    t.same(verified(message!, created.callback_secret), data)
+    t.same(data, await service.get(`/subscriber_imports/${created.id}`), 'the view that a request gets')
+    t.equal(data.state, state)
+    t.throws(() => verified({ ...message!, body: `${message!.body} ` }, created.callback_secret))
+    t.notMatch(message!.body, created.callback_secret)
+  }
+  t.notMatch(engine.log(), 'token=t', 'the log holds no part of the URL that may be a secret')
+})
+
+t.test('anything but 2xx is tried again, as the same message', async (t) => {
+  const answers: [status: number, headers?: Record<string, string>][] = [
+    [500],
+    [302, { location: at('/elsewhere') }],
+    [410],
+    [200],
+  ]
+  responses.set('/again', (response, nth) =>
+    response.writeHead(...answers[nth - 1]!).end('x'.repeat(200_000)),
+  )
+  const { id, callback_secret: secret } = await create(at('/again'))
+  t.match(await callbackEnd(id), { state: 'delivered', failures: 3, problem: /410/ })
+  const messages = received.get('/again')!
+  t.equal(messages.length, 4)
+  t.equal(new Set(messages.map(({ headers }) => headers['webhook-id'])).size, 1, 'one id')
+  t.equal(new Set(messages.map(({ body }) => body)).size, 1, 'one body')
+  for (const message of messages) verified(message, secret)
+  t.notOk(received.has('/elsewhere'), 'redirects are not followed')
+  for (const [i, wait] of hastyBounds.retryAfterMs.slice(0, 3).entries())
+    t.ok(messages[i + 1]!.at - messages[i]!.at >= wait - 50, `wait ${i + 1}`)
+})
+
+t.test('after the last try it is given up', async (t) => {
+  responses.set('/never', (response) => response.writeHead(503).end())
+  const { id } = await create(at('/never'))
+  t.match(await callbackEnd(id), { state: 'given_up', failures: 6, token: null })
+  t.equal(received.get('/never')!.length, 6)
+})
+
+t.test('addresses are guarded, credentials are sent', async (t) => {
+  const { id: evil } = await create('http://evil.test/')
+  const { id } = await create(`http://user:p%40ss@receiver.test:${port}/credentials`)
+  t.equal((await callbackEnd(id))!.state, 'delivered')
+  t.match(await callbackEnd(evil), { state: 'given_up', problem: /evil\.test \(10\.0\.0\.7\) is no public/ })
+  t.equal(
+    received.get('/credentials')?.[0]?.headers.authorization,
+    `Basic ${Buffer.from('user:p@ss').toString('base64')}`,
+  )
+  t.match(received.get('/credentials')?.[0]?.body, 'user:***@')
+})
+
+t.test('a receiver that hangs holds up nobody else’s callbacks', async (t) => {
+  engine.child.kill()
+  await engine.ended
+  engine = await startEngine({ ...hastyBounds, atOnce: 6, atOnceOfHost: 2 }, resolved)
+  let open = 0
+  let most = 0
+  const held: ServerResponse[] = []
+  responses.set('/hangs', (response) => {
+    held.push(response)
+    most = Math.max(most, (open += 1))
+    response.once('close', () => (open -= 1))
+  })
+  const cancelledAt = async (url: string): Promise<number> => {
+    const { id } = await create(url, { begins_at: '2100-01-01T00:00' })
+    await service.post(`/subscriber_imports/${id}/cancel`)
+    return id
+  }
+  const hanging = await Promise.all(Array.from({ length: 8 }, () => cancelledAt(at('/hangs'))))
+  await until(
+    'two that hang',
+    async () => open,
+    (count) => count === 2,
+  )
+  const quick = await cancelledAt(`http://receiver.test:${port}/quick`)
+  t.equal((await callbackEnd(quick))!.state, 'delivered')
+  t.equal(most, 2, 'so many at once to one host')
+  responses.set('/hangs', (response) => response.end())
+  for (const response of held) response.end()
+  for (const id of hanging) t.equal((await callbackEnd(id))!.state, 'delivered')
+  t.equal(received.get('/hangs')!.length, 8, 'each was sent once')
+})
+
+t.test('an engine that is killed between tries, or within one, loses none', async (t) => {
+  responses.set('/killed', (response, nth) => {
+    // The second one is never answered: its engine is killed meanwhile.
+    if (nth === 1) response.writeHead(500).end()
+    if (nth > 2) response.end()
+  })
+  const bounds = { ...patient, retryAfterMs: [1_500] }
+  engine.child.kill()
+  await engine.ended
+  engine = await startEngine(bounds, resolved)
+  const { id, callback_secret: secret } = await create(at('/killed'))
+  const restart = async () => {
+    engine.child.kill('SIGKILL')
+    await engine.ended
+    // Leases are long; they are over when the next one comes.
+    await service.collections.engines.updateMany({}, { $set: { lease_until: new Date() } })
+    await service.collections.callbacks.updateOne(
+      { _id: id, token: { $ne: null } },
+      { $set: { due_at: new Date() } },
+    )
+    engine = await startEngine(bounds, resolved)
+  }
+  await until(
+    'a failed try',
+    () => stored(id),
+    (callback) => callback?.failures === 1,
+  )
+  await restart()
+  await until(
+    'the second try',
+    async () => received.get('/killed')!.length,
+    (length) => length === 2,
+  )
+  await restart()
+  t.match(await callbackEnd(id), { state: 'delivered', failures: 1 })
+  const messages = received.get('/killed')!
+  t.equal(messages.length, 3)
+  t.ok(messages[1]!.at - messages[0]!.at >= 1_450, 'the stored wait was kept')
+  t.equal(new Set(messages.map(({ headers }) => headers['webhook-id'])).size, 1)
+  for (const message of messages) verified(message, secret)
+})
+
+t.test('an engine that stops gives back what it was sending', async (t) => {
+  responses.set('/stops', (response, nth) => {
+    if (nth > 1) response.end()
+  })
+  const { id } = await create(at('/stops'))
+  await until(
+    'the first try',
+    async () => received.get('/stops')?.length,
+    (length) => length === 1,
+  )
+  engine.child.kill()
+  t.equal(await engine.ended, 0)
+  t.match(await stored(id), { state: 'waiting', token: null, failures: 0 })
+  engine = await startEngine(hastyBounds, resolved)
+  t.match(await callbackEnd(id), { state: 'delivered', failures: 0 })
+})
