@@ -191,3 +191,9 @@ export function rowDecider(context: RowContext): RowDecider {
     return { result: 'updated', set, unset, from: existing.status, to }
   }
 }
+
+/** Whether it makes one more subscriber active, for whom the subscriber limit must have a place. */
+export const takesPlace = (decision: Decision): boolean =>
+  decision.result === 'added'
+    ? decision.subscriber.status === 'active'
+    : decision.result === 'updated' && decision.to === 'active' && decision.from !== 'active'
