@@ -6,6 +6,7 @@ import { campaignTemplateEndpoints } from './resources/campaign-templates/routes
 import { confirmationFormEndpoints } from './resources/confirmation-forms/routes.ts'
 import { customFieldEndpoints } from './resources/custom-fields/routes.ts'
 import { deliveryEventEndpoints } from './resources/delivery-events/routes.ts'
+import { importInspectionEndpoints } from './resources/import-inspection/routes.ts'
 import { jobEndpoints } from './resources/jobs/routes.ts'
 import { mailingListEndpoints } from './resources/mailing-lists/routes.ts'
 import { organizationEndpoints } from './resources/organizations/routes.ts'
@@ -30,6 +31,7 @@ export const endpoints: readonly Endpoint[] = [
   ...autoresponderStatisticsEndpoints,
   ...deliveryEventEndpoints,
   ...subscriberImportEndpoints,
+  ...importInspectionEndpoints,
   ...reactionEndpoints,
   ...outboxEndpoints,
   ...subscriberCountEndpoints,

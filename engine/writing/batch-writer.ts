@@ -28,8 +28,8 @@ import {
   type Batch,
   type ReadRecord,
 } from '../../shared/rows/chunk-records.ts'
-import type { Decision, ExistingSubscriber, RowDecider } from '../../shared/rows/row-decision.ts'
-import type { RowReader } from '../../shared/rows/row-reader.ts'
+import { takesPlace, type ExistingSubscriber, type RowDecider } from '../../shared/rows/row-decision.ts'
+import { readRow, type RowReader } from '../../shared/rows/row-reader.ts'
 import { endOfRecordAt } from '../../shared/records/partition-file.ts'
 import type { BsonWriter } from './bson-writer.ts'
 import { LineWriter } from './byte-writer.ts'
@@ -325,8 +325,7 @@ export class BatchWriter {
       log(logs, 'skipped_duplicate', email)
       return
     }
-    const row =
-      record.problem ?? (identity === null ? reader.identityProblem(record.cells) : reader.read(record.cells))
+    const row = readRow(reader, record)
     if (typeof row === 'string') {
       this.#fail(changes, record, row)
       return
@@ -458,11 +457,6 @@ interface Taking {
   /** Of the record in its chunk. */
   position: number
 }
-
-const takesPlace = (decision: Decision): boolean =>
-  decision.result === 'added'
-    ? decision.subscriber.status === 'active'
-    : decision.result === 'updated' && decision.to === 'active' && decision.from !== 'active'
 
 function log(logs: Logs, kind: keyof Logs, email: string): void {
   const lines = (logs[kind] ??= new LineWriter())

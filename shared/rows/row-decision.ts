@@ -212,3 +212,9 @@ export function rowDecider(context: RowContext): RowDecider {
     return { result: 'updated', update, from, to }
   }
 }
+
+/** Whether it makes one more subscriber active, for whom the subscriber limit must have a place. */
+export const takesPlace = (decision: Decision): boolean =>
+  decision.result === 'added'
+    ? decision.subscriber.status === 'active'
+    : decision.result === 'updated' && decision.to === 'active' && decision.from !== 'active'

@@ -10,6 +10,7 @@ import { parseDateTime, toInstant } from '../values/date-time.ts'
 import { emailExpectation, emailIdentity } from '../values/email.ts'
 import { booleanExpectation, booleanFromText, fieldReader, longestText } from '../values/field-value.ts'
 import { canonicalIp, ipExpectation } from '../values/ip.ts'
+import type { ReadRecord } from './chunk-records.ts'
 
 /** What the cells of a good row say. Null: the file brings no value (no such column, or a blank cell). */
 export interface Row {
@@ -37,6 +38,12 @@ export interface RowReader {
   /** Why a record whose other cells may be fine has no identity. */
   identityProblem(cells: readonly string[]): string
 }
+
+/** The row of a record, or the reasons why it isn't one. */
+export const readRow = (
+  reader: RowReader,
+  { problem, identity, cells }: Pick<ReadRecord, 'problem' | 'identity' | 'cells'>,
+): Row | string => problem ?? (identity === null ? reader.identityProblem(cells) : reader.read(cells))
 
 interface CellReader {
   name: string

@@ -84,9 +84,10 @@ export async function enforceLimit(collections: Collections, organizationId: num
   await restartWritesUnderWay(collections, organizationId)
 }
 
-async function activeSubscribers(
+/** The organization's active subscribers, over all its lists. */
+export async function activeSubscribers(
   collections: Collections,
-  session: ClientSession,
+  session: ClientSession | undefined,
   organizationId: number,
 ): Promise<number> {
   const sums = await collections.subscriberCounts
@@ -95,7 +96,7 @@ async function activeSubscribers(
         { $match: { organization_id: organizationId } },
         { $group: { _id: null, active: { $sum: '$active' } } },
       ],
-      { session },
+      session === undefined ? {} : { session },
     )
     .toArray()
   return sums[0]?.active ?? 0

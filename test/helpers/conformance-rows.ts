@@ -4,6 +4,7 @@ import { campaignTemplateRows } from './conformance/campaign-templates.ts'
 import { confirmationFormRows } from './conformance/confirmation-forms.ts'
 import { customFieldRows } from './conformance/custom-fields.ts'
 import { deliveryEventRows } from './conformance/delivery-events.ts'
+import { importInspectionRows } from './conformance/import-inspection.ts'
 import { jobRows } from './conformance/jobs.ts'
 import { mailingListRows } from './conformance/mailing-lists.ts'
 import { organizationRows } from './conformance/organizations.ts'
@@ -23,6 +24,7 @@ export const conformanceRows: Rows = {
   ...mailingListRows,
   ...customFieldRows,
   ...subscriberImportRows,
+  ...importInspectionRows,
   ...subscriberRows,
   ...triggeringRows,
   ...confirmationFormRows,

@@ -18,7 +18,7 @@ import {
 import { createImport, findImport, listImports, moveImport } from './service.ts'
 import { fullView, listViews } from './view.ts'
 
-const tag = 'Subscriber imports'
+export const tag = 'Subscriber imports'
 
 const noImport = 'there is no subscriber import 4711'
 
@@ -35,7 +35,7 @@ const moveRefusals = {
 } as const
 
 /** What a creation is refused for beside what its schema says. */
-const creationRefusals = {
+export const creationRefusals = {
   invalid_request: [remoteListRefusal, 'Idempotency-Key must have 1 to 255 characters, once'],
   validation_failed: [
     'column_mapping must hold email',

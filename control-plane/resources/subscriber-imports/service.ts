@@ -210,7 +210,7 @@ function warningsOf({ overwrite, overwrite_what, column_mapping }: ImportOptions
 }
 
 /** The instant at which the import begins; `now`, and no time at all, is the time of creation. */
-function beginningOf(text: string | undefined, zone: string, now: Date, problems: string[]): Date {
+export function beginningOf(text: string | undefined, zone: string, now: Date, problems: string[]): Date {
   if (text === undefined || text === 'now') return now
   const instant = parseApiTime(text, zone)
   if (instant === null)
@@ -220,7 +220,7 @@ function beginningOf(text: string | undefined, zone: string, now: Date, problems
   return instant ?? now
 }
 
-function checkCallback(
+export function checkCallback(
   text: string | undefined,
   deps: ControlPlane,
   problems: string[],
@@ -233,7 +233,7 @@ function checkCallback(
   return { url: storedUrl(url, text), secret: `whsec_${randomBytes(24).toString('base64')}` }
 }
 
-async function checkUpload(
+export async function checkUpload(
   deps: ControlPlane,
   organizationId: number,
   filename: string,

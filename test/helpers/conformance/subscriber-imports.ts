@@ -36,7 +36,7 @@ const refusedMove = (make: (world: World) => Promise<Json>): NonNullable<Row['fa
   })
 }
 
-const creation = (more: Record<string, unknown>) => ({
+export const creation = (more: Record<string, unknown>) => ({
   subscriber_import: {
     begins_at: later,
     column_mapping: ['email'],
@@ -45,7 +45,7 @@ const creation = (more: Record<string, unknown>) => ({
   },
 })
 
-const refusedCreation = (
+export const refusedCreation = (
   more: Record<string, unknown>,
   message: RegExp,
 ): NonNullable<Row['failures']>[string] => {
@@ -61,7 +61,7 @@ const refusedCreation = (
   })
 }
 
-const onRemoteList = (body?: unknown): NonNullable<Row['failures']>[string] => {
+export const onRemoteList = (body?: unknown): NonNullable<Row['failures']>[string] => {
   return async ({ list }) => ({
     sent: {
       params: { mailing_list_id: (await list({ list: { is_remote_list: true } })).id },
@@ -124,6 +124,44 @@ const faulty: Record<string, [more: Record<string, unknown>, message: RegExp]> =
   'a callback to a private address': [{ callback_url: 'http://10.0.0.7/' }, /^callback_url can't be used/],
 }
 
+/** What a creation and an inspection are refused for. */
+export const creationFailures: NonNullable<Row['failures']> = {
+  ...Object.fromEntries(
+    Object.entries(faulty).map(([title, [more, message]]) => [title, refusedCreation(more, message)]),
+  ),
+  'a mapping without the primary key': async (world) => {
+    const { id } = await world.list({
+      fields: [{ name: 'Number', field_type: 'number', required: true }],
+    })
+    const fields = await world.service.call('GET', `/mailing_lists/${id}/custom_fields`, undefined, {
+      key: world.admin,
+    })
+    const change = { primary_key_custom_field_id: fields.body.data[0].id }
+    await world.service.call('PUT', `/mailing_lists/${id}`, { mailing_list: change }, { key: world.admin })
+    return {
+      sent: { params: { mailing_list_id: id }, body: creation({}) },
+      code: 'validation_failed',
+      message: /primary key of the list$/,
+    }
+  },
+  'an autoresponder of another type': async (world) => {
+    const { id } = await world.list()
+    const document = autoresponder({
+      _id: 4_000_000 + Number(id),
+      mailing_list_id: id,
+      name: 'Welcome',
+      trigger: 'subscription',
+    })
+    await world.service.collections.autoresponders.insertOne(document)
+    const api = { trigger_new: { id: document._id } }
+    return {
+      sent: { params: { mailing_list_id: id }, body: creation({ autoresponders: { api } }) },
+      code: 'validation_failed',
+      message: /not by the API$/,
+    }
+  },
+}
+
 export const subscriberImportRows: Rows = {
   listSubscriberImports: {
     good: async (world) => {
@@ -143,45 +181,7 @@ export const subscriberImportRows: Rows = {
     }),
     failures: {
       'a Remote List': onRemoteList(creation({})),
-      ...Object.fromEntries(
-        Object.entries(faulty).map(([title, [more, message]]) => [title, refusedCreation(more, message)]),
-      ),
-      'a mapping without the primary key': async (world) => {
-        const { id } = await world.list({
-          fields: [{ name: 'Number', field_type: 'number', required: true }],
-        })
-        const fields = await world.service.call('GET', `/mailing_lists/${id}/custom_fields`, undefined, {
-          key: world.admin,
-        })
-        const change = { primary_key_custom_field_id: fields.body.data[0].id }
-        await world.service.call(
-          'PUT',
-          `/mailing_lists/${id}`,
-          { mailing_list: change },
-          { key: world.admin },
-        )
-        return {
-          sent: { params: { mailing_list_id: id }, body: creation({}) },
-          code: 'validation_failed',
-          message: /primary key of the list$/,
-        }
-      },
-      'an autoresponder of another type': async (world) => {
-        const { id } = await world.list()
-        const document = autoresponder({
-          _id: 4_000_000 + Number(id),
-          mailing_list_id: id,
-          name: 'Welcome',
-          trigger: 'subscription',
-        })
-        await world.service.collections.autoresponders.insertOne(document)
-        const api = { trigger_new: { id: document._id } }
-        return {
-          sent: { params: { mailing_list_id: id }, body: creation({ autoresponders: { api } }) },
-          code: 'validation_failed',
-          message: /not by the API$/,
-        }
-      },
+      ...creationFailures,
       'the same Idempotency-Key with another body': async (world) => {
         const { id } = await world.list()
         const headers = { 'idempotency-key': world.unique('key') }

@@ -1,0 +1,189 @@
+import type { Collections } from '../../../shared/schemas/collections.ts'
+import type { FileFormat, ImportOptions, ImportPlan, RowResult } from '../../../shared/schemas/import.ts'
+import type { FieldValue } from '../../../shared/schemas/custom-field.ts'
+import { IdentityReader } from '../../../shared/records/identity-reader.ts'
+import { headerLength, writeHeader } from '../../../shared/records/partition-file.ts'
+import { dialectBytes, type ScannedRecord } from '../../../shared/records/record-scanner.ts'
+import { checkedRecords, mostlyInvalid } from '../../../shared/records/file-beginning.ts'
+import { readBatch, type ReadRecord } from '../../../shared/rows/chunk-records.ts'
+import { rowDecider, takesPlace, type ExistingSubscriber } from '../../../shared/rows/row-decision.ts'
+import { readRow, rowReader, type Row, type RowReader } from '../../../shared/rows/row-reader.ts'
+import { activeSubscribers, subscriberLimitOf } from '../../../shared/store/places.ts'
+import { subscriberKey } from '../../../shared/values/identity.ts'
+import { formatInstant } from '../../../shared/values/time-zone.ts'
+import { isUtf8 } from 'node:buffer'
+import type { Sample } from './sample.ts'
+import { scanSample } from './sampled-records.ts'
+
+/**
+ * What would become of a sample's first records. They go the way of an import's records (scanner, identity, cells, row,
+ * decision) by the same code, and are looked up in the list; only the writing is missing.
+ */
+export interface Rehearsal {
+  collections: Collections
+  organizationId: number
+  mailingListId: number
+  plan: ImportPlan
+  options: ImportOptions
+  now: Date
+}
+
+export interface RehearsedRecord {
+  /** From 1, in file order. */
+  record: number
+  result: RowResult
+  error: string | null
+  /** By column as it is mapped: what the cell says, or its text as typed where the record failed; null for a blank one. */
+  values: Record<string, FieldValue | null>
+}
+
+const rehearsedRecords = 20
+
+/** `error`: why the import would fail as a whole; then there are no records. */
+export async function rehearse(
+  sample: Sample,
+  rehearsal: Rehearsal,
+): Promise<{ error: string | null; records: RehearsedRecord[] }> {
+  const { plan, options } = rehearsal
+  const { records, invalid, seen } = readRecords(sample, plan, options.file_format)
+  const refusal = mostlyInvalid(invalid, Math.max(1, seen))
+  if (refusal !== null) return { error: refusal.message, records: [] }
+  return { error: null, records: await decideAll(records, rehearsal) }
+}
+
+function readRecords(
+  sample: Sample,
+  plan: ImportPlan,
+  format: FileFormat,
+): { records: ReadRecord[]; invalid: number; seen: number } {
+  const identities = new IdentityReader(plan, format)
+  const records: ReadRecord[] = []
+  let headerIsNext = format.csv_has_headers
+  let invalid = 0
+  let seen = 0
+  scanSample(sample, {
+    dialect: dialectBytes(format),
+    wantedColumn: plan.identity.column,
+    onRecord(record) {
+      if (headerIsNext) {
+        headerIsNext = false
+        return
+      }
+      if (seen === checkedRecords) return
+      seen += 1
+      if (format.character_set === 'utf-8' && !isUtf8(record.bytes.subarray(record.start, record.end)))
+        invalid += 1
+      if (records.length < rehearsedRecords) records.push(readRecord(record, seen, identities, format))
+    },
+  })
+  return { records, invalid, seen }
+}
+
+/** By the reader of chunks, from a record as a partition holds it. */
+function readRecord(
+  record: ScannedRecord,
+  number: number,
+  identities: IdentityReader,
+  format: FileFormat,
+): ReadRecord {
+  const keyLength = identities.read(record)
+  const key = identities.key.subarray(0, Math.max(0, keyLength))
+  const header = Buffer.alloc(headerLength)
+  const length = record.end - record.start
+  writeHeader(header, 0, { number, line: record.line, flags: record.flags, keyLength: key.length, length })
+  const bytes = Buffer.concat([header, key, record.bytes.subarray(record.start, record.end)])
+  const kind = keyLength === -1 ? 'unidentified' : 'sorted'
+  return readBatch({ offsets: Uint32Array.of(0), bytes }, format, kind)[0]!
+}
+
+/** decisions.md, order of the checks for a row. */
+async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<RehearsedRecord[]> {
+  const { collections, organizationId, mailingListId, plan, options, now } = rehearsal
+  const reader = rowReader(plan, options)
+  const decider = rowDecider({
+    importId: 0,
+    mailingListId,
+    plan,
+    options,
+    mappedFieldIds: reader.mappedFieldIds,
+    startedAt: now,
+  })
+  const [existing, limit, active] = await Promise.all([
+    findExisting(collections, mailingListId, records, decider.projection),
+    subscriberLimitOf(collections, organizationId),
+    activeSubscribers(collections, undefined, organizationId),
+  ])
+  let places = limit === null ? Infinity : Math.max(0, limit - active)
+  const seen = new Set<string>()
+  return records.map((record): RehearsedRecord => {
+    const { identity, number } = record
+    const asTyped = () => typedValues(record.cells, plan)
+    if (identity !== null && seen.has(identity))
+      return { record: number, result: 'skipped_duplicate', error: null, values: asTyped() }
+    if (identity !== null) seen.add(identity)
+    const row = readRow(reader, record)
+    if (typeof row === 'string') return { record: number, result: 'failed', error: row, values: asTyped() }
+    const key = subscriberKey(mailingListId, identity!)
+    const decision = decider.decide({ key, row, newId: 1, now }, existing.get(key))
+    if (decision.result === 'failed')
+      return { record: number, result: 'failed', error: decision.reason, values: asTyped() }
+    const values = rowValues(row, plan, reader)
+    if (takesPlace(decision)) {
+      if (places === 0) return { record: number, result: 'skipped_over_limit', error: null, values }
+      places -= 1
+    }
+    return { record: number, result: decision.result, error: null, values }
+  })
+}
+
+async function findExisting(
+  collections: Collections,
+  listId: number,
+  records: ReadRecord[],
+  projection: Record<string, 1>,
+): Promise<Map<string, ExistingSubscriber>> {
+  const keys = records.flatMap(({ identity }) => (identity === null ? [] : subscriberKey(listId, identity)))
+  const found = await collections.subscribers
+    .find({ _id: { $in: [...new Set(keys)] } }, { projection })
+    .toArray()
+  return new Map(found.map((subscriber) => [subscriber._id, subscriber]))
+}
+
+/** Names of the mapped columns, with null for those that are ignored. */
+const columnNames = ({ columns, fields }: ImportPlan): (string | null)[] =>
+  columns.map((column) => {
+    if (column === null) return null
+    return column.kind === 'built_in'
+      ? column.name
+      : fields.find((field) => field.id === column.field_id)!.name
+  })
+
+const longestShown = 1_000
+
+function typedValues(cells: string[], plan: ImportPlan): RehearsedRecord['values'] {
+  return Object.fromEntries(
+    columnNames(plan).flatMap((name, i) => {
+      const text = (cells[i] ?? '').trim()
+      return name === null ? [] : [[name, text === '' ? null : shortened(text)] as const]
+    }),
+  )
+}
+
+function rowValues(row: Row, plan: ImportPlan, reader: RowReader): RehearsedRecord['values'] {
+  const zone = plan.time_zone_name
+  return Object.fromEntries(
+    columnNames(plan).flatMap((name, i) => {
+      const column = plan.columns[i]
+      if (name === null || column === null || column === undefined) return []
+      const value =
+        column.kind === 'field'
+          ? row.fields[reader.mappedFieldIds.indexOf(column.field_id)]!
+          : row[column.name]
+      if (value instanceof Date) return [[name, formatInstant(value, zone)] as const]
+      return [[name, typeof value === 'string' ? shortened(value) : value] as const]
+    }),
+  )
+}
+
+export const shortened = (text: string): string =>
+  text.length > longestShown ? `${text.slice(0, longestShown)}…` : text

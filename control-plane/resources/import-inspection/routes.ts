@@ -1,0 +1,40 @@
+import { endpoint, permission } from '../../api/endpoint.ts'
+import { findMailingList, refuseRemoteList } from '../../api/scope.ts'
+import { creationRefusals, tag } from '../subscriber-imports/routes.ts'
+import { exampleInspection, exampleInspectionRequest, inspectionRequest, inspectionView } from './schemas.ts'
+import { inspectSource } from './service.ts'
+
+const { invalid_request, validation_failed } = creationRefusals
+const isAboutKeys = (message: string): boolean => message.startsWith('Idempotency-Key')
+
+export const importInspectionEndpoints = [
+  endpoint({
+    method: 'post',
+    path: '/mailing_lists/:mailing_list_id/subscriber_imports/inspect',
+    operationId: 'inspectSubscriberImport',
+    summary:
+      'Looks at the beginning of a source (1 MB at most, of a URL within 30 s): how it reads, which column is which, and what would become of its first 20 records. Nothing is written',
+    tag,
+    needs: permission('subscriber', 'import'),
+    body: {
+      wrapper: 'subscriber_import',
+      schema: inspectionRequest,
+      stagedText: ['subscriber_import', 'file_source', 'content'],
+      example: exampleInspectionRequest,
+    },
+    reply: { data: inspectionView, example: exampleInspection },
+    refusals: {
+      invalid_request: invalid_request.filter((message) => !isAboutKeys(message)),
+      validation_failed: [
+        ...validation_failed.filter((message) => !isAboutKeys(message)),
+        'file_source.filename can\'t be read: "subscribers.csv.gz" is no intact gzip file: incorrect header check',
+        "file_source.url can't be read: http://127.0.0.1:8000/subscribers.csv answered with status 404, expected 200",
+      ],
+    },
+    async handle({ deps, caller, params, body, content }) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      refuseRemoteList(list)
+      return { data: await inspectSource(deps, { list, given: body(), content }) }
+    },
+  }),
+]

@@ -1,0 +1,115 @@
+import { z } from 'zod'
+import { rowResults } from '../../../shared/schemas/import.ts'
+import { knownCharacterSets } from '../../../shared/records/character-set.ts'
+import { fieldJson, flag, oneOf, oneOfAnyCase } from '../../api/fields.ts'
+import { importCreation } from '../subscriber-imports/schemas.ts'
+import { enclosures, separators } from './dialect.ts'
+
+/** A creation's body, of which the mapping and the format may be left for the inspection to find out. */
+export const inspectionRequest = importCreation.extend({
+  column_mapping: importCreation.shape.column_mapping
+    .optional()
+    .describe('one entry a CSV column; without it the records are read by the mapping that is proposed'),
+  file_format: z
+    .object({
+      csv_has_headers: flag().optional(),
+      character_set: oneOfAnyCase(['utf-8', 'iso-8859-1']).optional(),
+      csv_field_separator: oneOf([',', '\t', ';']).optional(),
+      csv_field_enclosure: oneOf(['"', "'"]).optional(),
+      date_format: oneOf(['mdy', 'dmy']).optional(),
+    })
+    .prefault({})
+    .describe('how the records are to be read; what is left out is detected'),
+})
+export type InspectionRequest = z.infer<typeof inspectionRequest>
+
+export const inspectionView = z
+  .object({
+    character_set: z
+      .enum(knownCharacterSets)
+      .describe(
+        'as detected. windows-1252 is imported as ISO-8859-1, with a loss that `warnings` names; UTF-16 is not imported',
+      ),
+    csv_field_separator: z
+      .enum(separators)
+      .describe('as detected; a file with bars between its cells is not imported'),
+    csv_field_enclosure: z.enum(enclosures).describe('as detected'),
+    csv_has_headers: z.boolean().describe('whether the first line is a header, as detected'),
+    date_format: z
+      .enum(['mdy', 'dmy'])
+      .nullable()
+      .describe('what the dates say about their order; null where they say nothing'),
+    column_mapping: z
+      .array(z.string().nullable())
+      .describe(
+        'the mapping by which the records were read: the one that was given, or else the proposed one',
+      ),
+    columns: z
+      .array(
+        z.object({
+          header: z.string().nullable().describe('as typed; null where the file has no header'),
+          samples: z.array(z.string()).describe('up to five different values of the first records'),
+          proposed: z
+            .string()
+            .nullable()
+            .describe('the built-in column or custom field that it seems to be; null for none'),
+          confidence: z.number().min(0).max(1).describe('how sure that is, 0 to 1'),
+        }),
+      )
+      .describe("the file's columns"),
+    import_error: z
+      .string()
+      .nullable()
+      .describe('why the import would fail as a whole; then there are no records'),
+    records: z
+      .array(
+        z.object({
+          record: z.int().min(1).describe('its number, from 1'),
+          result: z.enum(rowResults).describe('what would become of it'),
+          error: z.string().nullable().describe('why it would fail; null otherwise'),
+          values: z
+            .record(z.string(), fieldJson().nullable())
+            .describe(
+              'what the mapped cells say, by column; of records that fail or are duplicates as typed; null for a blank cell',
+            ),
+        }),
+      )
+      .describe('the first 20 records, as they would import now'),
+    warnings: z.array(z.string()),
+  })
+  .meta({ id: 'SubscriberImportInspection' })
+export type InspectionView = z.infer<typeof inspectionView>
+
+export const exampleInspection: InspectionView = {
+  character_set: 'utf-8',
+  csv_field_separator: ';',
+  csv_field_enclosure: '"',
+  csv_has_headers: true,
+  date_format: 'dmy',
+  column_mapping: ['email', 'First name', null],
+  columns: [
+    { header: 'E-Mail', samples: ['ann@example.com', 'bob@example'], proposed: 'email', confidence: 0.9 },
+    { header: 'Vorname', samples: ['Ann', 'Bob'], proposed: 'First name', confidence: 0.8 },
+    { header: 'Source', samples: ['fair'], proposed: null, confidence: 0 },
+  ],
+  import_error: null,
+  records: [
+    {
+      record: 1,
+      result: 'added',
+      error: null,
+      values: { email: 'ann@example.com', 'First name': 'Ann' },
+    },
+    {
+      record: 2,
+      result: 'failed',
+      error: "email: 'bob@example' is not an email address",
+      values: { email: 'bob@example', 'First name': 'Bob' },
+    },
+  ],
+  warnings: [],
+}
+
+export const exampleInspectionRequest = {
+  subscriber_import: { file_source: { type: 'upload_directory', filename: 'subscribers.csv' } },
+}

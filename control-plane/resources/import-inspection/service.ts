@@ -1,0 +1,268 @@
+import { databaseTime } from '../../../shared/database.ts'
+import { ImportError } from '../../../shared/errors.ts'
+import { makePlan } from '../../../shared/import-plan.ts'
+import { asUtf8, detectCharacterSet, type CharacterSet } from '../../../shared/records/character-set.ts'
+import { contentStartIn } from '../../../shared/records/file-beginning.ts'
+import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
+import type { CustomFieldDocument } from '../../../shared/schemas/custom-field.ts'
+import type { FileFormat } from '../../../shared/schemas/import.ts'
+import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import type { InlineContent } from '../../api/staged-content.ts'
+import { refuseProblems } from '../../api/validation.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import {
+  checkOptions,
+  checkSource,
+  type CheckedOptions,
+  type CheckedSource,
+} from '../subscriber-imports/options.ts'
+import { beginningOf, checkCallback, checkUpload } from '../subscriber-imports/service.ts'
+import { proposeColumns, type Proposal } from './column-proposals.ts'
+import { detectDialect, detectHeader, firstRecords, type SampleDialect } from './dialect.ts'
+import { rehearse, shortened, type RehearsedRecord } from './rehearsal.ts'
+import { takeSample, type Sample } from './sample.ts'
+import type { InspectionRequest, InspectionView } from './schemas.ts'
+
+/** What an import of a source would be like: how the file reads, which columns are which, and its first records. */
+export async function inspectSource(
+  deps: ControlPlane,
+  request: { list: MailingListDocument; given: InspectionRequest; content: InlineContent | null },
+): Promise<InspectionView> {
+  const { given, content } = request
+  const { surroundings, source, now } = await checkRequest(deps, request)
+  const sample = await takeSample(deps, request.list.organization_id, source, content)
+  // Inline content came as text and lies in the staging as UTF-8.
+  const characterSet = source.type === 'json' ? 'utf-8' : detectCharacterSet(sample.bytes, sample)
+  const table = readTable(sample, characterSet, given, surroundings.fields)
+  const { proposals, dateFormat } = proposeColumns(table.columns, surroundings)
+  const format = formatOf(given, characterSet, table, dateFormat)
+  const mapping = given.column_mapping ?? proposals.map(({ proposed }) => proposed)
+  const checked = checkMapped(given, mapping, format, surroundings)
+  const { error, records } = await rehearseSample(deps, { list: request.list, sample, checked, now })
+  return {
+    character_set: characterSet,
+    csv_field_separator: table.detected.separator,
+    csv_field_enclosure: table.detected.enclosure,
+    csv_has_headers: table.detectedHeader,
+    date_format: dateFormat,
+    column_mapping: checked.options?.options.column_mapping ?? mapping,
+    columns: table.columns.map(({ header, values }, i) => ({
+      header: header === null ? null : shortened(header),
+      samples: [...new Set(values)].slice(0, mostSamples).map(shortened),
+      ...(proposals[i] as Proposal),
+    })),
+    import_error: error,
+    records,
+    warnings: warningsOf(given, characterSet, source, table),
+  }
+}
+
+const mostSamples = 5
+const mostColumns = 2_000
+
+interface Surroundings {
+  list: MailingListDocument
+  fields: CustomFieldDocument[]
+  autoresponders: AutoresponderDocument[]
+}
+
+/** All that a creation is checked for; the mapping only where there is one. */
+async function checkRequest(
+  deps: ControlPlane,
+  {
+    list: known,
+    given,
+    content,
+  }: { list: MailingListDocument; given: InspectionRequest; content: InlineContent | null },
+): Promise<{ surroundings: Surroundings; source: CheckedSource; now: Date }> {
+  const { db, collections } = deps.database
+  const [list, fields, autoresponders, organization, now] = await Promise.all([
+    collections.mailingLists.findOne({ _id: known._id }),
+    collections.customFields.find({ mailing_list_id: known._id }).sort({ _id: 1 }).toArray(),
+    collections.autoresponders.find({ mailing_list_id: known._id }).toArray(),
+    collections.organizations.findOne({ _id: known.organization_id }),
+    databaseTime(db),
+  ])
+  const surroundings = { list: list!, fields, autoresponders }
+  const problems: string[] = []
+  checkOptions(
+    {
+      ...given,
+      column_mapping: given.column_mapping ?? leastMapping(surroundings),
+      file_format: anyFormat(given),
+    },
+    surroundings,
+    problems,
+  )
+  const source = checkSource(given.file_source, { content, settings: deps.settings }, problems)
+  beginningOf(given.begins_at, organization!.time_zone_name, now, problems)
+  checkCallback(given.callback_url, deps, problems)
+  if (problems.length === 0 && source.type === 'upload_directory')
+    await checkUpload(deps, known.organization_id, source.filename, problems)
+  refuseProblems(problems)
+  return { surroundings, source, now }
+}
+
+/** A mapping that nobody could find fault with. */
+function leastMapping({ list, fields }: Surroundings): string[] {
+  const key = fields.find((field) => field._id === list.primary_key_custom_field_id)
+  return ['email', ...(key === undefined ? [] : [key.name])]
+}
+
+const anyFormat = ({ file_format: given }: InspectionRequest): FileFormat => ({
+  csv_has_headers: given.csv_has_headers ?? true,
+  character_set: given.character_set ?? 'utf-8',
+  csv_field_separator: given.csv_field_separator ?? ',',
+  csv_field_enclosure: given.csv_field_enclosure ?? '"',
+  date_format: given.date_format ?? 'mdy',
+})
+
+interface Table {
+  /** As detected, whatever was given. */
+  detected: SampleDialect
+  detectedHeader: boolean
+  /** As it is read. */
+  dialect: SampleDialect
+  hasHeader: boolean
+  columns: { header: string | null; values: string[] }[]
+}
+
+/** The file's columns, in readable text whatever its character set. */
+function readTable(
+  { bytes, isWhole }: Sample,
+  characterSet: CharacterSet,
+  { file_format: given }: InspectionRequest,
+  fields: CustomFieldDocument[],
+): Table {
+  const sample = { bytes: asUtf8(bytes, characterSet), isWhole }
+  const detected = detectDialect(sample, { separator: undefined, enclosure: undefined })
+  const dialect = detectDialect(sample, {
+    separator: given.csv_field_separator,
+    enclosure: given.csv_field_enclosure,
+  })
+  const { cells } = firstRecords(sample, dialect)
+  const detectedHeader = detectHeader(
+    cells,
+    fields.map((field) => field.name),
+  )
+  const hasHeader = given.csv_has_headers ?? detectedHeader
+  const header = hasHeader ? cells[0] : undefined
+  const records = hasHeader ? cells.slice(1) : cells
+  const width = Math.min(mostColumns, header?.length ?? Math.max(0, ...records.map(({ length }) => length)))
+  const columns = Array.from({ length: width }, (_, i) => ({
+    header: header === undefined ? null : (header[i] ?? '').trim(),
+    values: records.map((record) => (record[i] ?? '').trim()).filter((cell) => cell !== ''),
+  }))
+  return { detected, detectedHeader, dialect, hasHeader, columns }
+}
+
+/** What the import would be told; null where imports don't know what the file has. */
+function formatOf(
+  { file_format: given }: InspectionRequest,
+  characterSet: CharacterSet,
+  { dialect, hasHeader }: Table,
+  dateFormat: FileFormat['date_format'] | null,
+): FileFormat | { error: string } {
+  const { separator } = dialect
+  if (separator === '|')
+    return { error: 'the cells are separated by bars (|): imports take commas, semicolons and tabs' }
+  return {
+    csv_has_headers: hasHeader,
+    character_set:
+      given.character_set ??
+      (characterSet === 'iso-8859-1' || characterSet === 'windows-1252' ? 'iso-8859-1' : 'utf-8'),
+    csv_field_separator: separator,
+    csv_field_enclosure: dialect.enclosure,
+    date_format: given.date_format ?? dateFormat ?? 'mdy',
+  }
+}
+
+/** The options of the import, or why it couldn't be created. */
+function checkMapped(
+  given: InspectionRequest,
+  mapping: (string | null)[],
+  format: FileFormat | { error: string },
+  surroundings: Surroundings,
+): { options: CheckedOptions | null; error: string | null } {
+  if ('error' in format) return { options: null, error: format.error }
+  const problems: string[] = []
+  const options = checkOptions(
+    { ...given, column_mapping: mapping, file_format: format },
+    surroundings,
+    problems,
+  )
+  if (problems.length === 0) return { options, error: null }
+  return {
+    options: null,
+    error: `${problems.join('; ')}: no column was recognized as such, so give a column_mapping`,
+  }
+}
+
+async function rehearseSample(
+  deps: ControlPlane,
+  {
+    list,
+    sample,
+    checked,
+    now,
+  }: {
+    list: MailingListDocument
+    sample: Sample
+    checked: ReturnType<typeof checkMapped>
+    now: Date
+  },
+): Promise<{ error: string | null; records: RehearsedRecord[] }> {
+  const { collections } = deps.database
+  try {
+    const start = contentStartIn(sample.bytes)
+    if (checked.options === null) return { error: checked.error, records: [] }
+    const { options, fieldIds } = checked.options
+    const plan = await makePlan(collections, {
+      organization_id: list.organization_id,
+      mailing_list_id: list._id,
+      options,
+      field_ids: fieldIds,
+      first_new_subscriber_id: 1,
+    })
+    return await rehearse(
+      { bytes: sample.bytes.subarray(start), isWhole: sample.isWhole },
+      {
+        collections,
+        organizationId: list.organization_id,
+        mailingListId: list._id,
+        plan,
+        options,
+        now,
+      },
+    )
+  } catch (error) {
+    if (error instanceof ImportError) return { error: error.message, records: [] }
+    throw error
+  }
+}
+
+/** What was given and looks wrong, and what an import would make of the file that nobody wants. */
+function warningsOf(
+  { file_format: given }: InspectionRequest,
+  characterSet: CharacterSet,
+  source: CheckedSource,
+  { detected, detectedHeader, dialect }: Table,
+): string[] {
+  const warnings: string[] = []
+  const differs = (key: string, value: unknown, found: unknown) => {
+    if (value !== undefined && value !== found)
+      warnings.push(
+        `file_format.${key} is ${JSON.stringify(value)}, and the file looks as if it were ${JSON.stringify(found)}`,
+      )
+  }
+  if (characterSet === 'windows-1252')
+    warnings.push(
+      'the file has bytes 0x80-0x9F, which are control characters in ISO-8859-1: it is windows-1252, as spreadsheets write it; save it as UTF-8, or its dashes, quotes and euro signs get lost',
+    )
+  else if (source.type !== 'json') differs('character_set', given.character_set, characterSet)
+  differs('csv_field_separator', given.csv_field_separator, detected.separator)
+  differs('csv_field_enclosure', given.csv_field_enclosure, detected.enclosure)
+  if (dialect.separator === detected.separator)
+    differs('csv_has_headers', given.csv_has_headers, detectedHeader)
+  return warnings
+}

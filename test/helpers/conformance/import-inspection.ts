@@ -1,0 +1,44 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { uploadFolder } from '../../../shared/uploads.ts'
+import type { Rows } from './row.ts'
+import { creation, creationFailures, onRemoteList } from './subscriber-imports.ts'
+
+export const importInspectionRows: Rows = {
+  inspectSubscriberImport: {
+    good: async ({ list }) => ({
+      params: { mailing_list_id: (await list()).id },
+      body: creation({ column_mapping: null }),
+    }),
+    failures: {
+      'a Remote List': onRemoteList(creation({})),
+      ...creationFailures,
+      'a packed file that is none': async ({ service, organizationId, list }) => {
+        const folder = uploadFolder(service.dataFolder, organizationId)
+        await mkdir(folder, { recursive: true })
+        await writeFile(path.join(folder, 'odd.csv.gz'), 'email\nann@example.com\n')
+        return {
+          sent: {
+            params: { mailing_list_id: (await list()).id },
+            body: creation({ file_source: { type: 'upload_directory', filename: 'odd.csv.gz' } }),
+          },
+          code: 'validation_failed',
+          message: /no intact gzip file/,
+        }
+      },
+      'a URL with nothing behind it': async ({ service, list }) => ({
+        sent: {
+          params: { mailing_list_id: (await list()).id },
+          body: creation({
+            file_source: {
+              type: 'url',
+              url: `${service.processes['control-plane']!.ready.http}/subscribers.csv`,
+            },
+          }),
+        },
+        code: 'validation_failed',
+        message: /status 404/,
+      }),
+    },
+  },
+}
