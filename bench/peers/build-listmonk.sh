@@ -14,5 +14,5 @@ git clone --quiet --depth 1 "$source" "$target"
 cd "$target"
 # It reads its queries, templates and texts from its folder, and wants one where the pages would be.
 mkdir -p frontend/dist
-go build -ldflags "-X main.versionString=$(git rev-parse --short HEAD)" -o listmonk ./cmd
+go build -ldflags "-X main.versionString=$(git rev-parse --short HEAD) -X main.buildString=$(git rev-parse --short HEAD)" -o listmonk ./cmd
 echo "built $target/listmonk"

@@ -1,9 +1,10 @@
-import { spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { openAsBlob } from 'node:fs'
 import { access, mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { wrongDocuments } from '../contenders/rollcall-import.ts'
 import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
 import { childProcess } from '../processes.ts'
@@ -33,7 +34,7 @@ export async function listmonkPeer(
   return [
     {
       name: 'listmonk',
-      version: 'listmonk, PostgreSQL',
+      version: await versionsOf(folder, postgres),
       settings: postgresSettings,
       note: 'another database; one import at a time, no custom field is checked, nothing goes on after a crash',
       run: async () => {
@@ -62,6 +63,14 @@ async function findListmonk(): Promise<string | null> {
   )
   if (!isThere && named !== '') throw new Error(`LISTMONK_FOLDER is ${named}, where there is no listmonk`)
   return isThere ? folder : null
+}
+
+/** "listmonk 1a2b3c4, PostgreSQL 15.9". */
+async function versionsOf(folder: string, postgres: string): Promise<string> {
+  const execute = promisify(execFile)
+  const own = await execute(path.join(folder, 'listmonk'), ['--version'], { cwd: folder })
+  const server = await execute(path.join(postgres, 'psql'), ['--version'])
+  return `listmonk ${/\S+/.exec(own.stdout)?.[0] ?? ''}, PostgreSQL ${/[\d.]+/.exec(server.stdout)?.[0] ?? ''}`
 }
 
 interface Place {

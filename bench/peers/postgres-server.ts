@@ -33,7 +33,7 @@ export async function findPostgres(): Promise<string | null> {
     ...versions.map((version) => path.join(debian, version, 'bin')),
   ]
   for (const folder of folders) {
-    const files = await readdir(folder).catch(() => [])
+    const files = await readdir(folder).catch((): string[] => [])
     if (['initdb', 'pg_ctl', 'psql'].every((name) => files.includes(name))) return folder
   }
   return null

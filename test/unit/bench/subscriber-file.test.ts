@@ -1,0 +1,55 @@
+import { parse } from 'csv-parse/sync'
+import t from 'tap'
+import {
+  columns,
+  SubscriberFile,
+  type SubscriberFileOptions,
+} from '../../../bench/datasets/subscriber-file.ts'
+import { flatDocument } from '../../../bench/peers/flat-document.ts'
+
+const rows = 10_000
+const made = (options: Partial<SubscriberFileOptions> = {}) =>
+  new SubscriberFile({ rows, seed: 3, ...options })
+
+const recordsOf = (file: SubscriberFile): string[][] => parse([...file.text()].join(''), { from_line: 2 })
+
+t.test('a file has the duplicates and bad rows that were asked for, and its counts know them', async (t) => {
+  const file = made({ defects: { badEmails: 25, badDates: 25, duplicates: 200 } })
+  const records = recordsOf(file)
+  const seen = new Set<string>()
+  const found = { added: 0, failed: 0, skipped_duplicate: 0 }
+  for (const [email, , , , birthday] of records as [string, string, string, string, string][]) {
+    const key = email.toLowerCase()
+    const isBad = !email.includes('@') || birthday === '02/30/1980'
+    found[seen.has(key) ? 'skipped_duplicate' : isBad ? 'failed' : 'added'] += 1
+    seen.add(key)
+  }
+  t.match(file.expectedCounts(), found)
+  t.ok(Math.abs(found.skipped_duplicate / rows - 0.2) < 0.01, `${found.skipped_duplicate} duplicates`)
+  t.ok(Math.abs(found.failed / rows - 0.05) < 0.005, `${found.failed} bad rows`)
+})
+
+t.test('what is stored of a file is known: how many, and the sum of their points', async (t) => {
+  const file = made()
+  const good = recordsOf(file).filter((_, row) => file.kindOf(row) === 'good')
+  const points = good.reduce((sum, cells) => sum + Number(cells[columns.indexOf('points')]), 0)
+  t.same(file.expectedDocuments(), { count: good.length, points })
+})
+
+t.test('a revision has other values for the same emails', async (t) => {
+  const [first, second] = [made({ defects: false }), made({ defects: false, revision: 1 })].map(recordsOf)
+  t.same(
+    first!.map(([email]) => email),
+    second!.map(([email]) => email),
+  )
+  const changed = first!.filter((cells, i) => cells[6] !== second![i]![6]).length
+  t.ok(changed > rows * 0.99, `${changed} of ${rows} rows have other points`)
+})
+
+t.test('a wide file has its columns in each row, typed as their fields are', async (t) => {
+  const file = made({ extraColumns: 52, defects: false })
+  t.equal(file.columns.length, 60)
+  t.ok(recordsOf(file).every((cells) => cells.length === 60))
+  const document = flatDocument(file, 17)
+  t.match(document, { extra_1: String, extra_2: Number, extra_3: Date, extra_4: Boolean, birthday: Date })
+})
