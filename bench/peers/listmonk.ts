@@ -154,8 +154,12 @@ async function startListmonk({ folder, scratch, server }: Place) {
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()))
   const base = `http://127.0.0.1:${port}/api`
   const headers = { authorization: `token bench:${token}` }
-  const call = async <T>(path: string, init: RequestInit = {}): Promise<T> => {
-    const response = await fetch(`${base}${path}`, { ...init, headers: { ...headers, ...init.headers } })
+  const call = async <T>(
+    path: string,
+    init: Omit<RequestInit, 'headers'> = {},
+    more: Record<string, string> = {},
+  ): Promise<T> => {
+    const response = await fetch(`${base}${path}`, { ...init, headers: { ...headers, ...more } })
     if (!response.ok) throw new Error(`listmonk answered ${response.status}: ${await response.text()}`)
     return ((await response.json()) as { data: T }).data
   }
@@ -174,11 +178,7 @@ async function startListmonk({ folder, scratch, server }: Place) {
     process: await childProcess('listmonk', () => child.pid),
     get: <T>(path: string) => call<T>(path),
     post: <T>(path: string, body: unknown) =>
-      call<T>(path, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-      }),
+      call<T>(path, { method: 'POST', body: JSON.stringify(body) }, { 'content-type': 'application/json' }),
     upload: async (file: string, list: number) => {
       const form = new FormData()
       const options = { mode: 'subscribe', delim: ',', lists: [list], subscription_status: 'confirmed' }

@@ -34,7 +34,7 @@ const organizationCount = 100
 const requestsAtOnce = 16
 
 async function measure(service: MeasuredService, options: StudyOptions) {
-  const { rows = null, rounds, seed, folder, say } = options
+  const { rows, rounds, seed, folder, say } = options
   const importCount = Math.ceil((rows ?? usualRows) / rowsOfImport)
   const file = new SubscriberFile({ rows: importCount * rowsOfImport, seed, defects: false })
   await writeRows(path.join(folder, 'rows.csv'), file, [{ first: 0, count: file.rows }])
@@ -126,7 +126,7 @@ async function importMany(
   const startedAt = Date.now()
   await Promise.all(Array.from({ length: requestsAtOnce }, lane))
   const ended = { _id: { $in: ids }, state: { $in: ['finished', 'failed', 'cancelled'] as const } }
-  while ((await imports.countDocuments(ended as object)) < count) await sleep(50)
+  while ((await imports.countDocuments(ended)) < count) await sleep(50)
   const documents = await imports
     .find({ _id: { $in: ids } }, { projection: { created_at: 1, finished_at: 1, state: 1 } })
     .toArray()
