@@ -2,16 +2,8 @@ import { crc32 } from 'node:zlib'
 import type { ClientSession, Db } from 'mongodb'
 import { ImportError, messageOf } from '../../shared/errors.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
-import {
-  contentFormat,
-  type ChunkDocument,
-  type ImportDocument,
-  type ImportPlan,
-} from '../../shared/schemas/import.ts'
-import type { StagedFile, Staging } from '../../shared/staging/staging.ts'
-import { readHeldChunk } from '../../shared/store/chunks.ts'
-import { readState } from '../../shared/store/imports.ts'
-import { reactionsPerRecord } from '../../shared/import-plan.ts'
+import type { ChunkDocument } from '../../shared/schemas/import.ts'
+import { extentsLength, readExtents, readInPieces } from '../../shared/records/partition-file.ts'
 import {
   cutBatches,
   identityAt,
@@ -19,26 +11,14 @@ import {
   sortedByIdentity,
   type Batch,
 } from '../../shared/rows/chunk-records.ts'
-import { rowDecider, type RowDecider } from '../../shared/rows/row-decision.ts'
-import { rowReader, type RowReader } from '../../shared/rows/row-reader.ts'
-import { extentsLength, readExtents, readInPieces } from '../../shared/records/partition-file.ts'
-import { BatchWriter, type BatchCommit, type BatchRooms } from '../writing/batch-writer.ts'
-import { reactionWriter, type ReactionWriter } from '../writing/reaction-writer.ts'
-import { subscriberWriter, updateWriter } from '../writing/subscriber-writer.ts'
+import type { StagedFile, Staging } from '../../shared/staging/staging.ts'
+import { readHeldChunk } from '../../shared/store/chunks.ts'
+import { readState } from '../../shared/store/imports.ts'
+import type { BatchRooms } from '../writing/batch-draft.ts'
+import { BatchWriter, type BatchCommit } from '../writing/batch-writer.ts'
+import type { ImportContext } from '../writing/import-context.ts'
 import { retryReason } from '../writing/transaction.ts'
 import type { ChunkReport, ChunkTask } from './messages.ts'
-
-/** What the rows of one import need, made once per import and worker. */
-export interface ImportContext {
-  document: ImportDocument
-  plan: ImportPlan
-  partition: string
-  reader: RowReader
-  decider: RowDecider
-  writeSubscriber: ReturnType<typeof subscriberWriter>
-  writeUpdate: ReturnType<typeof updateWriter>
-  reactions: ReactionWriter
-}
 
 /** A worker's place for one chunk at a time: a session of its own and a counter stripe that nobody else writes. */
 export interface Lane {
@@ -104,7 +84,7 @@ async function writeBatches(
   context: ImportContext,
   batches: AsyncIterable<Batch & { isLast: boolean }>,
 ): Promise<ChunkReport> {
-  const { document, plan } = context
+  const { document } = context
   const { collections } = options
   const writer = new BatchWriter({
     db: options.db,
@@ -112,22 +92,9 @@ async function writeBatches(
     session: options.lane.session,
     stripe: options.lane.stripe,
     rooms: options.lane.batchRooms,
-    importId: document._id,
-    organizationId: document.organization_id,
-    mailingListId: document.mailing_list_id,
-    options: document.options,
-    format: contentFormat(document),
-    listWasEmpty: plan.list_was_empty,
-    columnCount: plan.columns.length,
-    reader: context.reader,
-    decider: context.decider,
-    writeSubscriber: context.writeSubscriber,
-    writeUpdate: context.writeUpdate,
-    reactions: context.reactions,
-    reactionsPerRecord: document.options.dry_run ? 0 : reactionsPerRecord(plan),
-    zone: plan.time_zone_name,
-    limit: () => options.limitOf(document.organization_id),
+    context,
     chunk,
+    limit: () => options.limitOf(document.organization_id),
     isStopped: options.isStopped,
     isImporting: async () => (await readState(collections, document._id)) === 'importing',
     onCommit: options.onBatch,
@@ -188,29 +155,4 @@ function refuseDamaged(chunk: ChunkDocument, checksum: number): void {
     'chunk_damaged',
     `chunk ${chunk._id} isn't what was written when the file was split (its checksum differs): was DATA_DIR/staging changed, or is the disk faulty?`,
   )
-}
-
-export function importContext(document: ImportDocument): ImportContext | null {
-  const { plan, partition, options, started_at: startedAt } = document
-  if (plan === null || partition === null || startedAt === null) return null
-  const reader = rowReader(plan, options)
-  const decider = rowDecider({
-    importId: document._id,
-    mailingListId: document.mailing_list_id,
-    plan,
-    options,
-    mappedFieldIds: reader.mappedFieldIds,
-    startedAt,
-  })
-  const writeSubscriber = subscriberWriter(document.mailing_list_id, plan.fields)
-  const writeUpdate = updateWriter(plan.fields)
-  const reactions = reactionWriter(
-    {
-      importId: document._id,
-      organizationId: document.organization_id,
-      mailingListId: document.mailing_list_id,
-    },
-    plan,
-  )
-  return { document, plan, partition, reader, decider, writeSubscriber, writeUpdate, reactions }
 }

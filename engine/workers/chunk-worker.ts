@@ -4,7 +4,8 @@ import { openStaging } from '../../shared/staging/open-staging.ts'
 import { noteSessions } from '../../shared/store/engines.ts'
 import { subscriberLimitOf } from '../../shared/store/places.ts'
 import { BsonWriter } from '../writing/bson-writer.ts'
-import { importContext, runChunk, type ImportContext, type Lane } from './chunk-run.ts'
+import { importContext, type ImportContext } from '../writing/import-context.ts'
+import { runChunk, type Lane } from './chunk-run.ts'
 import {
   control,
   lanesPerWorker,

@@ -1,0 +1,197 @@
+import { readRow } from '../../shared/rows/row-reader.ts'
+import { readBatch, type Batch, type ReadRecord } from '../../shared/rows/chunk-records.ts'
+import { takesPlace, type ExistingSubscriber } from '../../shared/rows/row-decision.ts'
+import {
+  contentFormat,
+  failureId,
+  noCounts,
+  type ChunkDocument,
+  type ImportCounts,
+  type LogKind,
+} from '../../shared/schemas/import.ts'
+import { noStatusChanges, type SubscriberStatus } from '../../shared/schemas/subscriber.ts'
+import { writeLine } from '../../shared/values/csv-line.ts'
+import { subscriberKey } from '../../shared/values/identity.ts'
+import type { BsonWriter } from './bson-writer.ts'
+import { LineWriter } from './byte-writer.ts'
+import type { ImportContext } from './import-context.ts'
+import type { DueTimes } from './reaction-writer.ts'
+
+/** Where a batch's new documents, and its updates of old ones, are put together. */
+export interface BatchRooms {
+  subscribers: BsonWriter
+  updates: BsonWriter
+  reactions: BsonWriter
+  failures: BsonWriter
+}
+
+/** What a batch finds. */
+export interface BatchStart {
+  /** Of the batch's first record in its chunk. */
+  position: number
+  /** Identity of the record before it: records of one identity follow each other, also across batches. */
+  lastIdentity: string | null
+  /** Subscribers of its identities that are there, by `_id`. */
+  existing: ReadonlyMap<string, ExistingSubscriber>
+  /** `_id`s of reactions that this import has caused already. */
+  reactions: ReadonlySet<string>
+  /** Further rows that would take a place are over the subscriber limit; Infinity while more places may be had. */
+  mostPlaces: number
+}
+
+/** Records that are alive as objects at once; csv-parse is called once for those of them that are enclosed. */
+const recordsAtOnce = 128
+
+/**
+ * What a batch changes, by what its records say and what the database has. Records are read, judged and written down a
+ * few at a time and are gone then: rows that lived until the commit would be moved about by the garbage collector
+ * first, which took a third of the engine's time.
+ */
+export class BatchDraft {
+  readonly counts: ImportCounts = noCounts()
+  readonly statusChanges: Record<SubscriberStatus, number> = noStatusChanges()
+  /** Ids of subscribers who are active no longer. */
+  readonly leaving: number[] = []
+  /** Autoresponders of which reactions were queued. */
+  readonly triggered = new Set<number>()
+  /** Places under the subscriber limit that its rows take; those that they free don't count. */
+  placesTaken = 0
+  lastIdentity: string | null
+
+  readonly #context: ImportContext
+  readonly #chunk: ChunkDocument
+  readonly #rooms: BatchRooms
+  readonly #start: BatchStart
+  readonly #now = new Date()
+  readonly #dueTimes: DueTimes
+  readonly #logs: Partial<Record<Exclude<LogKind, 'failed'>, LineWriter>> = {}
+
+  constructor(context: ImportContext, chunk: ChunkDocument, rooms: BatchRooms, start: BatchStart) {
+    this.#context = context
+    this.#chunk = chunk
+    this.#rooms = rooms
+    this.#start = start
+    this.lastIdentity = start.lastIdentity
+    this.#dueTimes = context.reactions.dueTimes(this.#now)
+    for (const room of Object.values(rooms) as BsonWriter[]) room.clear()
+  }
+
+  take({ offsets, bytes }: Batch): void {
+    const format = contentFormat(this.#context.document)
+    for (let first = 0; first < offsets.length; first += recordsAtOnce) {
+      const some = { offsets: offsets.subarray(first, first + recordsAtOnce), bytes }
+      const records = readBatch(some, format, this.#chunk.kind)
+      for (let i = 0; i < records.length; i += 1)
+        this.#takeRecord(records[i]!, this.#start.position + first + i)
+    }
+    for (const [kind, lines] of Object.entries(this.#logs) as [LogKind, LineWriter][])
+      this.counts[kind] = lines.lines
+  }
+
+  /** By kind, an address a line. */
+  get logs(): [LogKind, Buffer][] {
+    return Object.entries(this.#logs).map(([kind, lines]) => [kind as LogKind, lines.bytes])
+  }
+
+  /** What becomes of a record: decisions.md, order of the checks for a row. */
+  #takeRecord(record: ReadRecord, position: number): void {
+    const { reader, decider, document, writeSubscriber, writeUpdate, reactions } = this.#context
+    const { identity } = record
+    const email = (record.cells[reader.emailColumn] ?? '').trim()
+    const isDuplicate = identity !== null && identity === this.lastIdentity
+    this.lastIdentity = identity
+    if (isDuplicate) {
+      this.#log('skipped_duplicate', email)
+      return
+    }
+    const row = readRow(reader, record)
+    if (typeof row === 'string') {
+      this.#fail(record, row)
+      return
+    }
+    const key = subscriberKey(document.mailing_list_id, identity!)
+    const newId = this.#chunk.first_subscriber_id + position
+    const subscriber = this.#start.existing.get(key)
+    const decision = decider.decide({ key, row, newId, now: this.#now }, subscriber)
+    if (takesPlace(decision)) {
+      if (this.placesTaken >= this.#start.mostPlaces) {
+        this.#log('skipped_over_limit', email)
+        return
+      }
+      this.placesTaken += 1
+    }
+    switch (decision.result) {
+      case 'failed':
+        this.#fail(record, decision.reason)
+        return
+      case 'added': {
+        const { status } = decision.subscriber
+        writeSubscriber(this.#rooms.subscribers, decision.subscriber)
+        this.statusChanges[status] += 1
+        this.#react({ result: 'added', subscriberId: newId, status, reactivations: 0 }, position)
+        break
+      }
+      case 'updated': {
+        const { from, to, update } = decision
+        const { id, reactivations } = subscriber!
+        this.statusChanges[from] -= 1
+        this.statusChanges[to] += 1
+        // A deletion at the same moment must meet the row that a reaction is queued for, also one that stays as it is.
+        writeUpdate(this.#rooms.updates, key, update, reactions.queuesForUpdates)
+        if (from === 'active' && to !== 'active') this.leaving.push(id)
+        this.#react(
+          {
+            result: 'updated',
+            subscriberId: id,
+            status: to,
+            reactivations: update.reactivations ?? reactivations ?? 0,
+          },
+          position,
+        )
+        break
+      }
+      default:
+    }
+    this.#log(decision.result, email)
+  }
+
+  #react(
+    row: {
+      result: 'added' | 'updated'
+      subscriberId: number
+      status: SubscriberStatus
+      reactivations: number
+    },
+    position: number,
+  ): void {
+    const { reactions, reactionsPerRecord } = this.#context
+    if (reactionsPerRecord === 0) return
+    reactions.write(this.#rooms.reactions, {
+      ...row,
+      firstId: this.#chunk.first_reaction_id + position * reactionsPerRecord,
+      existing: this.#start.reactions,
+      now: this.#now,
+      dueTimes: this.#dueTimes,
+      triggered: this.triggered,
+    })
+  }
+
+  #fail(record: ReadRecord, reason: string): void {
+    const { document, plan } = this.#context
+    const { failures } = this.#rooms
+    const padding = new Array<string>(Math.max(0, plan.columns.length - record.cells.length)).fill('')
+    const line = writeLine([...record.cells, ...padding, reason], document.options.file_format)
+    this.counts.failed += 1
+    const failure = failures.begin()
+    failures.string('_id', failureId(document._id, record.number))
+    failures.string('line', line)
+    failures.end(failure)
+    failures.documents += 1
+  }
+
+  #log(kind: Exclude<LogKind, 'failed'>, email: string): void {
+    const lines = (this.#logs[kind] ??= new LineWriter())
+    // One address a line: what is no address, in a duplicate row of an alternate-key list, may hold anything.
+    lines.add(email.includes('\n') || email.includes('\r') ? email.replaceAll(/[\r\n]+/g, ' ') : email)
+  }
+}

@@ -1,0 +1,50 @@
+import { reactionsPerRecord } from '../../shared/import-plan.ts'
+import { rowDecider, type RowDecider } from '../../shared/rows/row-decision.ts'
+import { rowReader, type RowReader } from '../../shared/rows/row-reader.ts'
+import type { ImportDocument, ImportPlan } from '../../shared/schemas/import.ts'
+import { reactionWriter, type ReactionWriter } from './reaction-writer.ts'
+import { subscriberWriter, updateWriter } from './subscriber-writer.ts'
+
+/** What the rows of one import need, made once per import and worker. */
+export interface ImportContext {
+  document: ImportDocument
+  plan: ImportPlan
+  partition: string
+  reader: RowReader
+  decider: RowDecider
+  writeSubscriber: ReturnType<typeof subscriberWriter>
+  writeUpdate: ReturnType<typeof updateWriter>
+  reactions: ReactionWriter
+  /** Reaction ids that are set aside for a record. */
+  reactionsPerRecord: number
+}
+
+/** Null for an import that isn't split yet. */
+export function importContext(document: ImportDocument): ImportContext | null {
+  const { plan, partition, options, started_at: startedAt } = document
+  if (plan === null || partition === null || startedAt === null) return null
+  const reader = rowReader(plan, options)
+  const ids = {
+    importId: document._id,
+    organizationId: document.organization_id,
+    mailingListId: document.mailing_list_id,
+  }
+  return {
+    document,
+    plan,
+    partition,
+    reader,
+    decider: rowDecider({
+      importId: ids.importId,
+      mailingListId: ids.mailingListId,
+      plan,
+      options,
+      mappedFieldIds: reader.mappedFieldIds,
+      startedAt,
+    }),
+    writeSubscriber: subscriberWriter(ids.mailingListId, plan.fields),
+    writeUpdate: updateWriter(plan.fields),
+    reactions: reactionWriter(ids, plan),
+    reactionsPerRecord: options.dry_run ? 0 : reactionsPerRecord(plan),
+  }
+}
