@@ -170,6 +170,24 @@ const settingsSchema = z.object({
     .describe('least level that is logged, one JSON line an event on standard error'),
 })
 
+/** Settings of the command line, which talks to a service that may be anywhere. */
+const clientSettingsSchema = z.object({
+  ROLLCALL_URL: z
+    .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
+    .default('http://127.0.0.1:8080')
+    .describe('command line: where the service is'),
+  ROLLCALL_API_KEY: optionalText().describe('command line: the API key'),
+  ROLLCALL_FTP: z
+    .url({ protocol: /^ftps?$/, error: 'must be ftp://HOST:PORT, or ftps://HOST:PORT' })
+    .optional()
+    .describe(
+      "command line: where large files are uploaded, by default port 2121 of the service's host; with `ftps` only over TLS",
+    ),
+  NO_COLOR: optionalText().describe('command line: any value keeps it from using colours'),
+})
+
+export type ClientSettings = Readonly<z.infer<typeof clientSettingsSchema>>
+
 export type Settings = Readonly<z.infer<typeof settingsSchema>>
 
 /**
@@ -177,10 +195,23 @@ export type Settings = Readonly<z.infer<typeof settingsSchema>>
  * A blank value is the same as none. Throws a StartError that lists every wrong setting.
  */
 export function loadSettings(env: NodeJS.ProcessEnv = process.env): Settings {
+  return load(settingsSchema, env, tlsIssues)
+}
+
+/** Those of the command line, by the same rules. */
+export function loadClientSettings(env: NodeJS.ProcessEnv = process.env): ClientSettings {
+  return load(clientSettingsSchema, env, () => [])
+}
+
+function load<T extends object>(
+  schema: z.ZodType<T>,
+  env: NodeJS.ProcessEnv,
+  issuesBetween: (settings: T) => { path: PropertyKey[]; message: string }[],
+): Readonly<T> {
   if (env === process.env && existsSync('.env')) process.loadEnvFile('.env')
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value?.trim() !== ''))
-  const parsed = settingsSchema.safeParse(given)
-  const issues = parsed.success ? tlsIssues(parsed.data) : parsed.error.issues
+  const parsed = schema.safeParse(given)
+  const issues = parsed.success ? issuesBetween(parsed.data) : parsed.error.issues
   if (parsed.success && issues.length === 0) return Object.freeze(parsed.data)
   const problems = issues.map((issue) => {
     const name = String(issue.path[0])
@@ -220,10 +251,12 @@ export function parsePortRange(text: string): { first: number; last: number } | 
 
 /** The settings as rows of the README's table, in the schema's order. */
 export function settingsTable(): string {
-  const rows = Object.entries(settingsSchema.shape).map(([name, schema]) => {
-    const fallback = z.safeParse(schema, undefined)
-    return `| \`${name}\` | ${shownDefault(name, fallback.data)} | ${schema.description ?? ''} |`
-  })
+  const rows = Object.entries({ ...settingsSchema.shape, ...clientSettingsSchema.shape }).map(
+    ([name, schema]) => {
+      const fallback = z.safeParse(schema, undefined)
+      return `| \`${name}\` | ${shownDefault(name, fallback.data)} | ${schema.description ?? ''} |`
+    },
+  )
   return ['| setting | default | |', '|---|---|---|', ...rows].join('\n')
 }
 
@@ -233,6 +266,15 @@ function shownDefault(name: string, value: unknown): string {
   if (value === undefined || (Array.isArray(value) && value.length === 0)) return ''
   return `\`${JSON.stringify(value).replaceAll('"', '')}\``
 }
+
+/** The environment that a process is started with: ours, and what it must have before it starts where ours lacks it. */
+export const environmentWith = (
+  more: Record<string, string>,
+  env: NodeJS.ProcessEnv = process.env,
+): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries({ ...more, ...env }).filter((entry): entry is [string, string] => entry[1] !== undefined),
+  )
 
 /** Where programs are looked up, folder by folder. */
 export const programSearchPath = (env: NodeJS.ProcessEnv = process.env): string => env['PATH'] ?? ''

@@ -1,4 +1,7 @@
-import { Agent, request } from 'undici'
+import type { Readable } from 'node:stream'
+import { Agent, request, type Dispatcher } from 'undici'
+import { messageOf } from '../../shared/errors.ts'
+import { readEvents } from './server-sent-events.ts'
 
 /** A refusal by the service: its code and its message. */
 export class ApiRefusal extends Error {
@@ -12,66 +15,163 @@ export class ApiRefusal extends Error {
   }
 }
 
+/** The network, or whoever answered in the service's place, says no. A later try may go well. */
+export class ServiceUnreachable extends Error {}
+
+/** A stream on which nothing came for so long, not even a comment, has nobody at its other end. */
+const silentStreamMs = 45_000
+
 /**
- * A client of the API. Each call resolves to the reply's `data`, and throws an ApiRefusal when the service says no, or
- * what the network says when it can't be reached.
+ * A client of the API. Each call resolves to the reply's `data`, and throws an ApiRefusal when the service says no, or a
+ * ServiceUnreachable when it can't be reached.
  */
 export class ApiClient {
-  readonly #base: string
-  readonly #authorization: string
+  readonly #url: string
+  readonly #authorization: string | null
   // Large inline bodies and slow disks take their time; a service that says nothing for so long is gone.
   readonly #agent = new Agent({ headersTimeout: 300_000, bodyTimeout: 300_000 })
 
-  constructor(url: string, key: string) {
-    this.#base = `${url.replace(/\/$/, '')}/svc/api/v2`
-    this.#authorization = `Basic ${Buffer.from(`api:${key}`).toString('base64')}`
+  constructor(url: string, key: string | undefined) {
+    this.#url = url.replace(/\/$/, '')
+    this.#authorization = key === undefined ? null : `Basic ${Buffer.from(`api:${key}`).toString('base64')}`
   }
 
   get<T>(path: string): Promise<T> {
     return this.#call<T>('GET', path)
   }
 
-  post<T>(path: string, body?: unknown): Promise<T> {
-    return this.#call<T>('POST', path, body)
+  post<T>(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
+    return this.#call<T>('POST', path, body, headers)
   }
 
   put<T>(path: string, body: unknown): Promise<T> {
     return this.#call<T>('PUT', path, body)
   }
 
-  async #call<T>(method: 'GET' | 'POST' | 'PUT', path: string, body?: unknown): Promise<T> {
-    const response = await request(`${this.#base}${path}`, {
-      method,
-      dispatcher: this.#agent,
-      headers: {
-        authorization: this.#authorization,
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    })
-    const envelope = (await response.body.json()) as {
-      success: boolean
-      data: T
-      error_code: string
-      error_message: string
+  /** All records of a list, page by page. */
+  async *list<T>(path: string): AsyncGenerator<T> {
+    for (let page = 0, pages = 1; page < pages; page += 1) {
+      const { data, num_pages } = await this.#envelope<T[]>(
+        await this.#send('GET', `${path}${path.includes('?') ? '&' : '?'}page=${page}`),
+      )
+      pages = num_pages ?? 1
+      yield* data
     }
+  }
+
+  /** A text, as it comes. */
+  async text(path: string): Promise<Readable> {
+    const response = await this.#send('GET', path)
+    if (isJson(response)) await this.#envelope(response)
+    return response.body
+  }
+
+  /** What a stream of server-sent events brings, as JSON; it ends when the service ends it. */
+  async *events<T>(path: string, signal: AbortSignal): AsyncGenerator<T> {
+    const response = await this.#send('GET', path, undefined, { accept: 'text/event-stream' }, signal)
+    if (isJson(response)) await this.#envelope(response)
+    try {
+      for await (const data of readEvents(response.body)) yield JSON.parse(data) as T
+    } catch (error) {
+      if (signal.aborted) throw error
+      throw new ServiceUnreachable(`the connection to ${this.#url} broke off: ${messageOf(error)}`, {
+        cause: error,
+      })
+    }
+  }
+
+  async #call<T>(
+    method: Method,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+  ): Promise<T> {
+    return (await this.#envelope<T>(await this.#send(method, path, body, headers))).data
+  }
+
+  async #send(
+    method: Method,
+    path: string,
+    body?: unknown,
+    headers: Record<string, string> = {},
+    signal?: AbortSignal,
+  ): Promise<Dispatcher.ResponseData> {
+    try {
+      return await request(`${this.#url}/svc/api/v2${path}`, {
+        method,
+        dispatcher: this.#agent,
+        headers: {
+          ...(this.#authorization === null ? {} : { authorization: this.#authorization }),
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        ...(signal === undefined ? {} : { signal, bodyTimeout: silentStreamMs }),
+      })
+    } catch (error) {
+      if (signal?.aborted === true) throw error
+      throw new ServiceUnreachable(`can't reach the service at ${this.#url}: ${messageOf(error)}`, {
+        cause: error,
+      })
+    }
+  }
+
+  async #envelope<T>(response: Dispatcher.ResponseData): Promise<Envelope<T>> {
+    const text = await response.body.text().catch((error: unknown) => {
+      throw new ServiceUnreachable(`the answer of ${this.#url} broke off: ${messageOf(error)}`)
+    })
+    let envelope: Envelope<T> | null = null
+    try {
+      envelope = JSON.parse(text) as Envelope<T>
+    } catch {
+      // Told apart below.
+    }
+    if (typeof envelope?.success !== 'boolean')
+      throw new ServiceUnreachable(
+        `${this.#url} answered with status ${response.statusCode} and no reply of Rollcall's API`,
+      )
     if (!envelope.success)
       throw new ApiRefusal(envelope.error_code, envelope.error_message, response.statusCode)
-    return envelope.data
+    return envelope
   }
 
   async close(): Promise<void> {
     await this.#agent.close()
   }
+
+  /** Ends what is still under way. */
+  async destroy(): Promise<void> {
+    await this.#agent.destroy()
+  }
 }
+
+type Method = 'GET' | 'POST' | 'PUT'
+
+interface Envelope<T> {
+  success: boolean
+  data: T
+  error_code: string
+  error_message: string
+  num_pages?: number | null
+}
+
+const isJson = ({ headers }: Dispatcher.ResponseData): boolean =>
+  String(headers['content-type'] ?? '').startsWith('application/json')
 
 /** What an import's view is asked for here. */
 export interface ImportView {
   id: number
+  mailing_list_name: string
   state: string
+  begins_at: string
+  finished_at: string | null
   error_message: string | null
   stats: { number_of_records: number | null; records_imported: number; subscribers: Record<string, number> }
+  waiting_for_import_id: number | null
+  download: { bytes_received: number; bytes_expected: number | null; next_attempt_at: string | null } | null
+  dry_run: boolean
+  warnings: string[]
 }
 
-export const importEnded = (view: ImportView): boolean =>
+export const importEnded = (view: Pick<ImportView, 'state'>): boolean =>
   ['finished', 'failed', 'cancelled'].includes(view.state)

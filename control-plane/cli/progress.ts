@@ -1,89 +1,176 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import cliProgress from 'cli-progress'
-import { importEnded, type ApiClient, type ImportView } from './api-client.ts'
+import { importEnded, type ImportView } from './api-client.ts'
+import { columnsOf, cutTo, styledFor, widthOf, type Style } from './terminal.ts'
 
 /** What the watcher of an import sees: a bar on a terminal, else a line every few seconds. */
-interface Display {
-  show(view: ImportView, rowsPerSecond: number): void
+export interface Progress {
+  show(view: ImportView): void
+  /** Something happened meanwhile. */
+  note(text: string): void
   end(): void
 }
 
-const askEveryMs = 200
-const lineEveryMs = 2_000
-
-/** Follows an import to its end and shows how it goes on. */
-export async function watchImport(
-  client: ApiClient,
-  id: number,
-  options: { title: string; expectedRows?: number; out: NodeJS.WriteStream; signal: AbortSignal },
-): Promise<ImportView> {
-  const display = options.out.isTTY ? bar(options) : lines(options)
-  const startedAt = performance.now()
-  try {
-    for (;;) {
-      const view = await client.get<ImportView>(`/subscriber_imports/${id}`)
-      display.show(view, view.stats.records_imported / ((performance.now() - startedAt) / 1000))
-      if (importEnded(view)) return view
-      await sleep(askEveryMs, undefined, { signal: options.signal })
-    }
-  } finally {
-    display.end()
-  }
-}
-
-function bar({
-  title,
-  expectedRows,
-  out,
-}: {
+export interface ProgressOptions {
   title: string
   expectedRows?: number
   out: NodeJS.WriteStream
-}): Display {
-  const progress = new cliProgress.SingleBar(
-    {
-      format: `${title.padEnd(8)} {bar} {percentage}% | {value}/{total} rows | {rate} rows/s | {left} | {state}`,
-      stream: out,
-      hideCursor: true,
-      clearOnComplete: false,
-    },
-    cliProgress.Presets.shades_classic,
-  )
-  progress.start(expectedRows ?? 0, 0, { rate: '-', left: '', state: 'scheduled' })
+  hasColours?: boolean
+}
+
+const lineEveryMs = 2_000
+
+export function progressOn(options: ProgressOptions): Progress {
+  return options.out.isTTY ? bar(options) : lines(options)
+}
+
+/** Rows a second over the last ten seconds: what was before a pause or a restart says nothing of what is to come. */
+export class Rate {
+  #samples: { atMs: number; rows: number }[] = []
+
+  /** `atMs` on any clock that doesn't go back. Null as long as nothing can be said. */
+  add(atMs: number, rows: number, isMoving: boolean): number | null {
+    if (!isMoving) this.#samples = []
+    this.#samples.push({ atMs, rows })
+    while (this.#samples.length > 2 && atMs - this.#samples[1]!.atMs > 10_000) this.#samples.shift()
+    const first = this.#samples[0]!
+    const seconds = (atMs - first.atMs) / 1000
+    return seconds < 0.2 ? null : (rows - first.rows) / seconds
+  }
+}
+
+function bar({ title, expectedRows, out, hasColours }: ProgressOptions): Progress {
+  const style = styledFor({ hasColours: hasColours ?? true }, out)
+  const rate = new Rate()
+  let isShown = false
   return {
-    show(view, rowsPerSecond) {
-      const { number_of_records: total, records_imported: done } = view.stats
-      if (total !== null) progress.setTotal(total)
-      progress.update(done, {
-        rate: Math.round(rowsPerSecond).toLocaleString('en'),
-        left: timeLeft(view, rowsPerSecond),
-        state: view.state,
+    show(view) {
+      const rowsPerSecond = rate.add(
+        performance.now(),
+        view.stats.records_imported,
+        view.state === 'importing',
+      )
+      const line = barLine(view, {
+        title,
+        expectedRows: expectedRows ?? null,
+        rowsPerSecond,
+        width: columnsOf(out) - 1,
+        style,
       })
+      out.write(`\r${line}\u001b[K`)
+      isShown = true
     },
-    end: () => {
-      progress.stop()
+    note(text) {
+      out.write(`\r${cutTo(text, columnsOf(out) - 1)}\u001b[K`)
+      isShown = true
+    },
+    end() {
+      if (isShown) out.write('\n')
+      isShown = false
     },
   }
 }
 
-function lines({ title, out }: { title: string; out: NodeJS.WriteStream }): Display {
-  let shownAt = 0
+const styles: Record<string, Style> = {
+  finished: 'green',
+  failed: 'red',
+  cancelled: 'yellow',
+  paused: 'yellow',
+}
+
+/** One line, not wider than `width`: what is least needed is left out first. */
+export function barLine(
+  view: ImportView,
+  {
+    title,
+    expectedRows,
+    rowsPerSecond,
+    width,
+    style,
+  }: {
+    title: string
+    expectedRows: number | null
+    rowsPerSecond: number | null
+    width: number
+    style: (style: Style, text: string) => string
+  },
+): string {
+  const { number_of_records, records_imported: done } = view.stats
+  const total = number_of_records ?? expectedRows
+  const state = style(styles[view.state] ?? 'cyan', view.state)
+  const share = total === null ? 0 : total === 0 ? (importEnded(view) ? 1 : 0) : Math.min(1, done / total)
+  const percent = `${Math.floor(share * 100)}%`.padStart(4)
+  const all = total === null ? '?' : number(total)
+  // As wide all the time, so that the bar keeps its place.
+  const count = `${number(done).padStart(all.length)}/${all}`
+  const speed = rowsPerSecond === null || importEnded(view) ? null : number(Math.round(rowsPerSecond))
+  const rest = [speed === null ? null : `${speed} rows/s`, timeLeft(view, rowsPerSecond), activity(view)]
+  const long = [`${percent}  ${count} rows`, ...rest]
+  const short = [percent, count, speed === null ? null : `${speed}/s`, timeLeft(view, rowsPerSecond)]
+  const leastBar = 10
+  for (const [heads, parts] of [
+    [[title, state], long],
+    [[state], long],
+    [[state], short],
+    [[], short],
+    [[], short.slice(0, 2)],
+  ] as const) {
+    const head = heads.filter((part) => part !== '').join('  ')
+    const tail = parts.filter((part) => part !== null).join('  ')
+    const room = width - widthOf(head) - widthOf(tail) - (head === '' ? 1 : 3)
+    if (room < leastBar) continue
+    const size = Math.min(40, room)
+    const full = Math.round(share * size)
+    return `${head}${head === '' ? '' : '  '}${style('cyan', '█'.repeat(full))}${style('dim', '░'.repeat(size - full))} ${tail}`
+  }
+  return cutTo(`${percent} ${count}`, width)
+}
+
+const number = (value: number): string => value.toLocaleString('en')
+
+/** What goes on besides rows. */
+function activity(view: ImportView): string | null {
+  if (view.state === 'scheduled')
+    return view.waiting_for_import_id === null ? null : `waits for import ${view.waiting_for_import_id}`
+  if (view.state !== 'downloading' || view.download === null) return null
+  const { bytes_received: received, bytes_expected: expected, next_attempt_at: next } = view.download
+  if (next !== null) return `tries again at ${next}`
+  return `${megabytes(received)}${expected === null ? '' : ` of ${megabytes(expected)}`} MB`
+}
+
+const megabytes = (bytes: number): string => (bytes / 1e6).toFixed(1)
+
+function lines({ title, out }: ProgressOptions): Progress {
+  const rate = new Rate()
+  let shownAt = -Infinity
   return {
-    show(view, rowsPerSecond) {
+    show(view) {
+      const rowsPerSecond = rate.add(
+        performance.now(),
+        view.stats.records_imported,
+        view.state === 'importing',
+      )
       if (performance.now() - shownAt < lineEveryMs && !importEnded(view)) return
       shownAt = performance.now()
-      const total = view.stats.number_of_records ?? '?'
-      out.write(
-        `${title}: ${view.state}, ${view.stats.records_imported} of ${total} rows, ${Math.round(rowsPerSecond)} rows/s${importEnded(view) ? '' : `, ${timeLeft(view, rowsPerSecond)}`}\n`,
-      )
+      const parts = [
+        `${view.state}, ${view.stats.records_imported} of ${view.stats.number_of_records ?? '?'} rows`,
+        rowsPerSecond === null || importEnded(view) ? null : `${Math.round(rowsPerSecond)} rows/s`,
+        timeLeft(view, rowsPerSecond),
+        activity(view),
+      ]
+      out.write(`${title}: ${parts.filter((part) => part !== null).join(', ')}\n`)
     },
+    note: (text) => out.write(`${title}: ${text}\n`),
     end: () => undefined,
   }
 }
 
-function timeLeft(view: ImportView, rowsPerSecond: number): string {
+function timeLeft(view: ImportView, rowsPerSecond: number | null): string | null {
   const { number_of_records: total, records_imported: done } = view.stats
-  if (total === null || done === 0) return 'time left unknown'
+  if (view.state !== 'importing' || total === null || rowsPerSecond === null || rowsPerSecond <= 0)
+    return null
   const seconds = Math.ceil((total - done) / rowsPerSecond)
-  return seconds < 60 ? `${seconds} s left` : `${Math.floor(seconds / 60)} min ${seconds % 60} s left`
+  if (seconds < 60) return `${seconds} s left`
+  const minutes = Math.floor(seconds / 60)
+  return minutes < 60
+    ? `${minutes} min ${seconds % 60} s left`
+    : `${Math.floor(minutes / 60)} h ${minutes % 60} min left`
 }

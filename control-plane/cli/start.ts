@@ -1,21 +1,17 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
+import { environmentWith } from '../../shared/config.ts'
 import { StartError } from '../../shared/errors.ts'
 import type { Logger } from '../../shared/logger.ts'
 import { runProcess, type Part } from '../../shared/service.ts'
+import { programs } from './processes.ts'
 
 /**
  * The whole service in the foreground: the three processes as children, started in order, restarted when one breaks
  * off, stopped together. They share an embedded database, if there is one, as they would on their own.
  */
-const processes = {
-  'control-plane': '../main.ts',
-  engine: '../../engine/main.ts',
-  ftp: '../../ftp/main.ts',
-} as const
-type Name = keyof typeof processes
+type Name = keyof typeof programs
 
 interface ReadyLine {
   http?: string
@@ -27,20 +23,6 @@ interface ReadyLine {
 }
 
 const restartMs = 1_000
-
-/**
- * Hundreds of FTP sessions write files at once, each write on a thread of libuv's pool, which has four by default.
- */
-const wide = { UV_THREADPOOL_SIZE: '32' }
-
-/**
- * Two allocator arenas instead of eight a core, and compiled code kept between starts: together they take the engine's
- * memory over a million rows from 450 to 350 MB, and halve the time to its ready line.
- */
-const frugal = {
-  MALLOC_ARENA_MAX: '2',
-  NODE_COMPILE_CACHE: fileURLToPath(new URL('../../node_modules/.cache/rollcall', import.meta.url)),
-}
 
 await runProcess('start', async (process) => {
   const { log } = process
@@ -125,8 +107,9 @@ async function startChild(
   ports: Record<string, string>,
 ): Promise<{ child: ChildProcess; ready: ReadyLine }> {
   // In a group of its own, so that Ctrl-C comes only once, from here.
-  const child = spawn(process.execPath, [fileURLToPath(new URL(processes[name], import.meta.url))], {
-    env: { ...frugal, ...(name === 'ftp' ? wide : {}), ...process.env, ...ports },
+  const { file, environment } = programs[name]
+  const child = spawn(process.execPath, [file], {
+    env: { ...environmentWith(environment), ...ports },
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     detached: true,
   })

@@ -80,7 +80,8 @@ function confidenceOf({ header, values }: ColumnToName, target: Target): number 
     return target.name === 'status' && header === null ? 0.6 * fit : 0
   }
   if (fit === null) return named * 0.8
-  return named * (target.takesAnything ? 1 : fit)
+  // A name that is right outweighs some cells that are wrong, not most of them.
+  return named * (target.takesAnything ? 1 : fit < 0.3 ? fit : 0.4 + 0.6 * fit)
 }
 
 function targetsOf(list: MailingListDocument, fields: CustomFieldDocument[]): Target[] {

@@ -1,0 +1,247 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
+import type { CharacterSet } from '../../../shared/records/character-set.ts'
+import { readCells } from '../../../shared/rows/csv-cells.ts'
+import { ServiceUnreachable, type ApiClient, type ImportView } from '../api-client.ts'
+import { CommandFailure, usage } from '../failures.ts'
+import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'
+import type { Session } from '../session.ts'
+import { openSourceFile, type SourceFile } from '../source-file.ts'
+import { ask, columnsOf, styledFor, table, type Terminal } from '../terminal.ts'
+import { printSummary, watchToItsEnd } from './imports.ts'
+
+export interface ImportOptions {
+  list: number
+  map?: string
+  overwrite?: true
+  dryRun?: true
+  watch?: true
+  via?: 'inline' | 'ftp'
+  beginsAt?: string
+  headers: boolean
+  separator?: ',' | ';' | 'tab'
+  characterSet?: CharacterSet
+  dateFormat?: 'mdy' | 'dmy'
+  yes?: true
+  json?: true
+}
+
+const mostInline = 10 * 1024 * 1024
+
+/** Looks at the source, shows what becomes of its columns, asks where somebody is there, and creates the import. */
+export async function importSource(
+  session: Session,
+  source: string,
+  options: ImportOptions,
+): Promise<number> {
+  const { client, terminal } = session
+  const file = isUrl(source)
+    ? null
+    : await openSourceFile(source, {
+        input: terminal.input,
+        ...(options.characterSet === undefined ? {} : { characterSet: options.characterSet }),
+      })
+  const given = givenOptions(options, file)
+  const look = await client.post<InspectionView>(
+    `/mailing_lists/${options.list}/subscriber_imports/inspect`,
+    {
+      subscriber_import: {
+        ...given,
+        file_source: file === null ? { type: 'url', url: source } : { type: 'json', content: file.beginning },
+      },
+    },
+  )
+  showLook(terminal, look, file)
+  const mapping = await settleMapping(session, look, options)
+  const file_format = formatOf(look, options, file)
+  const fileSource = file === null ? { type: 'url', url: source } : await sendFile(session, file, options)
+  const created = await createImport(client, options.list, {
+    ...given,
+    column_mapping: mapping,
+    file_format,
+    file_source: fileSource,
+  })
+  if (options.json === true) session.print(created)
+  else if (options.watch !== true)
+    session.say(
+      `Import ${created.id} is ${created.state}. Follow it with: rollcall imports ${created.id} --watch`,
+    )
+  if (options.watch !== true) return 0
+  const end = await watchToItsEnd(session, created.id, options.json === true)
+  if (typeof end === 'number') return end
+  // The import has its own copy; what was uploaded for it alone would only fill the directory.
+  if ('filename' in fileSource)
+    await removeByFtp(ftpTarget(session), fileSource.filename).catch(() => undefined)
+  if (options.json !== true) printSummary(session, end)
+  return end.state === 'finished' ? 0 : 1
+}
+
+const isUrl = (source: string): boolean => /^(https?|ftps?):\/\//i.test(source)
+
+function givenOptions(options: ImportOptions, file: SourceFile | null): Record<string, unknown> {
+  const format = {
+    ...(options.headers ? {} : { csv_has_headers: false }),
+    ...(options.separator === undefined
+      ? {}
+      : { csv_field_separator: options.separator === 'tab' ? '\t' : options.separator }),
+    ...(options.dateFormat === undefined ? {} : { date_format: options.dateFormat }),
+    ...(file === null && options.characterSet !== undefined ? { character_set: options.characterSet } : {}),
+  }
+  return {
+    ...(options.map === undefined ? {} : { column_mapping: parseMapping(options.map) }),
+    ...(options.overwrite === undefined ? {} : { overwrite: true }),
+    ...(options.dryRun === undefined ? {} : { dry_run: true }),
+    ...(options.beginsAt === undefined ? {} : { begins_at: options.beginsAt }),
+    file_format: format,
+  }
+}
+
+/** `email,First name,"Last, first",-`: a name a column; nothing, or a dash, ignores it. */
+export function parseMapping(text: string): (string | null)[] {
+  return readCells(text, { csv_field_separator: ',', csv_field_enclosure: '"' }).map((cell) => {
+    const name = cell.trim()
+    return name === '' || name === '-' ? null : name
+  })
+}
+
+/** What the service reads: our own files come to it as UTF-8. */
+function formatOf(
+  look: InspectionView,
+  options: ImportOptions,
+  file: SourceFile | null,
+): Record<string, unknown> {
+  const separator = options.separator === 'tab' ? '\t' : (options.separator ?? look.csv_field_separator)
+  const found =
+    file === null ? (options.characterSet ?? look.character_set) : file.isPacked ? file.characterSet : 'utf-8'
+  return {
+    csv_has_headers: options.headers && look.csv_has_headers,
+    csv_field_separator: separator,
+    csv_field_enclosure: look.csv_field_enclosure,
+    character_set: found === 'windows-1252' ? 'iso-8859-1' : found,
+    ...(options.dateFormat === undefined && look.date_format === null
+      ? {}
+      : { date_format: options.dateFormat ?? look.date_format }),
+  }
+}
+
+const separatorNames: Record<string, string> = { ',': 'commas', ';': 'semicolons', '\t': 'tabs', '|': 'bars' }
+
+/** The mapping and how the file reads, on standard error. */
+function showLook(terminal: Terminal, look: InspectionView, file: SourceFile | null): void {
+  const { err } = terminal
+  const style = styledFor(terminal, err)
+  const characterSet = file?.characterSet ?? look.character_set
+  err.write(
+    `${characterSet}, ${separatorNames[look.csv_field_separator]} between cells, ${look.csv_has_headers ? 'a header line' : 'no header line'}${look.date_format === null ? '' : `, dates are ${look.date_format}`}\n`,
+  )
+  const rows = look.columns.map(({ header, samples, proposed, confidence }, i) => {
+    const target = look.column_mapping[i] ?? null
+    return [
+      i + 1,
+      header ?? '',
+      samples[0] ?? '',
+      target ?? '(ignored)',
+      target === null || target !== proposed ? '' : `${Math.round(confidence * 100)}%`,
+    ]
+  })
+  err.write(
+    table(['#', 'header', 'first value', 'imported as', 'sure'], rows, { width: columnsOf(err), style }),
+  )
+  const failed = look.records.filter(({ result }) => result === 'failed')
+  if (failed.length > 0)
+    err.write(
+      `${style('yellow', `${failed.length} of the first ${look.records.length} records would fail`)}: ${failed[0]!.error}\n`,
+    )
+  for (const warning of look.warnings) err.write(`${style('yellow', 'warning:')} ${warning}\n`)
+}
+
+/** The mapping that is to be taken; a person is asked, a script isn't. */
+async function settleMapping(
+  { terminal }: Session,
+  look: InspectionView,
+  options: ImportOptions,
+): Promise<(string | null)[]> {
+  const { input, err } = terminal
+  const isAsked = options.yes !== true && options.json !== true && input.isTTY && err.isTTY
+  const isUsable = look.import_error === null
+  if (options.map !== undefined || (isUsable && !isAsked)) {
+    if (isUsable) return look.column_mapping
+    throw new CommandFailure(look.import_error!)
+  }
+  if (!isAsked)
+    throw new CommandFailure(look.import_error!, {
+      hint: 'say which column is which, for example --map email,-,"First name"',
+    })
+  if (!isUsable) err.write(`${look.import_error}\n`)
+  for (;;) {
+    const answer = (
+      await ask(
+        terminal,
+        isUsable ? 'Import it like this? [Y/n, or a mapping] ' : 'Which column is which? [a mapping, or n] ',
+      )
+    ).trim()
+    if (isUsable && /^(y|yes|)$/i.test(answer)) return look.column_mapping
+    if (/^(n|no)$/i.test(answer)) throw new CommandFailure('nothing was imported')
+    if (answer !== '') return parseMapping(answer)
+  }
+}
+
+type FileSource = { type: 'json'; content: string } | { type: 'upload_directory'; filename: string }
+
+/** What goes inline is read; what is too large for that, packed, or no text as a whole is uploaded. */
+async function sendFile(session: Session, file: SourceFile, options: ImportOptions): Promise<FileSource> {
+  const via = options.via ?? (file.isPacked || file.size > mostInline ? 'ftp' : 'inline')
+  if (via === 'inline') {
+    if (file.isPacked) throw usage(`${file.name} is packed and can only be uploaded: leave out --via inline`)
+    const content = await file.text()
+    if (content !== null) return { type: 'json', content }
+    if (options.via === 'inline')
+      throw new CommandFailure(
+        `${file.name} has bytes that are no ${file.characterSet}, which can't be sent inline: leave out --via inline, and the records that have them fail alone`,
+      )
+  }
+  return { type: 'upload_directory', filename: await upload(session, file) }
+}
+
+async function upload(session: Session, file: SourceFile): Promise<string> {
+  const { err } = session.terminal
+  let shown = -1
+  const name = await uploadByFtp(ftpTarget(session), file, (bytes) => {
+    const percent = file.size === 0 ? 100 : Math.min(100, Math.floor((bytes / file.size) * 100))
+    if (!err.isTTY || percent === shown) return
+    shown = percent
+    err.write(`\ruploading ${percent}%\u001b[K`)
+  })
+  err.write(err.isTTY ? `\ruploaded as ${name}\u001b[K\n` : `uploaded as ${name}\n`)
+  return name
+}
+
+function ftpTarget({ settings }: Session): FtpTarget {
+  const service = new URL(settings.ROLLCALL_URL)
+  return {
+    url: new URL(settings.ROLLCALL_FTP ?? `ftp://${service.hostname}:2121`),
+    key: settings.ROLLCALL_API_KEY ?? '',
+  }
+}
+
+/** With a key of its own, so that it may be sent again when its answer got lost: one import comes of it. */
+async function createImport(
+  client: ApiClient,
+  listId: number,
+  subscriber_import: Record<string, unknown>,
+): Promise<ImportView> {
+  const headers = { 'idempotency-key': randomUUID() }
+  for (let triesLeft = 3; ; triesLeft -= 1) {
+    try {
+      return await client.post<ImportView>(
+        `/mailing_lists/${listId}/subscriber_imports`,
+        { subscriber_import },
+        headers,
+      )
+    } catch (error) {
+      if (!(error instanceof ServiceUnreachable) || triesLeft === 0) throw error
+      await sleep(1_000)
+    }
+  }
+}

@@ -1,0 +1,35 @@
+import { spawn } from 'node:child_process'
+import { environmentWith } from '../../../shared/config.ts'
+
+/**
+ * Becomes the program, so that signals and exit code are its own, as where an npm script starts it. Below `npx`, which
+ * starts a shell and on SIGTERM ends just that, it stays beside the program and stops it when its parent is gone.
+ */
+export async function becomeProgram(program: {
+  file: string
+  environment: Record<string, string>
+}): Promise<number> {
+  const environment = environmentWith(program.environment)
+  const canBecome = process.platform !== 'win32' && typeof process.execve === 'function'
+  if (canBecome && environment['npm_command'] !== 'exec')
+    process.execve!(process.execPath, [process.execPath, program.file], environment)
+  // The channel tells the program when this process is gone.
+  const child = spawn(process.execPath, [program.file], {
+    stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
+    env: environment,
+  })
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal))
+  const parent = process.ppid
+  const watch = setInterval(() => {
+    if (process.ppid === parent) return
+    clearInterval(watch)
+    child.kill('SIGTERM')
+  }, 500)
+  return new Promise((resolve, reject) => {
+    child.once('error', reject)
+    child.once('exit', (code) => {
+      clearInterval(watch)
+      resolve(code ?? 1)
+    })
+  })
+}

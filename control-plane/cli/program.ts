@@ -1,0 +1,456 @@
+import { Argument, Command, InvalidArgumentError, Option } from 'commander'
+import { logKinds } from '../../shared/schemas/import.ts'
+import { fieldTypes } from '../../shared/schemas/custom-field.ts'
+import { roles } from '../../shared/schemas/api-key.ts'
+import { completionScript, shells, type Shell } from './commands/completion.ts'
+import { importSource, type ImportOptions } from './commands/import.ts'
+import { listImports, moveImport, printLog, showImport } from './commands/imports.ts'
+import { becomeProgram } from './commands/processes.ts'
+import { createRecord, listRecords, readPassword } from './commands/records.ts'
+import { programs, startProgram } from './processes.ts'
+import type { Session } from './session.ts'
+import type { Terminal } from './terminal.ts'
+
+/** What the command line runs in. */
+export interface Surroundings {
+  terminal: Terminal
+  /** Opened by the commands that talk to the service. */
+  openSession: () => Session
+  /** Is told each command's exit code. */
+  onEnd: (exitCode: number) => void
+}
+
+type Json = { json?: true }
+
+/** The tree of commands: what each takes, its help, and what it calls. */
+export function buildProgram({ terminal, openSession, onEnd }: Surroundings): Command {
+  const program = new Command('rollcall')
+    .description('Imports subscribers, and runs the service that does it.')
+    .option('--json', "print the bare data of the service's reply as JSON")
+    .configureHelp({ showGlobalOptions: true })
+    .configureOutput({
+      writeOut: (text) => terminal.out.write(text),
+      writeErr: (text) => terminal.err.write(text),
+      getOutHasColors: () => terminal.hasColours && terminal.out.isTTY,
+      getErrHasColors: () => terminal.hasColours && terminal.err.isTTY,
+      outputError: (text, write) => {
+        write(text.replace(/^error: /, 'rollcall: '))
+      },
+    })
+    .showSuggestionAfterError()
+    .showHelpAfterError('(--help tells what there is)')
+    .exitOverride()
+    .helpCommand('help [command]', 'tell what a command does')
+    .addHelpText(
+      'after',
+      `
+Settings, from the environment or a file .env in the working folder:
+  ROLLCALL_URL      where the service is (http://127.0.0.1:8080)
+  ROLLCALL_API_KEY  the API key
+  ROLLCALL_FTP      where large files are uploaded (port 2121 of the service's host)
+
+Exit codes: 0 done, 1 the service refused or failed, 2 wrong usage.
+
+Examples:
+  rollcall start
+  rollcall list create --name News
+  rollcall import subscribers.csv --list 1 --watch`,
+    )
+
+  /** A command's action, with its options, those of all commands included. */
+  const run: Run =
+    (act) =>
+    async (...args) => {
+      const command = args.at(-1) as Command
+      const own = [...args.slice(0, -2), command.optsWithGlobals()] as never[]
+      onEnd(await act(...own))
+    }
+
+  const start = (name: string, description: string, what: Parameters<typeof becomeProgram>[0]) =>
+    program
+      .command(name)
+      .description(description)
+      .addHelpText(
+        'after',
+        `\nExamples:\n  rollcall ${name}\n  MONGODB_URI=mongodb://db:27017/?replicaSet=rs0 rollcall ${name}`,
+      )
+      .action(run(() => becomeProgram(what)))
+  start('start', 'start the whole service in the foreground', startProgram)
+  start('control-plane', 'start the control plane alone', programs['control-plane'])
+  start('engine', 'start an engine alone', programs.engine)
+  start('ftp', 'start the FTP server alone', programs.ftp)
+  program
+    .command('recover-key')
+    .description("make a system-admin key, straight in the service's database, and print it")
+    .addHelpText(
+      'after',
+      "\nIt takes the database's settings (MONGODB_URI, or DATA_DIR), no API key.\n\nExamples:\n  rollcall recover-key\n  export ROLLCALL_API_KEY=$(rollcall recover-key)",
+    )
+    .action(
+      run(async ({ json }: Json) => {
+        // The database's driver is loaded for this command alone.
+        const { makeRecoveredKey } = await import('./commands/recover-key.ts')
+        const key = await makeRecoveredKey()
+        terminal.out.write(`${json === true ? JSON.stringify({ key }) : key}\n`)
+        return 0
+      }),
+    )
+
+  addImportCommands(program, run, openSession)
+  addRecordCommands(program, run, openSession, terminal)
+
+  program
+    .command('completion')
+    .description('print a script that completes commands in a shell')
+    .addArgument(new Argument('<shell>').choices(shells))
+    .addHelpText(
+      'after',
+      '\nExamples:\n  source <(rollcall completion bash)\n  rollcall completion zsh > ~/.zfunc/_rollcall\n  rollcall completion fish | source',
+    )
+    .action(
+      run(async (shell: Shell) => {
+        terminal.out.write(completionScript(program, shell, knownValues))
+        return 0
+      }),
+    )
+  return program
+}
+
+/** What is proposed where the service, not the command line, knows what is right. */
+const knownValues: Record<string, readonly string[]> = {
+  kind: logKinds,
+  '--type': fieldTypes,
+  '--role': roles,
+  '--scope': ['active', 'finished', 'recent', 'all'],
+}
+
+/** Makes an action of a function that takes a command's arguments and then its options. */
+type Run = (act: (...args: never[]) => Promise<number>) => (...args: unknown[]) => Promise<void>
+
+function addImportCommands(program: Command, run: Run, openSession: () => Session): void {
+  program
+    .command('import')
+    .summary('import a file or a URL')
+    .description(
+      'Import a file (- is standard input) or a URL into a mailing list. Which column is which is guessed, shown, and on a terminal asked.',
+    )
+    .argument('<file>', 'the file, or the URL')
+    .addOption(requiredId('--list <id>', 'the mailing list'))
+    .option('--map <names>', 'the columns: email, built-in columns, custom fields; - ignores one')
+    .option('--overwrite', 'overwrite subscribers who are there already')
+    .option('--dry-run', 'do everything but the writes')
+    .option('--watch', 'follow the import to its end')
+    .addOption(new Option('--via <way>', 'how the file goes').choices(['inline', 'ftp']))
+    .option('--begins-at <time>', 'when it begins, by default now')
+    .option('--no-headers', 'the first line is a record')
+    .addOption(new Option('--separator <what>', 'what stands between cells').choices([',', ';', 'tab']))
+    .addOption(
+      new Option('--character-set <name>', "the file's character set").choices([
+        'utf-8',
+        'iso-8859-1',
+        'windows-1252',
+        'utf-16le',
+        'utf-16be',
+      ]),
+    )
+    .addOption(
+      new Option('--date-format <order>', 'whether 01/02/2014 is in January').choices(['mdy', 'dmy']),
+    )
+    .option('-y, --yes', 'do not ask')
+    .addHelpText(
+      'after',
+      `
+A file up to 10 MB goes inline, a larger or a packed (.gz) one by FTP. Without --watch the command ends when the import
+is created; with it, it ends with 0 when the import is finished, and with 1 when it failed or was cancelled.
+
+Examples:
+  rollcall import subscribers.csv --list 1 --watch
+  rollcall import people.csv --list 1 --map 'email,First name,-' --overwrite
+  rollcall import https://example.com/people.csv --list 1 --dry-run --watch --json
+  cut -d, -f1 people.csv | rollcall import - --list 1`,
+    )
+    .action(run((file: string, options: ImportOptions) => importSource(openSession(), file, options)))
+
+  program
+    .command('imports')
+    .description('list the imports, or show one')
+    .addArgument(new Argument('[id]', 'an import').argParser(positiveInteger))
+    .option('--watch', 'follow it to its end')
+    .option('--scope <scope>', 'active, finished, recent (those of the last two weeks) or all')
+    .addOption(new Option('--list <id>', 'only those of a mailing list').argParser(positiveInteger))
+    .addHelpText('after', '\nExamples:\n  rollcall imports --scope active\n  rollcall imports 12 --watch')
+    .action(
+      run((id: number | undefined, options: { scope?: string; list?: number; watch?: true } & Json) =>
+        id === undefined ? listImports(openSession(), options) : showImport(openSession(), id, options),
+      ),
+    )
+  const moves = {
+    pause: 'pause an import: no row is written later than 2 s after',
+    unpause: 'let a paused import go on',
+    cancel: 'end an import for good; rows that are written stay',
+  } as const
+  for (const [move, description] of Object.entries(moves) as [keyof typeof moves, string][])
+    program
+      .command(move)
+      .description(description)
+      .addArgument(new Argument('<id>', 'the import').argParser(positiveInteger))
+      .addHelpText('after', `\nExamples:\n  rollcall ${move} 12`)
+      .action(run((id: number, options: Json) => moveImport(openSession(), move, id, options)))
+  program
+    .command('logs')
+    .description('print a log of an import, as it comes')
+    .addArgument(new Argument('<id>', 'the import').argParser(positiveInteger))
+    .argument('<kind>', `one of ${logKinds.join(', ')}`)
+    .addHelpText(
+      'after',
+      '\nThe log of failed records is a CSV file: mended, it imports again.\n\nExamples:\n  rollcall logs 12 failed > mend.csv\n  rollcall logs 12 added | head',
+    )
+    .action(run((id: number, kind: string) => printLog(openSession(), id, kind)))
+}
+
+function addRecordCommands(program: Command, run: Run, openSession: () => Session, terminal: Terminal): void {
+  const group = (name: string, what: string) => program.command(name).description(`create and list ${what}`)
+  const inOrganization = (org: number | undefined, path: string): string =>
+    org === undefined ? path : `/organizations/${org}${path}`
+  const orgOption = () =>
+    new Option('--org <id>', 'the organization, for system admins').argParser(positiveInteger)
+
+  const org = group('org', 'organizations')
+  org
+    .command('create')
+    .description('create an organization')
+    .requiredOption('--name <name>', 'its name')
+    .option('--time-zone <zone>', 'its IANA time zone, by default UTC')
+    .addOption(new Option('--subscriber-limit <number>', 'most active subscribers').argParser(wholeNumber))
+    .addHelpText('after', '\nExamples:\n  rollcall org create --name Acme --time-zone Europe/Berlin')
+    .action(
+      run((options: { name: string; timeZone?: string; subscriberLimit?: number } & Json) =>
+        createRecord(
+          openSession(),
+          '/organizations',
+          {
+            organization: {
+              name: options.name,
+              time_zone_name: options.timeZone,
+              subscriber_limit: options.subscriberLimit,
+            },
+          },
+          options,
+        ),
+      ),
+    )
+  org
+    .command('list')
+    .description('list the organizations')
+    .addHelpText('after', '\nExamples:\n  rollcall org list')
+    .action(
+      run((options: Json) =>
+        listRecords(
+          openSession(),
+          '/organizations',
+          ['id', 'name', 'time_zone_name', 'subscriber_limit'],
+          options,
+        ),
+      ),
+    )
+
+  const list = group('list', 'mailing lists')
+  list
+    .command('create')
+    .description('create a mailing list')
+    .requiredOption('--name <name>', 'its name')
+    .option('--has-format', 'its subscribers have an email format')
+    .option('--has-confirmed', 'its subscribers are confirmed or not')
+    .addOption(orgOption())
+    .addHelpText('after', '\nExamples:\n  rollcall list create --name News --has-confirmed')
+    .action(
+      run((options: { name: string; hasFormat?: true; hasConfirmed?: true; org?: number } & Json) =>
+        createRecord(
+          openSession(),
+          '/mailing_lists',
+          {
+            mailing_list: {
+              name: options.name,
+              has_format: options.hasFormat,
+              has_confirmed: options.hasConfirmed,
+              organization_id: options.org,
+            },
+          },
+          options,
+        ),
+      ),
+    )
+  list
+    .command('list')
+    .description('list the mailing lists')
+    .addHelpText('after', '\nExamples:\n  rollcall list list --json')
+    .action(
+      run((options: Json) =>
+        listRecords(openSession(), '/mailing_lists', ['id', 'name', 'has_format', 'has_confirmed'], options),
+      ),
+    )
+
+  const field = group('field', 'custom fields of a mailing list')
+  field
+    .command('create')
+    .description('create a custom field')
+    .addOption(requiredId('--list <id>', 'the mailing list'))
+    .requiredOption('--name <name>', 'its name')
+    .requiredOption('--type <type>', `one of ${fieldTypes.join(', ')}`)
+    .option('--required', 'every subscriber must have a value')
+    .option(
+      '--option <name>',
+      'an option of a select type; once for each',
+      (name: string, names: string[] | undefined) => [...(names ?? []), name],
+    )
+    .option('--default <value>', 'value of new subscribers who bring none')
+    .addHelpText(
+      'after',
+      "\nExamples:\n  rollcall field create --list 1 --name 'First name' --type text\n  rollcall field create --list 1 --name Plan --type select_single_dropdown --option Free --option Gold --default Free",
+    )
+    .action(
+      run(
+        (
+          options: {
+            list: number
+            name: string
+            type: string
+            required?: true
+            option?: string[]
+            default?: string
+          } & Json,
+        ) =>
+          createRecord(
+            openSession(),
+            `/mailing_lists/${options.list}/custom_fields`,
+            {
+              custom_field: {
+                name: options.name,
+                field_type: options.type,
+                required: options.required,
+                options: options.option,
+                default: options.default,
+              },
+            },
+            options,
+          ),
+      ),
+    )
+  field
+    .command('list')
+    .description('list the custom fields')
+    .addOption(requiredId('--list <id>', 'the mailing list'))
+    .addHelpText('after', '\nExamples:\n  rollcall field list --list 1')
+    .action(
+      run((options: { list: number } & Json) =>
+        listRecords(
+          openSession(),
+          `/mailing_lists/${options.list}/custom_fields`,
+          ['id', 'name', 'field_type', 'required', 'options', 'default'],
+          options,
+        ),
+      ),
+    )
+
+  const key = group('key', 'API keys')
+  key
+    .command('create')
+    .description('create an API key; it is shown only now')
+    .requiredOption('--name <name>', 'what it is for')
+    .option('--role <role>', `one of ${roles.join(', ')}`)
+    .addOption(orgOption())
+    .addHelpText(
+      'after',
+      '\nExamples:\n  rollcall key create --name uploads\n  rollcall key create --name acme --org 2 --json',
+    )
+    .action(
+      run((options: { name: string; role?: string; org?: number } & Json) =>
+        createRecord(
+          openSession(),
+          inOrganization(options.org, '/api_keys'),
+          { api_key: { name: options.name, role: options.role } },
+          options,
+        ),
+      ),
+    )
+  key
+    .command('list')
+    .description('list the API keys')
+    .addOption(orgOption())
+    .addHelpText('after', '\nExamples:\n  rollcall key list')
+    .action(
+      run((options: { org?: number } & Json) =>
+        listRecords(
+          openSession(),
+          inOrganization(options.org, '/api_keys'),
+          ['id', 'organization_id', 'name', 'role', 'active', 'user_id'],
+          options,
+        ),
+      ),
+    )
+
+  const user = group('user', 'users')
+  user
+    .command('create')
+    .description('create a user; the password is asked for on the terminal')
+    .requiredOption('--email <email>', 'the email address')
+    .requiredOption('--full-name <name>', 'first and last name')
+    .option('--role <role>', `one of ${roles.join(', ')}`, 'standard')
+    .option('--password-stdin', 'read the password from standard input')
+    .addOption(orgOption())
+    .addHelpText(
+      'after',
+      "\nExamples:\n  rollcall user create --email ann@example.com --full-name 'Ann Doe' --role organization_admin\n  pass show ann | rollcall user create --email ann@example.com --full-name 'Ann Doe' --password-stdin",
+    )
+    .action(
+      run(
+        async (
+          options: {
+            email: string
+            fullName: string
+            role: string
+            passwordStdin?: true
+            org?: number
+          } & Json,
+        ) => {
+          const password = await readPassword(terminal, options.passwordStdin === true)
+          const { email, fullName: full_name, role, org: organization_id } = options
+          const user = { email, full_name, role, active: true, organization_id }
+          return createRecord(
+            openSession(),
+            '/users',
+            { user: { ...user, password1: password, password2: password } },
+            options,
+          )
+        },
+      ),
+    )
+  user
+    .command('list')
+    .description('list the users')
+    .addOption(orgOption())
+    .addHelpText('after', '\nExamples:\n  rollcall user list --json')
+    .action(
+      run((options: { org?: number } & Json) =>
+        listRecords(
+          openSession(),
+          inOrganization(options.org, '/users'),
+          ['id', 'full_name', 'email', 'role', 'active'],
+          options,
+        ),
+      ),
+    )
+}
+
+const requiredId = (flags: string, description: string): Option =>
+  new Option(flags, description).argParser(positiveInteger).makeOptionMandatory()
+
+function positiveInteger(text: string): number {
+  if (/^[1-9]\d{0,14}$/.test(text)) return Number(text)
+  throw new InvalidArgumentError('It must be a positive integer.')
+}
+
+function wholeNumber(text: string): number {
+  if (/^\d{1,15}$/.test(text)) return Number(text)
+  throw new InvalidArgumentError('It must be a non-negative integer.')
+}

@@ -1,0 +1,36 @@
+#!/usr/bin/env node
+import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import module from 'node:module'
+import { fileURLToPath } from 'node:url'
+
+/**
+ * Starts the command line. An older Node.js, which doesn't run TypeScript, hands over to the one that came with the
+ * dependencies, passes signals on, and ends as that one ends.
+ */
+const main = new URL('./main.ts', import.meta.url)
+const root = new URL('../../', import.meta.url)
+
+if (process.features.typescript) {
+  module.enableCompileCache?.(fileURLToPath(new URL('node_modules/.cache/rollcall', root)))
+  await import(main.href)
+} else {
+  const node = fileURLToPath(new URL('node_modules/.bin/node', root))
+  if (!existsSync(node)) {
+    console.error(
+      `rollcall needs Node.js 22.18 or newer, and this is ${process.version}: run "npm ci" in ${fileURLToPath(root)}, which brings one along`,
+    )
+    process.exit(1)
+  }
+  const child = spawn(node, [fileURLToPath(main), ...process.argv.slice(2)], { stdio: 'inherit' })
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal))
+  child.on('error', (error) => {
+    console.error(`rollcall couldn't start ${node}: ${error.message}`)
+    process.exit(1)
+  })
+  child.on('exit', (code, signal) => {
+    if (signal === null) process.exit(code)
+    process.removeAllListeners(signal)
+    process.kill(process.pid, signal)
+  })
+}

@@ -1,0 +1,14 @@
+import type { ClientSettings } from '../../shared/config.ts'
+import type { ApiClient } from './api-client.ts'
+import type { Terminal } from './terminal.ts'
+
+/** What a command that talks to the service works with. */
+export interface Session {
+  client: ApiClient
+  settings: ClientSettings
+  terminal: Terminal
+  /** One JSON value on a line of standard output. */
+  print: (value: unknown) => void
+  /** A line on standard output. */
+  say: (text: string) => void
+}

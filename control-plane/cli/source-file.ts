@@ -1,0 +1,131 @@
+import { isUtf8 } from 'node:buffer'
+import { open, stat } from 'node:fs/promises'
+import { createReadStream } from 'node:fs'
+import path from 'node:path'
+import { Readable } from 'node:stream'
+import { createGunzip } from 'node:zlib'
+import { asUtf8, detectCharacterSet, type CharacterSet } from '../../shared/records/character-set.ts'
+import { messageOf } from '../../shared/errors.ts'
+import { usage } from './failures.ts'
+
+/** A file on this machine that is to be imported. */
+export interface SourceFile {
+  name: string
+  size: number
+  /** Packed: it is uploaded as it is, and unpacked by the service. */
+  isPacked: boolean
+  characterSet: CharacterSet
+  /** Its first megabyte as text. */
+  beginning: string
+  /** All of it as text; null where it has bytes that are none. */
+  text(): Promise<string | null>
+  /** All of it as UTF-8, or as it is where it is packed. */
+  bytes(): Readable
+}
+
+const beginningBytes = 1024 * 1024
+/** Of what comes through a pipe: it is held in memory. */
+const mostFromPipe = 64 * 1024 * 1024
+
+/** `-` is standard input. Fails where there is no such file. */
+export async function openSourceFile(
+  file: string,
+  options: { characterSet?: CharacterSet; input: Readable },
+): Promise<SourceFile> {
+  if (file === '-') return pipedFile(await readPipe(options.input), options.characterSet)
+  const found = await stat(file).catch((error: unknown) => {
+    throw usage(`can't read ${file}: ${messageOf(error)}`)
+  })
+  if (!found.isFile()) throw usage(`${file} is not a file`)
+  const isPacked = path.extname(file).toLowerCase() === '.gz'
+  const head = isPacked ? await unpackedBeginning(file) : await readBeginning(file, found.size)
+  const characterSet =
+    options.characterSet ?? detectCharacterSet(head, { isWhole: head.length === found.size && !isPacked })
+  return {
+    name: path.basename(file),
+    size: found.size,
+    isPacked,
+    characterSet,
+    beginning: textOf(head, characterSet),
+    text: async () => wholeText(await readAll(createReadStream(file)), characterSet),
+    bytes: () =>
+      isPacked || characterSet === 'utf-8'
+        ? createReadStream(file)
+        : Readable.from(recoded(createReadStream(file), characterSet)),
+  }
+}
+
+function pipedFile(bytes: Buffer, given: CharacterSet | undefined): SourceFile {
+  const characterSet = given ?? detectCharacterSet(bytes, { isWhole: true })
+  const text = textOf(bytes, characterSet)
+  return {
+    name: 'stdin.csv',
+    size: bytes.length,
+    isPacked: false,
+    characterSet,
+    beginning: text.slice(0, beginningBytes),
+    text: async () => wholeText(bytes, characterSet),
+    bytes: () => Readable.from([characterSet === 'utf-8' ? bytes : Buffer.from(text)]),
+  }
+}
+
+const textOf = (bytes: Buffer, characterSet: CharacterSet): string => asUtf8(bytes, characterSet).toString()
+
+/** Broken UTF-8 would become U+FFFD in a JSON text, and be imported where the record ought to fail. */
+const wholeText = (bytes: Buffer, characterSet: CharacterSet): string | null =>
+  characterSet === 'utf-8' && !isUtf8(bytes) ? null : textOf(bytes, characterSet)
+
+async function readBeginning(file: string, size: number): Promise<Buffer> {
+  const handle = await open(file)
+  try {
+    const bytes = Buffer.alloc(Math.min(size, beginningBytes))
+    const { bytesRead } = await handle.read(bytes, 0, bytes.length, 0)
+    return bytes.subarray(0, bytesRead)
+  } finally {
+    await handle.close()
+  }
+}
+
+async function unpackedBeginning(file: string): Promise<Buffer> {
+  const packed = createReadStream(file)
+  const unpacked = packed.on('error', () => undefined).pipe(createGunzip())
+  const pieces: Buffer[] = []
+  let length = 0
+  try {
+    for await (const piece of unpacked) {
+      pieces.push(piece as Buffer)
+      length += (piece as Buffer).length
+      if (length >= beginningBytes) break
+    }
+  } catch (error) {
+    throw usage(`${file} is no intact gzip file: ${messageOf(error)}`)
+  } finally {
+    packed.destroy()
+    unpacked.destroy()
+  }
+  return Buffer.concat(pieces).subarray(0, beginningBytes)
+}
+
+async function readAll(stream: Readable): Promise<Buffer> {
+  const pieces: Buffer[] = []
+  for await (const piece of stream) pieces.push(piece as Buffer)
+  return Buffer.concat(pieces)
+}
+
+async function readPipe(input: Readable): Promise<Buffer> {
+  const pieces: Buffer[] = []
+  let length = 0
+  for await (const piece of input) {
+    pieces.push(Buffer.from(piece as Uint8Array))
+    length += (piece as Uint8Array).length
+    if (length > mostFromPipe)
+      throw usage(`standard input has more than ${mostFromPipe / 1024 / 1024} MB: put it into a file first`)
+  }
+  return Buffer.concat(pieces)
+}
+
+async function* recoded(stream: Readable, characterSet: CharacterSet): AsyncGenerator<Buffer> {
+  const decoder = new TextDecoder(characterSet === 'iso-8859-1' ? 'windows-1252' : characterSet)
+  for await (const piece of stream) yield Buffer.from(decoder.decode(piece as Buffer, { stream: true }))
+  yield Buffer.from(decoder.decode())
+}

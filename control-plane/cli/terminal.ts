@@ -1,0 +1,118 @@
+import { createInterface } from 'node:readline'
+import { stripVTControlCharacters, styleText } from 'node:util'
+
+/** What a command works with; put together in main.ts. */
+export interface Terminal {
+  input: NodeJS.ReadStream
+  out: NodeJS.WriteStream
+  err: NodeJS.WriteStream
+  /** Whether colours may be used on a stream that is a terminal. */
+  hasColours: boolean
+}
+
+export type Style = Parameters<typeof styleText>[0]
+type Styled = (style: Style, text: string) => string
+
+/** Colours a text where the stream is a terminal and nobody objects. */
+export const styledFor = (
+  { hasColours }: Pick<Terminal, 'hasColours'>,
+  stream: NodeJS.WriteStream,
+): Styled =>
+  hasColours && stream.isTTY
+    ? (style, text) => styleText(style, text, { validateStream: false })
+    : (_, text) => text
+
+export const columnsOf = (stream: NodeJS.WriteStream): number =>
+  stream.isTTY ? stream.columns || 80 : Infinity
+
+/**
+ * Rows under a header, each column as wide as it must be; on a terminal that is too narrow the widest ones are cut.
+ * Numbers stand at the right.
+ */
+export function table(
+  header: string[],
+  rows: (string | number | null)[][],
+  options: { width: number; style: Styled },
+): string {
+  const texts = rows.map((row) => row.map((cell) => oneLine(cell)))
+  const isNumber = header.map((_, i) => rows.length > 0 && rows.every((row) => typeof row[i] === 'number'))
+  const widths = header.map((title, i) =>
+    Math.max(widthOf(title), ...texts.map((row) => widthOf(row[i] ?? ''))),
+  )
+  const gaps = 2 * (header.length - 1)
+  while (widths.reduce((sum, width) => sum + width, gaps) > options.width) {
+    const widest = widths.indexOf(Math.max(...widths))
+    if (widths[widest]! <= 6) break
+    widths[widest]! -= 1
+  }
+  const line = (cells: string[]): string =>
+    cells
+      .map((cell, i) => padded(cutTo(cell, widths[i]!), widths[i]!, isNumber[i] === true))
+      .join('  ')
+      .trimEnd()
+  return [options.style('bold', line(header)), ...texts.map(line)].map((text) => `${text}\n`).join('')
+}
+
+const oneLine = (cell: string | number | null | undefined): string =>
+  cell === null || cell === undefined
+    ? ''
+    : (typeof cell === 'number' ? String(cell) : cell).replaceAll(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
+
+const padded = (text: string, width: number, isNumber: boolean): string => {
+  const blanks = ' '.repeat(Math.max(0, width - widthOf(text)))
+  return isNumber ? blanks + text : text + blanks
+}
+
+/** Columns that a text takes: two for the wide characters of East Asia and for emoji. */
+export function widthOf(text: string): number {
+  let width = 0
+  for (const character of stripVTControlCharacters(text)) {
+    if (/\p{Mark}/u.test(character)) continue
+    width +=
+      /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u.test(
+        character,
+      )
+        ? 2
+        : 1
+  }
+  return width
+}
+
+export function cutTo(text: string, width: number): string {
+  if (widthOf(text) <= width) return text
+  let cut = ''
+  for (const character of text) {
+    if (widthOf(cut + character) > width - 1) break
+    cut += character
+  }
+  return `${cut}…`
+}
+
+/** Asks a person. Ctrl-C and Ctrl-D end the program as they do where nothing is asked. */
+export function ask(
+  { input, err }: Terminal,
+  question: string,
+  options: { isSecret?: boolean } = {},
+): Promise<string> {
+  return new Promise((resolve) => {
+    const lines = createInterface({ input, output: err, terminal: true })
+    let answer: string | null = null
+    if (options.isSecret === true) {
+      // Nothing that is typed is shown, whatever readline wants to redraw.
+      Object.assign(lines, { _writeToOutput: () => undefined })
+      err.write(question)
+    }
+    lines.on('SIGINT', () => {
+      lines.close()
+    })
+    lines.on('close', () => {
+      if (options.isSecret === true || answer === null) err.write('\n')
+      if (answer === null) process.kill(process.pid, 'SIGINT')
+      else resolve(answer)
+    })
+    lines.question(options.isSecret === true ? '' : question, (text) => {
+      answer = text
+      lines.close()
+    })
+  })
+}

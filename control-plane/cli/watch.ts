@@ -1,0 +1,74 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ApiRefusal, importEnded, ServiceUnreachable, type ApiClient, type ImportView } from './api-client.ts'
+import { progressOn, type ProgressOptions } from './progress.ts'
+
+export interface WatchOptions extends ProgressOptions {
+  signal: AbortSignal
+  /** Is shown every view instead of a progress bar. */
+  onView?: (view: ImportView) => void
+  /** Where the service has no events: how often it is asked. */
+  askEveryMs?: number
+  /** How long a service that can't be reached is waited for. */
+  patienceMs?: number
+}
+
+const reconnectMs = 1_000
+
+/**
+ * Follows an import to its end and shows how it goes on; a service that is restarted meanwhile is waited for. Throws what
+ * the service refuses, and the signal's reason.
+ */
+export async function watchImport(client: ApiClient, id: number, options: WatchOptions): Promise<ImportView> {
+  const progress = options.onView === undefined ? progressOn(options) : null
+  try {
+    for await (const view of viewsOf(client, id, options, (text) => progress?.note(text))) {
+      progress?.show(view)
+      options.onView?.(view)
+      if (importEnded(view)) return view
+    }
+    throw new Error('unreachable: views go on until the import has ended')
+  } finally {
+    progress?.end()
+  }
+}
+
+async function* viewsOf(
+  client: ApiClient,
+  id: number,
+  { signal, askEveryMs = 1_000, patienceMs = 300_000 }: WatchOptions,
+  onTrouble: (text: string) => void,
+): AsyncGenerator<ImportView> {
+  const path = `/subscriber_imports/${id}`
+  let hasEvents = true
+  let lastHeardAt = performance.now()
+  for (;;) {
+    signal.throwIfAborted()
+    try {
+      if (hasEvents) {
+        for await (const view of client.events<ImportView>(`${path}/events`, signal)) {
+          lastHeardAt = performance.now()
+          yield view
+        }
+      } else {
+        yield await client.get<ImportView>(path)
+        lastHeardAt = performance.now()
+        await sleep(askEveryMs, undefined, { signal })
+        continue
+      }
+    } catch (error) {
+      signal.throwIfAborted()
+      if (error instanceof ApiRefusal && error.status === 404 && hasEvents) {
+        hasEvents = false
+        continue
+      }
+      if (!isPassing(error) || performance.now() - lastHeardAt > patienceMs) throw error
+      onTrouble('the service is away: waiting for it, the import is safe')
+    }
+    await sleep(reconnectMs, undefined, { signal })
+  }
+}
+
+/** A service that starts or stops says 503, what stands before it 502 or 504. */
+const isPassing = (error: unknown): boolean =>
+  error instanceof ServiceUnreachable ||
+  (error instanceof ApiRefusal && (error.status >= 500 || error.status === 429))

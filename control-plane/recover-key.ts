@@ -1,0 +1,37 @@
+import { generateKey, hashKey } from '../shared/api-keys.ts'
+import { inTransaction, nextIds, type Database } from '../shared/database.ts'
+import { systemOrganizationId } from '../shared/schemas/organization.ts'
+import { bootstrap } from './bootstrap.ts'
+
+/**
+ * Makes a system-admin key for an installation whose keys are lost, and resolves to it. Whoever reaches the database may
+ * do that, since he could write there anything. An installation that has nothing yet gets its first key.
+ */
+export async function recoverKey(database: Database, keyHashSecret: Uint8Array): Promise<string> {
+  const first = await bootstrap(database, { givenKey: undefined, keyHashSecret })
+  if (first !== null) return first
+  const { client, collections } = database
+  const key = generateKey()
+  const id = await nextIds(collections, 'api_key')
+  await inTransaction(client, async (session) => {
+    await collections.installation.updateOne(
+      { _id: 'installation' },
+      { $inc: { credentials_revision: 1 } },
+      { session },
+    )
+    await collections.apiKeys.insertOne(
+      {
+        _id: id,
+        organization_id: systemOrganizationId,
+        name: 'Recovered key',
+        role: 'system_admin',
+        active: true,
+        user_id: null,
+        key_hash: hashKey(key, keyHashSecret),
+        created_at: new Date(),
+      },
+      { session },
+    )
+  })
+  return key
+}

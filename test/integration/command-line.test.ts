@@ -1,0 +1,321 @@
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { uploadFolder } from '../../shared/uploads.ts'
+import { bootstrapKey, startProgram, startService, until, type Json } from '../helpers/service.ts'
+
+/** The command line as it is called, against a running service. */
+const service = await startService(t, ['control-plane', 'engine', 'ftp'])
+const program = fileURLToPath(new URL('../../control-plane/cli/rollcall.js', import.meta.url))
+const folder = path.join(service.dataFolder, 'command line')
+await mkdir(folder)
+
+const environment = (more: Record<string, string> = {}): Record<string, string> => ({
+  PATH: process.env['PATH'] ?? '',
+  HOME: process.env['HOME'] ?? '',
+  ROLLCALL_URL: service.processes['control-plane']!.ready.http!,
+  ROLLCALL_FTP: (service.processes.ftp!.ready as Json).ftp,
+  ROLLCALL_API_KEY: bootstrapKey,
+  ...more,
+})
+
+interface Ended {
+  code: number | null
+  out: string
+  err: string
+  /** The JSON values of its lines. */
+  json: Json[]
+}
+
+function start(args: string[], more?: Record<string, string>): ChildProcess {
+  const child = spawn(process.execPath, [program, ...args], { cwd: folder, env: environment(more) })
+  t.teardown(() => child.kill('SIGKILL'))
+  return child
+}
+
+async function ended(child: ChildProcess): Promise<Ended> {
+  let [out, err] = ['', '']
+  child.stdout!.setEncoding('utf8').on('data', (text: string) => (out += text))
+  child.stderr!.setEncoding('utf8').on('data', (text: string) => (err += text))
+  const [code] = (await once(child, 'close')) as [number | null]
+  const json =
+    out.startsWith('{') || out.startsWith('[')
+      ? out
+          .trimEnd()
+          .split('\n')
+          .map((line) => JSON.parse(line))
+      : []
+  return { code, out, err, json }
+}
+
+function run(
+  args: string[],
+  options: { input?: string; settings?: Record<string, string> } = {},
+): Promise<Ended> {
+  const child = start(args, options.settings)
+  child.stdin!.end(options.input ?? '')
+  return ended(child)
+}
+
+async function file(name: string, content: string | Uint8Array): Promise<string> {
+  await writeFile(path.join(folder, name), content)
+  return name
+}
+
+/** A program that gives another one a terminal of 80 columns, types what it is told when it sees a text, and says what it saw. */
+const terminal = `
+import fcntl, os, pty, select, struct, sys, termios
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
+steps = [step.split('=>') for step in sys.argv[1].split('|')]
+seen = b''
+at = 0
+while True:
+    try:
+        data = os.read(fd, 65536)
+    except OSError:
+        break
+    if not data:
+        break
+    seen += data
+    while steps and steps[0][0].encode() in seen[at:]:
+        wanted, answer = steps.pop(0)
+        at = len(seen)
+        os.write(fd, answer.encode().decode('unicode_escape').encode())
+_, status = os.waitpid(pid, 0)
+sys.stdout.buffer.write(seen)
+sys.exit(os.waitstatus_to_exitcode(status) % 256)
+`
+const hasPython = spawnSync('python3', ['-c', 'import pty, os; os.waitstatus_to_exitcode']).status === 0
+
+/** `steps`: a text to wait for, and what is typed then. */
+async function onTerminal(args: string[], steps: [seen: string, typed: string][]): Promise<Ended> {
+  const script = steps.map((step) => step.join('=>')).join('|')
+  const child = spawn('python3', ['-c', terminal, script, process.execPath, program, ...args], {
+    cwd: folder,
+    env: environment({ TERM: 'xterm' }),
+  })
+  t.teardown(() => child.kill('SIGKILL'))
+  child.stdin.end()
+  return ended(child)
+}
+
+const listId = Number((await service.post('/mailing_lists', { mailing_list: { name: 'Command line' } })).id)
+const people = 'E-Mail;Vorname;Source\nann@example.com;Ann;fair\nbob@example;Bob;fair\njoe@example.com;Joe;\n'
+
+t.test('creates and lists records', async (t) => {
+  const field = [
+    'field',
+    'create',
+    '--list',
+    String(listId),
+    '--name',
+    'First name',
+    '--type',
+    'text',
+    '--json',
+  ]
+  const [org, list, created, key, user, noPassword, limit] = await Promise.all([
+    run([
+      'org',
+      'create',
+      '--name',
+      'Acme',
+      '--time-zone',
+      'Europe/Berlin',
+      '--subscriber-limit',
+      '7',
+      '--json',
+    ]),
+    run(['list', 'create', '--name', 'With all', '--has-format', '--has-confirmed', '--org', '1', '--json']),
+    run(field),
+    run(['key', 'create', '--name', 'uploads', '--role', 'standard']),
+    run(
+      ['user', 'create', '--email', 'eve@example.com', '--full-name', 'Eve', '--password-stdin', '--json'],
+      { input: 'secret secret\n' },
+    ),
+    run(['user', 'create', '--email', 'eve@example.com', '--full-name', 'Eve']),
+    run(['org', 'create', '--name', 'Small', '--subscriber-limit', 'many']),
+  ])
+  t.match(org, { code: 0, json: [{ name: 'Acme', time_zone_name: 'Europe/Berlin', subscriber_limit: 7 }] })
+  t.match(list, { code: 0, json: [{ organization_id: 1, has_format: true, has_confirmed: true }] })
+  t.match(created, { code: 0, json: [{ name: 'First name', field_type: 'text' }] })
+  t.match(key, { code: 0, out: /^key +rollcall_\w+$/m })
+  t.match(user, { code: 0, json: [{ email: 'eve@example.com', role: 'standard', active: true }] })
+  t.match(noPassword, { code: 2, err: /--password-stdin/ })
+  t.match(limit, { code: 2, err: /many/ })
+  const [users, fields, orgs] = await Promise.all([
+    run(['user', 'list', '--json']),
+    run(['field', 'list', '--list', String(listId)]),
+    run(['org', 'list']),
+  ])
+  t.match(users, { code: 0, json: [[{ email: 'eve@example.com' }]] })
+  t.match(fields.out, /^ *\d+ +First name +text/m)
+  t.match(orgs.out, /Acme +Europe\/Berlin +7/)
+})
+
+t.test('imports a file, finding out by itself how it reads', async (t) => {
+  const args = ['import', await file('people.csv', people), '--list', String(listId), '--watch']
+  const ended = await run([...args, '--json'])
+  t.equal(ended.code, 0)
+  t.match(ended.err, /semicolons[^]*E-Mail +ann@example\.com +email[^]*Vorname +Ann +First name/)
+  t.match(ended.err, /1 of the first 3 records would fail/)
+  const last = ended.json.at(-1)
+  t.match(last, { state: 'finished', column_mapping: ['email', 'First name', null] })
+  t.match(last.stats.subscribers, { added: 2, failed: 1 })
+  const [shown, log, unknown, listed] = await Promise.all([
+    run(['imports', String(last.id)]),
+    run(['logs', String(last.id), 'failed']),
+    run(['logs', String(last.id), 'nothing']),
+    run(['imports', '--list', String(listId)]),
+  ])
+  t.match(shown, { code: 0, out: /finished: 3 of 3 records\n +added +2\n +failed +1/ })
+  t.match(log, { code: 0, out: /^bob@example;Bob;fair;/m })
+  t.match(unknown, { code: 1, err: /has no log nothing/ })
+  t.match(listed.out, new RegExp(`${last.id} +finished +3 +3`))
+})
+
+t.test('uploads by FTP what is packed, large or no text, in whatever character set it is', async (t) => {
+  const windows = Buffer.from('email\tFirst name\nwin@example.com\tx\n')
+  windows[windows.lastIndexOf('x')] = 0x80
+  const broken = Buffer.from(
+    'email,First name\nJ\u00f6rg@example.com,a\ngood@example.com,\u00f6\nbad@example.com,x\n',
+  )
+  broken[broken.lastIndexOf('x')] = 0xff
+  const import_ = async (name: string, bytes: Uint8Array, ...more: string[]) =>
+    run(['import', await file(name, bytes), '--list', String(listId), '--watch', '--json', ...more])
+  const [euro, odd] = await Promise.all([
+    import_('windows.csv', windows, '--via', 'ftp'),
+    import_('broken.csv', broken),
+  ])
+  t.match(euro, { code: 0, err: /windows-1252, tabs/ })
+  const { data } = (await service.call('GET', `/mailing_lists/${listId}/subscribers/win@example.com`)).body
+  t.equal(data[0].custom_fields['First name'].value, '€')
+  t.match(odd.json.at(-1).stats.subscribers, { added: 1, failed: 2 }, 'broken UTF-8 fails alone')
+  t.same(await readdir(uploadFolder(service.dataFolder, 1)), [], 'nothing is left in the upload directory')
+})
+
+t.test('says what is wrong, and by its exit code whose fault it is', async (t) => {
+  const nobody = { ROLLCALL_URL: 'http://127.0.0.1:1' }
+  const [typo, none, noFile, noEmail, map, wrongKey, away, bad, help] = await Promise.all([
+    run(['imprt']),
+    run([]),
+    run(['import', 'nothing.csv', '--list', '1']),
+    run(['import', await file('odd.csv', 'a,b\n1,2\n'), '--list', String(listId)]),
+    run(['import', 'people.csv', '--list', String(listId), '--map', 'email,Nothing']),
+    run(['imports'], { settings: { ROLLCALL_API_KEY: 'x'.repeat(20) } }),
+    run(['imports'], { settings: nobody }),
+    run(['imports'], { settings: { ROLLCALL_URL: 'nonsense' } }),
+    run(['import', '--help']),
+  ])
+  t.match(typo, { code: 2, err: /Did you mean import\?/ })
+  t.match(none, { code: 2 })
+  t.match(noFile, { code: 2, err: /nothing\.csv/ })
+  t.match(noEmail, { code: 1, err: /--map/ })
+  t.match(map, { code: 1, err: /column_mapping\.1 "Nothing" is neither/ })
+  t.match(wrongKey, { code: 1, err: /ROLLCALL_API_KEY/ })
+  t.match(away, { code: 1, err: /127\.0\.0\.1:1: .*\nis it started/ })
+  t.match(bad, { code: 1, err: /ROLLCALL_URL must be/ })
+  t.match(help, { code: 0, out: /Examples:\n {2}rollcall import/ })
+  t.notMatch(help.out, /\u001b/)
+})
+
+t.test('goes on watching when the service was restarted', async (t) => {
+  const created: Json = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
+    subscriber_import: {
+      begins_at: '2030-01-01T00:00:00Z',
+      column_mapping: ['email'],
+      file_source: { type: 'json', content: 'email\nx@example.com\n' },
+    },
+  })
+  const watcher = start(['imports', String(created.id), '--watch', '--json'])
+  const seen: Json[] = []
+  createInterface({ input: watcher.stdout! }).on('line', (line) => seen.push(JSON.parse(line)))
+  const end = ended(watcher)
+  await until(
+    'the first view',
+    async () => seen.length,
+    (count) => count > 0,
+  )
+  const running = service.processes['control-plane']!
+  await running.stop('SIGKILL')
+  await service.start('control-plane', { HTTP_PORT: new URL(running.ready.http!).port })
+  t.match(await run(['cancel', String(created.id)]), { code: 0, out: /cancelled/ })
+  t.equal((await end).code, 1)
+  t.equal(seen.at(-1).state, 'cancelled')
+})
+
+t.test('ends quietly when nobody reads on', async (t) => {
+  const content = Array.from({ length: 20_000 }, (_, i) => `${i}${'x'.repeat(60)}@example.com`).join('\n')
+  const ended = await run(['import', '-', '--list', String(listId), '--dry-run', '--watch', '--json'], {
+    input: content,
+  })
+  t.equal(ended.json.at(-1).stats.subscribers.added, 20_000)
+  const reader = start(['logs', String(ended.json.at(-1).id), 'added'])
+  let err = ''
+  reader.stderr!.setEncoding('utf8').on('data', (text: string) => (err += text))
+  await once(reader.stdout!, 'data')
+  reader.stdout!.destroy()
+  const [code] = (await once(reader, 'exit')) as [number | null]
+  t.equal(code, 0)
+  t.equal(err, '')
+})
+
+t.test(
+  'asks on a terminal, shows a bar, and leaves the import alone on Ctrl-C',
+  { skip: hasPython ? false : 'needs python3 with pty' },
+  async (t) => {
+    const args = ['import', await file('people.csv', people), '--list', String(listId), '--watch']
+    const [yes, mapped, no, stopped] = await Promise.all([
+      onTerminal(args, [['[Y/n', 'y\\n']]),
+      onTerminal(args, [['[Y/n', 'email,-,-\\n']]),
+      onTerminal(args, [['[Y/n', 'n\\n']]),
+      onTerminal(
+        [...args, '--begins-at', '2030-01-01T00:00:00Z'],
+        [
+          ['[Y/n', '\\n'],
+          ['scheduled', '\\x03'],
+        ],
+      ),
+    ])
+    t.match(yes, { code: 0, out: /█[^]*100%[^]*finished/ })
+    t.match(mapped, { code: 0, out: /finished/ })
+    t.match(no, { code: 1, out: /nothing was imported/ })
+    t.match(stopped, { code: 130, out: /Import \d+ goes on/ })
+    const id = /Import (\d+) goes on/.exec(stopped.out)![1]
+    t.equal((await service.get(`/subscriber_imports/${id}`)).state, 'scheduled')
+  },
+)
+
+t.test('makes a key where all are lost, starts processes, and completes commands', async (t) => {
+  const [recovered, ftp, script] = await Promise.all([
+    run(['recover-key'], { settings: service.settings }),
+    startProgram([program, 'ftp'], service.settings),
+    run(['completion', 'bash']),
+  ])
+  t.equal(recovered.code, 0, recovered.err)
+  const answer = await service.call('GET', '/api_keys', undefined, { key: recovered.out.trim() })
+  t.match(answer.body.data.at(-1), { name: 'Recovered key', role: 'system_admin' })
+  t.match(ftp.ready, { ready: true, process: 'ftp' })
+  t.equal(await ftp.stop(), 0, ftp.log())
+  t.equal(script.code, 0)
+  if (spawnSync('bash', ['--version']).status !== 0) return
+  const complete = (...words: string[]) =>
+    spawnSync('bash', [
+      '-c',
+      `${script.out}\nCOMP_WORDS=(rollcall ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}; _rollcall; echo "\${COMPREPLY[@]}"`,
+    ])
+      .stdout.toString()
+      .trim()
+  t.equal(complete('impo'), 'import imports')
+  t.equal(complete('org', 'cr'), 'create')
+  t.match(complete('import', '--vi'), /--via/)
+  t.equal(complete('import', 'x.csv', '--via', ''), 'inline ftp')
+  t.match(complete('logs', '7', 'skipped_o'), /skipped_overwrite skipped_over_limit/)
+})

@@ -1,0 +1,101 @@
+import t from 'tap'
+import type { ImportView } from '../../../control-plane/cli/api-client.ts'
+import { parseMapping } from '../../../control-plane/cli/commands/import.ts'
+import { barLine, Rate } from '../../../control-plane/cli/progress.ts'
+import { readEvents } from '../../../control-plane/cli/server-sent-events.ts'
+import { cutTo, table, widthOf } from '../../../control-plane/cli/terminal.ts'
+
+const plain = (_: unknown, text: string) => text
+
+function view(state: string, done: number, total: number | null): ImportView {
+  return {
+    id: 12,
+    mailing_list_name: 'News',
+    state,
+    begins_at: '2026-01-31T08:00:00Z',
+    finished_at: null,
+    error_message: null,
+    stats: { number_of_records: total, records_imported: done, subscribers: {} },
+    waiting_for_import_id: null,
+    download: null,
+    dry_run: false,
+    warnings: [],
+  }
+}
+
+t.test('a progress bar fits into its terminal, and shows what there is room for', (t) => {
+  const line = (width: number, shown = view('importing', 450_000, 1_000_000)) =>
+    barLine(shown, { title: 'import 12', expectedRows: null, rowsPerSecond: 12_345, width, style: plain })
+  for (const width of [20, 30, 40, 59, 79, 119, 200]) t.ok(widthOf(line(width)) <= width, `${width} columns`)
+  t.match(
+    line(119),
+    /^import 12 {2}importing {2}█+░+ +45% {4}450,000\/1,000,000 rows {2}12,345 rows\/s {2}45 s left$/,
+  )
+  t.match(line(79), /importing .*450,000\/1,000,000 rows {2}12,345 rows\/s {2}45 s left$/)
+  t.match(line(59), /45% .*12,345\/s {2}45 s left$/)
+  t.match(line(30), /45%/)
+  t.match(line(79, view('scheduled', 0, null)), /scheduled .* 0% {2}0\/\? rows/)
+  t.match(line(79, { ...view('scheduled', 0, null), waiting_for_import_id: 7 }), /waits for import 7$/)
+  t.match(line(79, view('finished', 0, 0)), /100%/)
+  t.match(
+    line(79, {
+      ...view('downloading', 0, null),
+      download: { bytes_received: 1_500_000, bytes_expected: 3e6, next_attempt_at: null },
+    }),
+    /1\.5 of 3\.0 MB$/,
+  )
+  t.end()
+})
+
+t.test('the rate is that of the last seconds, and forgets what was before a pause', (t) => {
+  const rate = new Rate()
+  t.equal(rate.add(0, 0, true), null)
+  t.equal(rate.add(1_000, 500, true), 500)
+  for (let s = 2; s <= 30; s += 1) rate.add(s * 1000, 500 + (s - 1) * 1_000, true)
+  t.equal(rate.add(31_000, 30_500, true), 1_000)
+  t.equal(rate.add(60_000, 30_500, false), null)
+  t.equal(rate.add(61_000, 32_500, true), 2_000)
+  t.end()
+})
+
+t.test('tables are as wide as they must be, and cut where the terminal ends', (t) => {
+  const rows = [
+    [1, 'Ann', 'x'.repeat(50)],
+    [20, '邮箱', null],
+  ]
+  const wide = table(['id', 'name', 'note'], rows, { width: Infinity, style: plain })
+  t.equal(wide, `id  name  note\n 1  Ann   ${'x'.repeat(50)}\n20  邮箱\n`)
+  for (const line of table(['id', 'name', 'note'], rows, { width: 30, style: plain }).split('\n'))
+    t.ok(widthOf(line) <= 30)
+  t.equal(table(['id'], [], { width: 80, style: plain }), 'id\n')
+  t.notMatch(
+    table(['a'], [['x\u001b[31m\ny']], { width: 80, style: plain }),
+    /\u001b/,
+    'nothing steers the terminal',
+  )
+  t.equal(cutTo('邮箱邮箱', 5), '邮箱…')
+  t.end()
+})
+
+t.test('a mapping is read as a line of CSV', (t) => {
+  t.same(parseMapping('email, First name,-,,"Last, first"'), [
+    'email',
+    'First name',
+    null,
+    null,
+    'Last, first',
+  ])
+  t.end()
+})
+
+t.test('events come whole, however they are cut on their way', async (t) => {
+  const text =
+    ': hello\r\n\r\nevent: import\nid: 1\ndata: {"a":"ö"}\n\ndata:x\ndata: y\n\n: 15 s\n\ndata: lost'
+  const bytes = Buffer.from(text)
+  for (const size of [1, 2, 3, 7, bytes.length]) {
+    const pieces = (async function* () {
+      for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size)
+    })()
+    t.same(await Array.fromAsync(readEvents(pieces)), ['{"a":"ö"}', 'x\ny'], `pieces of ${size}`)
+  }
+})
