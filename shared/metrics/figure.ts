@@ -28,7 +28,7 @@ export class Figure<T> {
     const leftMs = impatientAt - clock.monotonicMs()
     if (leftMs <= 0) return null
     const answered = new AbortController()
-    const patience = sleep(leftMs, null, { signal: answered.signal, ref: false }).catch(() => null)
+    const patience = sleep(leftMs, null, { signal: answered.signal }).catch(() => null)
     try {
       return await Promise.race([done, patience])
     } finally {
