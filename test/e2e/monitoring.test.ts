@@ -152,3 +152,63 @@ t.test('every panel and every rule has data while there is work', { skip }, asyn
   t.ok((await prometheus.query('sum(rollcall_import_rows_total{result="added"}) > 500')).length > 0)
   t.same(await prometheus.firing(), [])
 })
+
+/** It waits for the rules' own times, so it takes two minutes: by hand, with ROLLCALL_BAD_DAY=1. */
+const noBadDay = process.env['ROLLCALL_BAD_DAY'] === undefined ? 'ROLLCALL_BAD_DAY is not set' : skip
+
+t.test(
+  'a real bad day: a list that is held, a storm of logins, an engine that is killed',
+  { skip: noBadDay },
+  async (t) => {
+    const prometheus = await startPrometheus(t, service)
+    const list = await createList(service)
+    const imported = {
+      column_mapping: ['email'],
+      file_source: { type: 'json', content: 'email\na@b.example\n' },
+    }
+    const create = (options: object) =>
+      service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+        subscriber_import: { ...imported, ...options },
+      })
+    // As if it had been paused in the middle: it has the list and gives it to nobody.
+    const holder = await create({ begins_at: '2100-01-01T00:00:00Z' })
+    await service.collections.imports.updateOne(
+      { _id: holder.id },
+      { $set: { state: 'paused', paused_from: 'importing', paused_at: new Date(), holds_list: true } },
+    )
+    const waiting = await create({})
+    await service.collections.imports.updateOne(
+      { _id: waiting.id },
+      { $set: { begins_at: new Date(Date.now() - 2 * 3_600_000) } },
+    )
+    await until(
+      'a scrape of the engine',
+      () => prometheus.query('rollcall_engines == 1'),
+      (found) => found.length > 0,
+    )
+    const beganAt = Date.now()
+    for (let i = 0; i < 40; i += 1) {
+      const session = await FtpSession.connect(service.processes.ftp!.ready.ftp!)
+      await session.command('USER api')
+      await session.command('PASS not_a_key_at_all_0000')
+      session.close()
+    }
+    await service.processes.engine!.stop('SIGKILL')
+    const seen = new Set<string>()
+    const wanted = ['RollcallFtpLoginStorm', 'RollcallListStuck', 'RollcallNoEngine', 'RollcallTargetDown']
+    await until(
+      'the alerts',
+      async () => {
+        for (const alert of await prometheus.firing()) {
+          if (!seen.has(alert))
+            t.comment(`${alert} fires after ${Math.round((Date.now() - beganAt) / 1000)} s`)
+          seen.add(alert)
+        }
+        return [...seen]
+      },
+      () => wanted.every((alert) => seen.has(alert)),
+      240_000,
+    )
+    t.ok(wanted.every((alert) => seen.has(alert)))
+  },
+)

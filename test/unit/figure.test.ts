@@ -67,6 +67,6 @@ t.test('a reading that fails leaves its gauges out, also those that had a value'
   registerGauges(registry, figure, [{ name: 'rollcall_alone', help: 'x', of: (value) => value }])
   t.match(await registry.metrics(), /^rollcall_alone 1$/m)
   isAway = true
-  await sleep(30)
-  t.notMatch(await registry.metrics(), /^rollcall_alone/m)
+  while (/^rollcall_alone/m.test(await registry.metrics())) await sleep(5)
+  t.pass()
 })
