@@ -1,15 +1,34 @@
-# One image, three processes: the command says which (control-plane, engine, ftp, or start for all of them).
-FROM node:26-bookworm-slim
+# One image for all processes: the command says which (control-plane/main.ts, engine/main.ts, ftp/main.ts), by default
+# the whole service. What is copied here is all that runs; test/e2e/compose.test.ts runs it so.
+FROM node:26.10.0-bookworm-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
+# The optional ones are Node.js itself, which the image has.
 RUN npm ci --omit=dev --omit=optional
+
+FROM node:26.10.0-bookworm-slim
+WORKDIR /app
+COPY --from=dependencies /app/node_modules node_modules
+COPY package.json LICENSE ./
+COPY shared shared
 COPY control-plane control-plane
 COPY engine engine
 COPY ftp ftp
-COPY shared shared
-RUN mkdir -p /data node_modules/.cache/rollcall && chown node:node /data node_modules/.cache/rollcall
-USER node
-ENV DATA_DIR=/data HTTP_HOST=0.0.0.0 FTP_HOST=0.0.0.0 METRICS_HOST=0.0.0.0
+RUN mkdir /data && chown node:node /data
+# By number, which whoever runs it can tell from root; it is the user `node` of the image.
+USER 1000:1000
+ENV NODE_ENV=production \
+    NODE_COMPILE_CACHE=/tmp/node-compile-cache \
+    MALLOC_ARENA_MAX=2 \
+    UV_THREADPOOL_SIZE=32 \
+    DATA_DIR=/data \
+    HTTP_HOST=0.0.0.0 \
+    FTP_HOST=0.0.0.0 \
+    METRICS_HOST=0.0.0.0 \
+    HEALTH_URL=http://127.0.0.1:8080/readyz
 VOLUME /data
-ENTRYPOINT ["npm", "run", "--silent"]
-CMD ["start"]
+EXPOSE 8080 9464 9465 2121 2122-2222
+HEALTHCHECK --interval=5s --timeout=5s --start-period=60s --retries=3 \
+  CMD ["node", "-e", "fetch(process.env.HEALTH_URL).then((reply) => process.exit(reply.ok ? 0 : 1), () => process.exit(1))"]
+ENTRYPOINT ["node"]
+CMD ["control-plane/cli/start.ts"]

@@ -1,5 +1,9 @@
 import { AuthThrottle, keyHashSecret } from '../shared/api-keys.ts'
-import { createRegistry, hostInUrl, listen, runProcess } from '../shared/service.ts'
+import { observeDatabase } from '../shared/metrics/database-metrics.ts'
+import { observeDisk } from '../shared/metrics/disk-metrics.ts'
+import { observeImports } from '../shared/metrics/import-metrics.ts'
+import { createRegistry } from '../shared/metrics/registry.ts'
+import { hostInUrl, listen, runProcess } from '../shared/service.ts'
 import { openStaging } from '../shared/staging/open-staging.ts'
 import { startDatabase } from '../shared/start-database.ts'
 import { openUploads } from '../shared/uploads/open-uploads.ts'
@@ -38,6 +42,9 @@ await runProcess('control-plane', async (process) => {
     log,
     stopping: process.stopping,
   }
+  observeDatabase(registry, database)
+  observeImports(registry, database.collections, log)
+  observeDisk(registry, settings.DATA_DIR)
   const http = createHttpServer(createApp(deps, registry))
   const { port } = await listen(http.server, {
     host: settings.HTTP_HOST,

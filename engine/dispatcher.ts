@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import type { AddressGuard } from '../shared/address-guard.ts'
+import { clock } from '../shared/clock.ts'
 import { peekNextId, type Database } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import { hasEnded } from '../shared/import-state.ts'
@@ -122,6 +123,12 @@ export class Dispatcher {
     this.#wake()
   }
 
+  /** Steps in hand. */
+  get steps(): { download: number; other: number } {
+    const download = [...this.#steps.values()].filter(({ entry }) => entry.state === 'downloading').length
+    return { download, other: this.#steps.size - download }
+  }
+
   /** Share of the lanes in use. */
   get utilization(): number {
     return this.#chunks.size / this.#options.pool.lanes
@@ -177,7 +184,7 @@ export class Dispatcher {
   async #advance(entry: WorkingImport): Promise<void> {
     // Whoever has the step may have a transaction under way that counts.
     if (entry.step !== null || this.#steps.has(entry._id)) return
-    if (hasEnded(entry.state)) await this.#settle(entry._id)
+    if (hasEnded(entry.state)) await this.#settle(entry)
     else await this.#considerStep(entry)
   }
 
@@ -222,7 +229,13 @@ export class Dispatcher {
     const { collections } = this.#options.database
     const firstNewId = await peekNextId(collections, 'subscriber')
     const isOurs = await startImport(collections, entry._id, firstNewId, upload)
-    if (isOurs) this.#options.log.info({ import_id: entry._id }, 'import started')
+    if (isOurs) {
+      this.#options.metrics.stageEnded(
+        'wait',
+        Math.max(0, clock.now().getTime() - entry.begins_at.getTime()) / 1000,
+      )
+      this.#options.log.info({ import_id: entry._id }, 'import started')
+    }
     return isOurs
   }
 
@@ -312,14 +325,15 @@ export class Dispatcher {
   }
 
   /** An ended import: its counts are final once no chunk of it is held. */
-  async #settle(importId: number): Promise<void> {
-    const { collections } = this.#options.database
+  async #settle({ _id: importId, state, source }: WorkingImport): Promise<void> {
+    const { metrics, database } = this.#options
+    const { collections } = database
     if ((await closeChunks(collections, importId)) > 0) return
     const totals = (await sumChunkCounts(collections, [importId])).get(importId) ?? noCounts()
     await fixTotals(collections, importId, totals)
     await queueCallback(this.#options.database, importId)
     await removeWorkingData(importId, this.#options)
-    await markSettled(collections, importId)
+    if (await markSettled(collections, importId)) metrics.importEnded(state, source.type)
   }
 
   /** Claims chunks until every lane has one or nobody has any; one at a time does so. */
@@ -351,6 +365,7 @@ export class Dispatcher {
     const shared = new SharedArrayBuffer(4)
     const word = new Int32Array(shared)
     if (this.#stopped) Atomics.store(word, 0, control.stop)
+    const startedAt = clock.monotonicMs()
     const ended = this.#options.pool
       .run({ importId: chunk.import_id, chunkId: chunk._id, token, control: shared })
       .catch((error: unknown): ChunkReport => ({
@@ -359,7 +374,10 @@ export class Dispatcher {
         retryable: false,
         fatal: false,
       }))
-      .then((report) => this.#endChunk(chunk, token, report))
+      .then((report) => {
+        this.#options.metrics.chunkEnded(report.end, (clock.monotonicMs() - startedAt) / 1000)
+        return this.#endChunk(chunk, token, report)
+      })
       .catch((error: unknown) => {
         this.#doubt(token)
         this.#options.log.warn(
@@ -376,8 +394,7 @@ export class Dispatcher {
   }
 
   async #endChunk(chunk: ChunkDocument, token: string, report: ChunkReport): Promise<void> {
-    const { database, metrics, log } = this.#options
-    metrics.chunkEnded(report.end)
+    const { database, log } = this.#options
     switch (report.end) {
       case 'done':
         return
@@ -405,7 +422,7 @@ export class Dispatcher {
     token: string,
     report: ChunkReport & { end: 'failed' },
   ): Promise<void> {
-    const { database, log } = this.#options
+    const { database, log, metrics } = this.#options
     log.warn(
       { chunk: chunk._id, attempt: chunk.attempt, retryable: report.retryable },
       `a chunk failed: ${report.message}`,
@@ -417,7 +434,8 @@ export class Dispatcher {
           ? report.message
           : `chunk ${chunk._id} failed ${chunk.attempt} times in a row, the last time with: ${report.message}`,
       )
-      await failImport(database.collections, chunk.import_id, error.message)
+      if (await failImport(database.collections, chunk.import_id, error.message))
+        metrics.importFailed('attempts_exhausted')
     }
     // Not at once: whatever it was should have a moment to pass.
     await sleep(Math.min(5_000, 250 * 2 ** chunk.attempt))

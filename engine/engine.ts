@@ -65,7 +65,11 @@ export class Engine implements Part {
 
   constructor(options: EngineOptions) {
     this.#options = options
-    options.metrics.utilization = () => this.#life?.dispatcher.utilization ?? 0
+    const { metrics } = options
+    metrics.utilization = () => this.#life?.dispatcher.utilization ?? 0
+    metrics.lanes = () => this.#life?.pool.lanes ?? 0
+    metrics.steps = () => this.#life?.dispatcher.steps ?? { download: 0, other: 0 }
+    metrics.workers = async () => this.#life?.pool.figures() ?? []
   }
 
   async start(): Promise<void> {
@@ -154,16 +158,11 @@ export class Engine implements Part {
 
   /** Renews the lease until the engine stops. A renewal that finds no document starts a new life. */
   async #beat(): Promise<void> {
-    const { database, metrics, log } = this.#options
+    const { metrics, log } = this.#options
     while (!this.#stopping) {
       await sleep(heartbeatMs, undefined, { ref: false })
       try {
-        if (
-          this.#stopping ||
-          this.#life === null ||
-          (await renewEngineLease(database.collections, this.#life.id))
-        )
-          continue
+        if (this.#stopping || this.#life === null || (await this.#renew(this.#life.id))) continue
         log.error(
           `the lease of ${engineLeaseMs / 1000} s ran out and the others took this engine for dead: it starts anew`,
         )
@@ -180,6 +179,18 @@ export class Engine implements Part {
       } catch (error) {
         log.warn(`the engine's lease couldn't be renewed, trying again: ${messageOf(error)}`)
       }
+    }
+  }
+
+  async #renew(id: string): Promise<boolean> {
+    const { database, metrics } = this.#options
+    try {
+      const isAlive = await renewEngineLease(database.collections, id)
+      metrics.leaseRenewal('ok')
+      return isAlive
+    } catch (error) {
+      metrics.leaseRenewal('failed')
+      throw error
     }
   }
 

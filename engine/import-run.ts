@@ -35,9 +35,10 @@ import {
   writeInStep,
 } from '../shared/store/imports.ts'
 import { countAbsent, deactivateAbsent } from './deactivation.ts'
-import type { EngineMetrics } from './metrics.ts'
+import type { EngineMetrics, FailureReason } from './metrics.ts'
 import { makePlan, reactionsPerRecord } from '../shared/import-plan.ts'
 import type { DownloadBounds } from '../shared/sources/download-bounds.ts'
+import { downloadFailureOf, schemeOf } from '../shared/sources/download-failure.ts'
 import { sourceOf } from './sources/source-of.ts'
 import { StillWritten, type SourceContext } from './sources/source.ts'
 import type { Range } from './splitting/range-writer.ts'
@@ -130,7 +131,16 @@ async function staged(document: ImportDocument, step: Step, context: StepContext
     { ...step, state },
     { $set: { state: 'splitting', staged: target, 'download.next_attempt_at': null, ...progress } },
   )
-  return isOurs ? target : null
+  if (!isOurs) return null
+  await countStaged(target, context)
+  return target
+}
+
+async function countStaged(name: string, { staging, metrics }: StepContext): Promise<void> {
+  const file = await staging.open(name)
+  if (file === null) return
+  metrics.bytes('stage', file.size)
+  await file.close()
 }
 
 async function timed<T>(
@@ -190,7 +200,10 @@ async function download(
     return progress
   } catch (error) {
     const isTry = error instanceof ImportError && !context.signal.aborted
-    if (isTry) context.metrics.downloadAttempt(error.retryable ? 'failed' : 'refused')
+    if (isTry) {
+      context.metrics.downloadAttempt(error.retryable ? 'failed' : 'refused')
+      context.metrics.downloadFailed(schemeOf(document.source.url!), downloadFailureOf(error))
+    }
     throw error
   } finally {
     clearInterval(shown)
@@ -388,10 +401,11 @@ async function endInFailure(
   } else if (error instanceof StillWritten) {
     await lookAgain(error, document, step, context)
   } else if (error instanceof ImportError) {
-    await fail(step, error.message, context)
+    await fail(step, error.code, error.message, context)
   } else if (isStagingFull(error)) {
     await fail(
       step,
+      'staging_full',
       `no space is left for the import's files under DATA_DIR/staging (${messageOf(error)}): free some and create the import again`,
       context,
     )
@@ -413,10 +427,11 @@ async function endFailedTry(
   const failed = document.download.attempts + 1
   const wait = retryAfterMs[failed - 1]
   if (wait === undefined) {
-    await fail(step, `${error.message} (the last of ${failed} tries)`, context)
+    await fail(step, error.code, `${error.message} (the last of ${failed} tries)`, context)
   } else if ((await downloadTimeLeft(document, context)) <= wait) {
     const minutes = totalMs / 60_000
-    await fail(step, `${error.message} (the ${minutes} minutes for all tries end before the next)`, context)
+    const why = `the ${minutes} minutes for all tries end before the next`
+    await fail(step, error.code, `${error.message} (${why})`, context)
   } else {
     context.log.warn(`download failed, next try in ${wait / 1000} s: ${error.message}`)
     await scheduleRetry(context.database.collections, step, failed, wait)
@@ -437,6 +452,7 @@ async function lookAgain(
   if (await waitForUpload(collections, step, { identity, lookAgainMs, longestWaitMinutes, filename })) return
   await fail(
     step,
+    'source_unreadable',
     `${filename} was still being written ${longestWaitMinutes} minutes after the import began: create the import when the file is whole`,
     context,
   )
@@ -459,12 +475,13 @@ async function endBrokenStep(
     (error as NodeJS.ErrnoException).syscall === undefined
       ? 'this is a defect of the engine, its log has more'
       : 'check DATA_DIR on the engine, and create the import again'
-  await fail(step, `${messageOf(error)} (the last of ${failures} tries): ${advice}`, context)
+  await fail(step, 'broken_step', `${messageOf(error)} (the last of ${failures} tries): ${advice}`, context)
 }
 
-async function fail(step: Step, message: string, context: StepContext): Promise<void> {
+async function fail(step: Step, reason: FailureReason, message: string, context: StepContext): Promise<void> {
   context.log.warn(`import failed: ${message}`)
-  await failImport(context.database.collections, step.id, message, step.token)
+  if (await failImport(context.database.collections, step.id, message, step.token))
+    context.metrics.importFailed(reason)
 }
 
 /** Clears up after an ended import for which no chunk is held any more. */

@@ -1,4 +1,8 @@
-import { createRegistry, runProcess, serveOperations } from '../shared/service.ts'
+import { observeDatabase } from '../shared/metrics/database-metrics.ts'
+import { observeDisk } from '../shared/metrics/disk-metrics.ts'
+import { observeImports } from '../shared/metrics/import-metrics.ts'
+import { createRegistry } from '../shared/metrics/registry.ts'
+import { runProcess, serveOperations } from '../shared/service.ts'
 import { openStaging } from '../shared/staging/open-staging.ts'
 import { openUploads } from '../shared/uploads/open-uploads.ts'
 import { databaseProblem, startDatabase } from '../shared/start-database.ts'
@@ -9,14 +13,17 @@ import { purgeUploads } from './maintenance/purge-uploads.ts'
 import { removeDeletedFieldValues } from './maintenance/remove-deleted-field-values.ts'
 import { sweepStaging } from './maintenance/sweep-staging.ts'
 import { takeOverFromDeadEngines } from './maintenance/take-over.ts'
-import { createEngineMetrics } from './metrics.ts'
+import { createEngineMetrics, observeStaging } from './metrics.ts'
 
 /** The engine process: takes imports from the database, nothing else; whatever it says, it says there. */
 await runProcess('engine', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
   const registry = createRegistry()
-  const metrics = createEngineMetrics(registry, database.collections)
+  observeDatabase(registry, database)
+  observeImports(registry, database.collections, log)
+  observeDisk(registry, settings.DATA_DIR)
+  const metrics = createEngineMetrics(registry)
   const operations = process.add(
     await serveOperations({
       host: settings.METRICS_HOST,
@@ -27,6 +34,7 @@ await runProcess('engine', async (process) => {
     }),
   )
   const staging = openStaging(settings, database.collections)
+  observeStaging(registry, staging)
   const uploads = openUploads(settings, database)
   for (const chore of [
     takeOverFromDeadEngines(database, log),

@@ -1,10 +1,24 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import { importStates } from '../shared/import-state.ts'
-import { callbacksIndex, type Collections } from '../shared/schemas/collections.ts'
-import { rowResults } from '../shared/schemas/import.ts'
+import { importErrorCodes, type ImportErrorCode } from '../shared/errors.ts'
+import { endedStates, type ImportState } from '../shared/import-state.ts'
+import { Figure, registerGauges } from '../shared/metrics/figure.ts'
+import { rowResults, sourceTypes, type SourceType } from '../shared/schemas/import.ts'
+import type { Staging } from '../shared/staging/staging.ts'
+import {
+  downloadFailures,
+  downloadSchemes,
+  type DownloadFailure,
+} from '../shared/sources/download-failure.ts'
 import type { BatchReport } from './workers/messages.ts'
+import type { WorkerFigures } from './workers/worker-figures.ts'
 
-export type Stage = 'obtain' | 'split' | 'import' | 'finish'
+/** `wait` is the time from `begins_at` to the start. */
+export const stages = ['wait', 'obtain', 'split', 'import', 'finish'] as const
+export type Stage = (typeof stages)[number]
+
+/** Why an import failed: an ImportError's code, or what no code is for. */
+export const failureReasons = [...importErrorCodes, 'broken_step'] as const
+export type FailureReason = ImportErrorCode | 'broken_step'
 
 const callbackResults = ['delivered', 'failed', 'refused'] as const
 export type CallbackResult = (typeof callbackResults)[number]
@@ -12,21 +26,29 @@ export type CallbackResult = (typeof callbackResults)[number]
 /** Everything the engine counts. Added to per batch, never per row. */
 export interface EngineMetrics {
   batch(report: BatchReport): void
-  chunkEnded(result: 'done' | 'stopped' | 'lost' | 'failed'): void
+  chunkEnded(result: 'done' | 'stopped' | 'lost' | 'failed', seconds: number): void
+  /** It is settled: nothing more becomes of it. */
+  importEnded(state: ImportState, source: SourceType): void
+  importFailed(reason: FailureReason): void
   stageEnded(stage: Stage, seconds: number): void
   bytes(stage: 'download' | 'stage' | 'split', bytes: number): void
   downloadAttempt(result: 'ok' | 'failed' | 'refused'): void
+  downloadFailed(scheme: string, reason: DownloadFailure): void
   leaseLost(): void
   callbackAttempt(result: CallbackResult): void
   callbackGivenUp(): void
+  leaseRenewal(result: 'ok' | 'failed'): void
   reactionsMoved(count: number): void
   /** Seconds for which the earliest reaction has been due that isn't in the outbox yet. */
   reactionLag: number
   /** Asked at every scrape. */
   utilization: () => number
+  lanes: () => number
+  steps: () => { download: number; other: number }
+  workers: () => Promise<WorkerFigures[]>
 }
 
-export function createEngineMetrics(registry: Registry, collections: Collections): EngineMetrics {
+export function createEngineMetrics(registry: Registry): EngineMetrics {
   const registers = [registry]
   const rows = new Counter({
     name: 'rollcall_import_rows_total',
@@ -57,14 +79,34 @@ export function createEngineMetrics(registry: Registry, collections: Collections
   })
   for (const reason of ['write_conflict', 'duplicate_key', 'network', 'transient', 'commit_unknown'])
     retries.inc({ reason }, 0)
-  const stages = new Histogram({
+  const stageDurations = new Histogram({
     name: 'rollcall_import_stage_duration_seconds',
     help: 'Time that an import spent in a stage',
     labelNames: ['stage'],
     buckets: [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600],
     registers,
   })
-  for (const stage of ['obtain', 'split', 'import', 'finish']) stages.zero({ stage })
+  for (const stage of stages) stageDurations.zero({ stage })
+  const chunkDurations = new Histogram({
+    name: 'rollcall_import_chunk_duration_seconds',
+    help: 'Time from the claim of a chunk to its end in this engine',
+    buckets: [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
+    registers,
+  })
+  const ends = new Counter({
+    name: 'rollcall_imports_ended_total',
+    help: 'Imports that ended and were cleared up after by this engine, by how and by the kind of their source',
+    labelNames: ['state', 'source'],
+    registers,
+  })
+  for (const state of endedStates) for (const source of sourceTypes) ends.inc({ state, source }, 0)
+  const failures = new Counter({
+    name: 'rollcall_import_failures_total',
+    help: 'Imports that this engine let fail, by reason',
+    labelNames: ['reason'],
+    registers,
+  })
+  for (const reason of failureReasons) failures.inc({ reason }, 0)
   const writes = new Histogram({
     name: 'rollcall_bulk_write_duration_seconds',
     help: 'Time that a batch took from its first read to its commit, retries included',
@@ -78,50 +120,31 @@ export function createEngineMetrics(registry: Registry, collections: Collections
     registers,
   })
   for (const result of ['ok', 'failed', 'refused']) downloads.inc({ result }, 0)
+  const downloadProblems = new Counter({
+    name: 'rollcall_import_download_failures_total',
+    help: 'Tries to download a file that went wrong, by the scheme of the URL and by what it was',
+    labelNames: ['scheme', 'reason'],
+    registers,
+  })
+  for (const scheme of downloadSchemes)
+    for (const reason of downloadFailures) downloadProblems.inc({ scheme, reason }, 0)
+  const renewals = new Counter({
+    name: 'rollcall_engine_lease_renewals_total',
+    help: "Renewals of the engine's lease by whether the database took them",
+    labelNames: ['result'],
+    registers,
+  })
+  for (const result of ['ok', 'failed']) renewals.inc({ result }, 0)
   const leases = new Counter({
     name: 'rollcall_engine_leases_lost_total',
     help: 'Times that this engine was taken for dead by the others, or a chunk of it was taken over',
     registers,
   })
-  new Gauge({
-    name: 'rollcall_imports',
-    help: 'Imports by state',
-    labelNames: ['state'],
-    registers,
-    async collect() {
-      const counts = await Promise.all(
-        importStates.map((state) => collections.imports.countDocuments({ state })),
-      )
-      importStates.forEach((state, i) => this.set({ state }, counts[i]!))
-    },
-  })
-  new Gauge({
-    name: 'rollcall_import_queue_age_seconds',
-    help: 'How long the import that is due for longest has been waiting for its start; 0 when none waits',
-    registers,
-    async collect() {
-      const oldest = await collections.imports.findOne(
-        { settled: false, state: 'scheduled' },
-        { sort: { begins_at: 1 }, projection: { begins_at: 1 } },
-      )
-      this.set(oldest === null ? 0 : Math.max(0, (Date.now() - oldest.begins_at.getTime()) / 1000))
-    },
-  })
-
   const reactions = new Counter({
     name: 'rollcall_reactions_dispatched_total',
     help: 'Autoresponder reactions that this engine put into the outbox when they were due',
     registers,
   })
-  new Gauge({
-    name: 'rollcall_outbox_messages',
-    help: 'Messages that wait for a mail sender or are in the hand of one, those of paused autoresponders too',
-    registers,
-    async collect() {
-      this.set(await collections.outbox.estimatedDocumentCount())
-    },
-  })
-
   const callbacks = new Counter({
     name: 'rollcall_callback_attempts_total',
     help: 'Tries to send the callback of an import that has ended; refused is an address that may not be reached',
@@ -134,14 +157,6 @@ export function createEngineMetrics(registry: Registry, collections: Collections
     help: 'Callbacks of which the last try failed',
     registers,
   })
-  new Gauge({
-    name: 'rollcall_callbacks_pending',
-    help: 'Callbacks that are being sent or wait for their next try',
-    registers,
-    async collect() {
-      this.set(await collections.callbacks.countDocuments({ state: 'waiting' }, { hint: callbacksIndex }))
-    },
-  })
 
   const metrics: EngineMetrics = {
     batch(report) {
@@ -151,19 +166,27 @@ export function createEngineMetrics(registry: Registry, collections: Collections
       writes.observe(report.writeMs / 1000)
       for (const [reason, count] of Object.entries(report.retries)) retries.inc({ reason }, count)
     },
-    chunkEnded(result) {
+    chunkEnded(result, seconds) {
       chunks.inc({ result })
+      chunkDurations.observe(seconds)
       if (result === 'lost') leases.inc()
     },
-    stageEnded: (stage, seconds) => stages.observe({ stage }, seconds),
+    stageEnded: (stage, seconds) => stageDurations.observe({ stage }, seconds),
     bytes: (stage, count) => bytes.inc({ stage }, count),
     downloadAttempt: (result) => downloads.inc({ result }),
+    importEnded: (state, source) => ends.inc({ state, source }),
+    importFailed: (reason) => failures.inc({ reason }),
+    downloadFailed: (scheme, reason) => downloadProblems.inc({ scheme, reason }),
     leaseLost: () => leases.inc(),
     callbackAttempt: (result) => callbacks.inc({ result }),
     callbackGivenUp: () => givenUp.inc(),
+    leaseRenewal: (result) => renewals.inc({ result }),
     reactionsMoved: (count) => reactions.inc(count),
     reactionLag: 0,
     utilization: () => 0,
+    lanes: () => 0,
+    steps: () => ({ download: 0, other: 0 }),
+    workers: async () => [],
   }
   new Gauge({
     name: 'rollcall_worker_utilization_ratio',
@@ -181,5 +204,57 @@ export function createEngineMetrics(registry: Registry, collections: Collections
       this.set(metrics.reactionLag)
     },
   })
+  observeWork(registry, metrics)
   return metrics
+}
+
+/** What the engine has in hand, and how its threads are. Their labels are their numbers, of which there are few. */
+function observeWork(registry: Registry, metrics: EngineMetrics): void {
+  const now = new Figure(async () => ({ lanes: metrics.lanes(), steps: metrics.steps() }), { freshMs: 0 })
+  registerGauges(registry, now, [
+    {
+      name: 'rollcall_worker_lanes',
+      help: 'Chunks that this engine can have in hand at once',
+      of: ({ lanes }) => lanes,
+    },
+    {
+      name: 'rollcall_engine_steps',
+      help: 'Steps (downloads; splitting and finishing) that this engine has in hand',
+      label: 'kind',
+      of: ({ steps }) => steps,
+    },
+  ])
+  const byWorker = (workers: WorkerFigures[], value: (worker: WorkerFigures) => number) =>
+    Object.fromEntries(workers.map((worker, number) => [String(number), value(worker)]))
+  registerGauges(registry, new Figure(() => metrics.workers()), [
+    {
+      name: 'rollcall_worker_heap_used_bytes',
+      help: 'Memory that objects of a worker thread take',
+      label: 'worker',
+      of: (workers) => byWorker(workers, ({ heapUsed }) => heapUsed),
+    },
+    {
+      name: 'rollcall_worker_heap_limit_bytes',
+      help: 'Memory for objects at which a worker thread is ended',
+      label: 'worker',
+      of: (workers) => byWorker(workers, ({ heapLimit }) => heapLimit),
+    },
+    {
+      name: 'rollcall_worker_event_loop_utilization_ratio',
+      help: 'Share of the time since the last scrape in which a worker thread was computing',
+      label: 'worker',
+      of: (workers) => byWorker(workers, ({ computing }) => computing),
+    },
+  ])
+}
+
+/** What the files of unfinished imports take. */
+export function observeStaging(registry: Registry, staging: Staging): void {
+  registerGauges(registry, new Figure(() => staging.size()), [
+    {
+      name: 'rollcall_staging_bytes',
+      help: 'Size of the staged files: sources and partitions of imports that are not cleared up yet',
+      of: (bytes) => bytes,
+    },
+  ])
 }

@@ -68,6 +68,6 @@ async function look(
       caller.organizationId !== session.account!.organizationId ||
       !mayUpload(caller)
     )
-      session.end('the API key of this session may upload no longer')
+      session.end('key_revoked', 'the API key of this session may upload no longer')
   }
 }

@@ -26,7 +26,7 @@ export async function logIn(session: FtpSession, username: string, password: str
   // From here on without a pause: a session that is gone would be counted for ever.
   if (control.destroyed) return
   if (!limits.enterAccount(organizationId)) {
-    session.end('there are too many sessions of this account, end some of them')
+    session.end('account_limit', 'there are too many sessions of this account, end some of them')
     return
   }
   control.once('close', () => {
@@ -46,7 +46,9 @@ export async function logIn(session: FtpSession, username: string, password: str
       530,
       isLast ? `${message}; this connection ends after ${mostWrongLogins} tries` : message,
     )
-    if (isLast) control.destroy()
+    if (!isLast) return
+    session.endedBy = 'wrong_logins'
+    control.destroy()
   }
 }
 

@@ -3,7 +3,10 @@ import { AuthThrottle, keyHashSecret } from '../shared/api-keys.ts'
 import type { Settings } from '../shared/config.ts'
 import { messageOf, StartError } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
-import { createRegistry, hostInUrl, runProcess, serveOperations } from '../shared/service.ts'
+import { observeDatabase } from '../shared/metrics/database-metrics.ts'
+import { observeDisk } from '../shared/metrics/disk-metrics.ts'
+import { createRegistry } from '../shared/metrics/registry.ts'
+import { hostInUrl, runProcess, serveOperations } from '../shared/service.ts'
 import { databaseProblem, startDatabase } from '../shared/start-database.ts'
 import { openUploads } from '../shared/uploads/open-uploads.ts'
 import { uploadLimits } from '../shared/uploads/upload-quota.ts'
@@ -16,6 +19,8 @@ await runProcess('ftp', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
   const registry = createRegistry()
+  observeDatabase(registry, database)
+  observeDisk(registry, settings.DATA_DIR)
   const operations = process.add(
     await serveOperations({
       host: settings.METRICS_HOST,

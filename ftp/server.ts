@@ -130,6 +130,7 @@ class Gate {
     this.#connections.add(control)
     control.once('close', () => this.#connections.delete(control))
     const refusal = this.#count(control)
+    if (refusal !== null) this.#surroundings.metrics.connectionRefused()
     if (refusal !== null && !this.#countRefused(control)) {
       socket.destroy()
       return
@@ -146,7 +147,7 @@ class Gate {
   /** Ends all sessions and what they do; uploads stay as they are, to be gone on with. */
   async empty(): Promise<void> {
     const sessions = [...this.sessions]
-    for (const session of sessions) session.end('the server stops')
+    for (const session of sessions) session.end('stop', 'the server stops')
     for (const control of this.#connections) control.destroy()
     await Promise.all([...this.#connections].map((control) => once(control, 'close')))
     const { log, timeouts } = this.#surroundings
@@ -184,7 +185,10 @@ class Gate {
   #begin(control: ControlConnection): void {
     const session = new FtpSession(control, this.#surroundings)
     this.sessions.add(session)
-    control.once('close', () => this.sessions.delete(session))
+    control.once('close', () => {
+      this.sessions.delete(session)
+      this.#surroundings.metrics.sessionEnded(session.endedBy)
+    })
     void session.reply(220, 'Rollcall')
     control.listen(session)
   }

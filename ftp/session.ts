@@ -12,7 +12,7 @@ import type { DataConnection } from './connections/data-connection.ts'
 import type { PassivePorts } from './connections/passive-ports.ts'
 import { FtpSrvConnection, quiet } from './ftp-srv-internals.ts'
 import { Interruption } from './interruption.ts'
-import type { FtpMetrics } from './metrics.ts'
+import type { FtpMetrics, SessionEnd } from './metrics.ts'
 import type { TurnQueue } from '../shared/turn-queue.ts'
 
 /** What all sessions of a server have in common. */
@@ -76,6 +76,7 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
   facts: string[] | null = null
   account: { keyId: number; organizationId: number } | null = null
   wrongLogins = 0
+  endedBy: SessionEnd = 'connection_lost'
   readonly #running = new Set<Promise<unknown>>()
   readonly #loginTimer: NodeJS.Timeout
   readonly #idleTimer: NodeJS.Timeout
@@ -87,11 +88,12 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
     this.surroundings = surroundings
     this.isDataPrivate = control.secureContext !== null
     this.#loginTimer = setTimeout(() => {
-      if (this.account === null) this.end(`nobody logged in within ${timeouts.login / 1000} s`)
+      if (this.account === null)
+        this.end('login_timeout', `nobody logged in within ${timeouts.login / 1000} s`)
     }, timeouts.login)
     this.#idleTimer = setTimeout(() => {
       if (this.interruption.isTransferring) this.#idleTimer.refresh()
-      else this.end(`no command came for ${timeouts.idle / 1000} s`)
+      else this.end('idle', `no command came for ${timeouts.idle / 1000} s`)
     }, timeouts.idle)
     control.once('close', () => {
       clearTimeout(this.#loginTimer)
@@ -101,8 +103,9 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
   }
 
   /** Says why, and ends the session with whatever it does. */
-  end(reason: string): void {
+  end(cause: SessionEnd, reason: string): void {
     if (this.control.destroyed) return
+    this.endedBy = cause
     this.control.write(`421 ${reason}\r\n`)
     this.control.destroy()
   }
@@ -135,6 +138,7 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
 
   async onCommand(command: Command): Promise<void> {
     this.#idleTimer.refresh()
+    if (command.directive === 'QUIT') this.endedBy = 'quit'
     const isCommand = /^[A-Z]{3,4}$/.test(command.directive)
     const answer = isCommand ? this.commands.handle(command) : this.reply(500, 'that is no command')
     this.#running.add(answer)
@@ -152,12 +156,13 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
   }
 
   onOverlongLine(): void {
+    this.endedBy = 'flood'
     this.control.write('500 the command line is too long\r\n')
     this.control.destroy()
   }
 
   onFlood(): void {
-    this.end('too many commands wait for their answers')
+    this.end('flood', 'too many commands wait for their answers')
   }
 
   onHangUp(): void {

@@ -2,7 +2,9 @@ import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import { clock } from '../shared/clock.ts'
 import { FtpError } from './ftp-error.ts'
+import type { TransferKind, TransferResult } from './metrics.ts'
 import type { FtpSession } from './session.ts'
 import type { Upload } from './upload.ts'
 
@@ -17,14 +19,24 @@ const lingerMs = 100
 const afterglowMs = 100
 
 /** Runs a transfer; `signal` says that it is to end. */
-async function transfer(session: FtpSession, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+async function transfer(
+  session: FtpSession,
+  kind: TransferKind,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
   if (session.surroundings.isTlsRequired && !session.isDataPrivate)
     throw new FtpError(521, 'data go over TLS only here, send PROT P first')
+  const { metrics } = session.surroundings
+  const startedAt = clock.monotonicMs()
+  let result: TransferResult = 'done'
+  metrics.transferBegun(kind)
   try {
     await work(session.interruption.begin())
   } catch (error) {
+    result = session.transferred === null ? 'refused' : 'broken_off'
     throw (error as Error).name === 'AbortError' ? brokenOff() : error
   } finally {
+    metrics.transferEnded(kind, result, (clock.monotonicMs() - startedAt) / 1000)
     session.interruption.end()
     session.transferred = null
     session.data?.close()
@@ -34,7 +46,7 @@ async function transfer(session: FtpSession, work: (signal: AbortSignal) => Prom
 
 /** Takes an upload in and publishes it if it came whole. It throws when it didn't, and has ended in any case. */
 export function receiveUpload(session: FtpSession, begin: () => Promise<Upload>): Promise<void> {
-  return transfer(session, async (ofSession) => {
+  return transfer(session, 'in', async (ofSession) => {
     const upload = await begin()
     const signal = AbortSignal.any([ofSession, upload.lost])
     try {
@@ -58,7 +70,7 @@ export function send(
   open: () => Promise<Readable>,
   { isFile }: { isFile: boolean },
 ): Promise<void> {
-  return transfer(session, async (signal) => {
+  return transfer(session, isFile ? 'out' : 'list', async (signal) => {
     const content = await open()
     try {
       const plain = await openData(session, signal)

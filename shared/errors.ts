@@ -9,18 +9,20 @@ abstract class RollcallError extends Error {
   abstract readonly code: string
 }
 
-export type ImportErrorCode =
-  | 'source_missing'
-  | 'source_refused'
-  | 'source_unreadable'
-  | 'source_unavailable'
-  | 'content_refused'
-  | 'staging_full'
-  | 'plan_invalid'
-  | 'chunk_damaged'
-  | 'audit_mismatch'
-  | 'nothing_valid'
-  | 'attempts_exhausted'
+export const importErrorCodes = [
+  'source_missing',
+  'source_refused',
+  'source_unreadable',
+  'source_unavailable',
+  'content_refused',
+  'staging_full',
+  'plan_invalid',
+  'chunk_damaged',
+  'audit_mismatch',
+  'nothing_valid',
+  'attempts_exhausted',
+] as const
+export type ImportErrorCode = (typeof importErrorCodes)[number]
 
 export class ImportError extends RollcallError {
   override readonly name = 'ImportError'

@@ -1,6 +1,6 @@
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { collectDefaultMetrics, Registry } from 'prom-client'
+import type { Registry } from 'prom-client'
 import { clock } from './clock.ts'
 import { loadSettings, type Settings } from './config.ts'
 import { ensureDataFolder } from './data-folder.ts'
@@ -129,12 +129,6 @@ async function stopParts(parts: Part[], log: Logger): Promise<boolean> {
     })
   }
   return clean
-}
-
-export function createRegistry(): Registry {
-  const register = new Registry()
-  collectDefaultMetrics({ register })
-  return register
 }
 
 export interface OperationsOptions {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { RequestHandler, Response } from 'express'
-import { Histogram, type Registry } from 'prom-client'
+import { Gauge, Histogram, type Registry } from 'prom-client'
 import { clock } from '../../shared/clock.ts'
 import type { Logger } from '../../shared/logger.ts'
 import { credentialCandidates } from '../api/credentials.ts'
@@ -27,7 +27,13 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
     buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers: [registry],
   })
+  const inFlight = new Gauge({
+    name: 'rollcall_http_requests_in_flight',
+    help: 'Requests whose reply has not ended',
+    registers: [registry],
+  })
   return (request, response, next) => {
+    inFlight.inc()
     const startedAt = clock.monotonicMs()
     const given = request.get('x-request-id')
     const isFit =
@@ -37,6 +43,7 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
     response.locals['state'] = state
     response.set('X-Request-Id', id)
     response.once('close', () => {
+      inFlight.dec()
       const seconds = (clock.monotonicMs() - startedAt) / 1000
       const { method } = request
       const status = response.writableFinished ? response.statusCode : 499

@@ -1,4 +1,5 @@
 import { Piscina } from 'piscina'
+import { workerFigures, type WorkerFigures } from './worker-figures.ts'
 import {
   lanesPerWorker,
   type BatchReport,
@@ -16,6 +17,8 @@ export interface WorkerPool {
   close(): Promise<void>
   /** Ends the threads at once. */
   destroy(): Promise<void>
+  /** How the threads are. */
+  figures(): Promise<WorkerFigures[]>
   piscina: Piscina<ChunkTask, ChunkReport>
 }
 
@@ -47,6 +50,7 @@ export function startWorkerPool(options: {
     run: (task) => piscina.run(task),
     close: () => piscina.close(),
     destroy: () => piscina.destroy(),
+    figures: () => workerFigures(piscina.threads),
     piscina,
   }
 }

@@ -1,6 +1,7 @@
 import { AddressRefused } from '../address-guard.ts'
 import { ImportError, messageOf } from '../errors.ts'
 import type { DownloadBounds } from './download-bounds.ts'
+import { DownloadProblem } from './download-failure.ts'
 import { openByFtp } from './ftp-url.ts'
 import { gunzip, gunzipIfPacked, isGzipName } from './gzip.ts'
 import { openByHttp } from './http-url.ts'
@@ -119,7 +120,8 @@ async function* counted(
     if (error instanceof ImportError) throw error
     throw failedTry(`${shown(url)} broke off after ${sofar()}: ${messageOf(error)}`, error)
   }
-  if (file.expected !== null && bytes !== file.expected) throw failedTry(`${shown(url)} sent ${sofar()}`)
+  if (file.expected !== null && bytes !== file.expected)
+    throw failedTry(`${shown(url)} sent ${sofar()}`, new DownloadProblem('broken_off'))
   receipt.isWhole = true
 }
 
@@ -137,13 +139,14 @@ const tooLarge = ({ bytes }: DownloadBounds) =>
   new ImportError(
     'source_refused',
     `the file has more than ${bytes / 1e6} MB, the most that is taken from a URL: upload it by FTP instead`,
+    { cause: new DownloadProblem('too_large') },
   )
 
 export const outOfTime = (url: URL, { totalMs }: DownloadBounds, cause?: unknown) =>
   new ImportError(
     'source_refused',
     `${shown(url)} had not sent the whole file after ${totalMs / 60_000} minutes`,
-    { cause },
+    { cause: new DownloadProblem('timeout', cause) },
   )
 
 /** What went wrong with a try, as an ImportError; all that isn't for good may go well at the next one. */

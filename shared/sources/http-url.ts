@@ -1,4 +1,5 @@
 import type { Dispatcher } from 'undici'
+import { DownloadProblem, failureOfStatus } from './download-failure.ts'
 import { ask, guardedAgent, refuseLiteral } from './guarded-http.ts'
 import { HeldEnd } from './held-end.ts'
 import {
@@ -47,7 +48,11 @@ function opened(
   { statusCode, headers }: Dispatcher.ResponseData,
   url: URL,
 ): Pick<RemoteFile, 'expected' | 'isEncoded'> {
-  if (statusCode !== 200) throw failedTry(`${shown(url)} answered with status ${statusCode}, expected 200`)
+  if (statusCode !== 200)
+    throw failedTry(
+      `${shown(url)} answered with status ${statusCode}, expected 200`,
+      new DownloadProblem(failureOfStatus(statusCode)),
+    )
   const encoding = headerText(headers['content-encoding'])?.trim().toLowerCase() ?? ''
   const isEncoded = encoding === 'gzip' || encoding === 'x-gzip'
   if (!isEncoded && encoding !== '' && encoding !== 'identity')

@@ -47,6 +47,15 @@ export function diskStaging(folder: string): Staging {
       const ages = await Promise.all(ids.map((id) => ageMs(locate(String(id)))))
       return ids.filter((_, i) => ages[i]! > olderThanMs)
     },
+    async size() {
+      const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => [])
+      let bytes = 0
+      for (const entry of entries)
+        // One that is gone by now takes nothing.
+        if (entry.isFile())
+          bytes += (await stat(path.join(entry.parentPath, entry.name)).catch(() => null))?.size ?? 0
+      return bytes
+    },
     // Every file is in its import's folder.
     sweep: () => Promise.resolve(),
   }

@@ -55,6 +55,13 @@ export function gridStaging(bucket: GridBucket): Staging {
         .toArray()
       return old.map(({ _id }) => _id)
     },
+    async size() {
+      // One that is being written has no length yet.
+      const [sum] = await bucket.files
+        .aggregate<{ bytes: number }>([{ $group: { _id: null, bytes: { $sum: '$length' } } }])
+        .toArray()
+      return sum?.bytes ?? 0
+    },
     async sweep() {
       await removeStrayPieces(bucket)
     },

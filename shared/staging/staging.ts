@@ -15,6 +15,8 @@ export interface Staging {
   removeImport(importId: number, options?: { keep?: string }): Promise<void>
   /** Imports of which files are here, the youngest of them older than that. */
   listImports(options: { olderThanMs: number }): Promise<number[]>
+  /** Bytes of all files. */
+  size(): Promise<number>
   /** Removes what no import can be told by. */
   sweep(): Promise<void>
 }

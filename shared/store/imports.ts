@@ -58,7 +58,7 @@ function move(
 
 export type DueImport = Pick<
   ImportDocument,
-  '_id' | 'organization_id' | 'mailing_list_id' | 'options' | 'source'
+  '_id' | 'organization_id' | 'mailing_list_id' | 'begins_at' | 'options' | 'source'
 >
 
 /** Imports that are due and not started, in the order in which they are to be; not those whose list is held. */
@@ -71,7 +71,9 @@ export function listDueImports(collections: Collections, heldLists: number[]): P
         $or: [{ mailing_list_id: { $nin: heldLists } }, { 'options.dry_run': true }],
         $expr: { $lte: ['$begins_at', '$$NOW'] },
       },
-      { projection: { organization_id: 1, mailing_list_id: 1, 'options.dry_run': 1, source: 1 } },
+      {
+        projection: { organization_id: 1, mailing_list_id: 1, begins_at: 1, 'options.dry_run': 1, source: 1 },
+      },
     )
     .sort(unsettledIndex)
     .hint(unsettledIndex)
@@ -81,7 +83,7 @@ export function listDueImports(collections: Collections, heldLists: number[]): P
 
 export type WorkingImport = Pick<
   ImportDocument,
-  '_id' | 'organization_id' | 'state' | 'begins_at' | 'step' | 'download'
+  '_id' | 'organization_id' | 'state' | 'begins_at' | 'source' | 'step' | 'download'
 >
 
 /** Started imports for which there is something to do, also those that ended and aren't cleared up yet. */
@@ -89,7 +91,7 @@ export function listWorkingImports(collections: Collections): Promise<WorkingImp
   return collections.imports
     .find(
       { settled: false, state: { $nin: ['scheduled', 'paused'] } },
-      { projection: { organization_id: 1, state: 1, begins_at: 1, step: 1, download: 1 } },
+      { projection: { organization_id: 1, state: 1, begins_at: 1, source: 1, step: 1, download: 1 } },
     )
     .sort(unsettledIndex)
     .hint(unsettledIndex)
@@ -382,9 +384,10 @@ export async function fixTotals(collections: Collections, id: number, totals: Im
 }
 
 /** Nothing is left to do for an ended import. */
-export async function markSettled(collections: Collections, id: number): Promise<void> {
-  await collections.imports.updateOne(
+export async function markSettled(collections: Collections, id: number): Promise<boolean> {
+  const { modifiedCount } = await collections.imports.updateOne(
     { _id: id, state: { $in: [...endedStates] }, totals: { $ne: null } },
     { $set: { settled: true } },
   )
+  return modifiedCount === 1
 }

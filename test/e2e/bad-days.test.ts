@@ -68,6 +68,19 @@ function checkAlive(t: Test, service: Service): void {
     t.ok(child.exitCode === null && child.signalCode === null, `${name} lives`)
 }
 
+/** A scrape says that the database is away, and waits for it only a moment. */
+async function checkMetricsOfAway(t: Test, urls: Record<string, string>): Promise<void> {
+  const [url] = Object.values(urls)
+  const text = await until(
+    'a scrape without the database',
+    async () => (await fetch(url!, { signal: AbortSignal.timeout(10_000) })).text(),
+    (text) => /^rollcall_database_up 0$/m.test(text),
+    30_000,
+  )
+  t.match(text, /^process_resident_memory_bytes \d/m)
+  t.notMatch(text, /^rollcall_import_queue_age_seconds /m, 'what is not known is missing')
+}
+
 t.test('a replica set of three', { timeout: 300_000 }, async (t) => {
   const set = await startReplicaSet(t, 3)
   const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: set.uri })
@@ -123,6 +136,7 @@ t.test('a replica set of three', { timeout: 300_000 }, async (t) => {
     const answer = await service.call('GET', `/subscriber_imports/${id}`)
     t.equal(answer.status, 503)
     t.match(answer.body, { success: false, error_code: 'internal_error' })
+    for (const { ready } of Object.values(service.processes)) await checkMetricsOfAway(t, ready.metrics)
     await sleep(awaySeconds * 1000)
     checkAlive(t, service)
     if (awaySeconds < 60) {

@@ -1,5 +1,6 @@
 import { AddressGuard } from '../../shared/address-guard.ts'
-import { createRegistry, runProcess } from '../../shared/service.ts'
+import { createRegistry } from '../../shared/metrics/registry.ts'
+import { runProcess } from '../../shared/service.ts'
 import { openStaging } from '../../shared/staging/open-staging.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import { startDatabase } from '../../shared/start-database.ts'
@@ -29,7 +30,7 @@ async function lookup(hostname: string) {
 await runProcess('engine', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
-  const metrics = createEngineMetrics(createRegistry(), database.collections)
+  const metrics = createEngineMetrics(createRegistry())
   const staging = openStaging(settings, database.collections)
   process.add(startChore(takeOverFromDeadEngines(database, log), log))
   const engine = process.add(

@@ -1,0 +1,28 @@
+import type { EventLoopUtilization } from 'node:perf_hooks'
+import type { Worker } from 'node:worker_threads'
+
+/** How a worker thread is. */
+export interface WorkerFigures {
+  /** Bytes. */
+  heapUsed: number
+  heapLimit: number
+  /** Share of the time since it was last asked for in which it was computing. */
+  computing: number
+}
+
+const before = new WeakMap<Worker, EventLoopUtilization>()
+
+/** Asks the threads themselves: one that computes without a pause answers when it comes to it. */
+export async function workerFigures(threads: readonly Worker[]): Promise<WorkerFigures[]> {
+  const found = await Promise.all(threads.map((thread) => figuresOf(thread).catch(() => null)))
+  return found.filter((figures) => figures !== null)
+}
+
+async function figuresOf(thread: Worker): Promise<WorkerFigures> {
+  const heap = await thread.getHeapStatistics()
+  const now = thread.performance.eventLoopUtilization()
+  const last = before.get(thread)
+  before.set(thread, now)
+  const { utilization } = last === undefined ? now : thread.performance.eventLoopUtilization(now, last)
+  return { heapUsed: heap.used_heap_size, heapLimit: heap.heap_size_limit, computing: utilization }
+}

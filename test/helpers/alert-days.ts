@@ -1,0 +1,128 @@
+/**
+ * For each alert rule a bad day on which it fires and a good one, as like it as can be, on which it doesn't. Series are
+ * in promtool's notation, a sample each 30 s.
+ */
+export interface AlertDays {
+  bad: Record<string, string>
+  good: Record<string, string>
+  /** Those of the alert that fires, without its severity. */
+  labels?: Record<string, string>
+  /** When it is looked at. */
+  at?: string
+}
+
+const engine = 'job="rollcall-engine",instance="engine:9464"'
+const engineLabels = { job: 'rollcall-engine', instance: 'engine:9464' }
+const ended = (state: string) => `rollcall_imports_ended_total{state="${state}",source="url"}`
+const requests = (status: string) =>
+  `rollcall_http_request_duration_seconds_count{route="/x",status="${status}"}`
+const durations = (le: string) => `rollcall_http_request_duration_seconds_bucket{le="${le}"}`
+const uploads = (result: string) => `rollcall_ftp_transfers_total{kind="in",result="${result}"}`
+const of = (series: string, bad: string, good: string): AlertDays => ({
+  bad: { [series]: bad },
+  good: { [series]: good },
+})
+
+export const alertDays: Record<string, AlertDays> = {
+  RollcallTargetDown: { ...of(`up{${engine}}`, '0x60', '1x60'), labels: engineLabels },
+  RollcallNoEngine: of('rollcall_engines{state="alive"}', '0x60', '1x60'),
+  RollcallFewerEngines: { ...of('rollcall_engines{state="alive"}', '2x20 1x10', '1x10 2x30'), at: '12m' },
+  RollcallDatabaseDown: {
+    ...of('rollcall_database_up{job="rollcall-ftp"}', '0x60', '1x60'),
+    labels: { job: 'rollcall-ftp' },
+  },
+  RollcallRestarting: {
+    ...of(`process_start_time_seconds{${engine}}`, '1 2 3 4 5 6x50', '1x20 2x40'),
+    labels: engineLabels,
+    at: '10m',
+  },
+  RollcallImportStuck: of('rollcall_import_progress_age_seconds', '0+30x60', '20x60'),
+  RollcallImportsNotStarted: {
+    bad: { 'rollcall_imports_due{waits_for="engine"}': '3x60', rollcall_import_queue_age_seconds: '0+30x60' },
+    good: {
+      'rollcall_imports_due{waits_for="engine"}': '0x60',
+      rollcall_import_queue_age_seconds: '0+30x60',
+    },
+  },
+  RollcallListStuck: {
+    bad: { 'rollcall_imports_due{waits_for="list"}': '1x200', rollcall_import_queue_age_seconds: '0+60x200' },
+    good: { 'rollcall_imports_due{waits_for="list"}': '1x200', rollcall_import_queue_age_seconds: '60x200' },
+    at: '80m',
+  },
+  RollcallImportsFailing: {
+    bad: { [ended('failed')]: '0+1x60', [ended('finished')]: '0x60' },
+    good: { [ended('failed')]: '0+1x60', [ended('finished')]: '0+5x60' },
+  },
+  RollcallDefect: {
+    bad: { 'rollcall_import_failures_total{reason="audit_mismatch"}': '0x5 1x55' },
+    good: { 'rollcall_import_failures_total{reason="source_refused"}': '0x5 1x55' },
+    labels: { reason: 'audit_mismatch' },
+    at: '10m',
+  },
+  RollcallDownloadsFailing: {
+    ...of('rollcall_import_download_failures_total{scheme="https",reason="timeout"}', '0+2x60', '0x30 5x30'),
+    labels: { reason: 'timeout' },
+  },
+  RollcallLeasesLost: of(`rollcall_engine_leases_lost_total{${engine}}`, '0+1x60', '0x30 1x30'),
+  RollcallWriteConflicts: {
+    bad: {
+      'rollcall_import_batch_retries_total{reason="write_conflict"}': '0+300x60',
+      rollcall_bulk_write_duration_seconds_count: '0+60x60',
+    },
+    good: {
+      'rollcall_import_batch_retries_total{reason="write_conflict"}': '0+60x60',
+      rollcall_bulk_write_duration_seconds_count: '0+60x60',
+    },
+  },
+  RollcallDatabaseSlow: {
+    bad: {
+      'rollcall_database_server_operation_seconds_total{kind="writes"}': '0+30x60',
+      'rollcall_database_server_operations_total{kind="writes"}': '0+60x60',
+    },
+    good: {
+      'rollcall_database_server_operation_seconds_total{kind="writes"}': '0+1x60',
+      'rollcall_database_server_operations_total{kind="writes"}': '0+60x60',
+    },
+    labels: { kind: 'writes' },
+  },
+  RollcallDatabaseCacheFull: of('rollcall_database_server_cache_ratio{kind="dirty"}', '0.3x60', '0.05x60'),
+  RollcallConnectionsExhausted: {
+    ...of(`rollcall_database_checkouts_waiting{${engine}}`, '4x60', '0x30 4x1 0x30'),
+    labels: { job: 'rollcall-engine' },
+  },
+  RollcallEventLoopBlocked: {
+    ...of(`nodejs_eventloop_lag_p99_seconds{${engine}}`, '0.8x60', '0.02x60'),
+    labels: { job: 'rollcall-engine' },
+  },
+  RollcallWorkerHeapHigh: {
+    bad: {
+      'rollcall_worker_heap_used_bytes{worker="0"}': '500x60',
+      'rollcall_worker_heap_limit_bytes{worker="0"}': '512x60',
+    },
+    good: {
+      'rollcall_worker_heap_used_bytes{worker="0"}': '100x60',
+      'rollcall_worker_heap_limit_bytes{worker="0"}': '512x60',
+    },
+  },
+  RollcallDiskLow: {
+    bad: { rollcall_disk_free_bytes: '1000000000x60', rollcall_disk_size_bytes: '100000000000x60' },
+    good: { rollcall_disk_free_bytes: '50000000000x60', rollcall_disk_size_bytes: '100000000000x60' },
+  },
+  RollcallApiErrors: {
+    bad: { [requests('500')]: '0+10x60', [requests('200')]: '0+90x60' },
+    good: { [requests('404')]: '0+10x60', [requests('200')]: '0+90x60' },
+  },
+  RollcallApiSlow: {
+    bad: { [durations('2.5')]: '0+50x60', [durations('5')]: '0+100x60', [durations('+Inf')]: '0+100x60' },
+    good: { [durations('2.5')]: '0+100x60', [durations('5')]: '0+100x60', [durations('+Inf')]: '0+100x60' },
+  },
+  RollcallApiLoginStorm: of(requests('401'), '0+60x60', '0+1x60'),
+  RollcallFtpLoginStorm: of('rollcall_ftp_logins_total{result="wrong"}', '0+30x60', '0+1x60'),
+  RollcallFtpFull: of('rollcall_ftp_connections_refused_total', '0+1x60', '5x60'),
+  RollcallFtpTransfersBreaking: {
+    bad: { [uploads('broken_off')]: '0+2x60', [uploads('done')]: '0+1x60' },
+    good: { [uploads('broken_off')]: '0+2x60', [uploads('done')]: '0+20x60' },
+  },
+  RollcallReactionsLate: of('rollcall_reaction_lag_seconds', '300x60', '2x60'),
+  RollcallOutboxStuck: of('rollcall_outbox_age_seconds', '2000x60', '20x60'),
+}

@@ -1,0 +1,72 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Registry } from 'prom-client'
+import t from 'tap'
+import { Figure, registerGauges } from '../../shared/metrics/figure.ts'
+
+t.test('scrapes at the same time and shortly after share one reading', async (t) => {
+  let readings = 0
+  const figure = new Figure(
+    async () => {
+      readings += 1
+      await sleep(1)
+      return readings
+    },
+    { freshMs: 600_000 },
+  )
+  t.same(await Promise.all([figure.value(), figure.value(), figure.value()]), [1, 1, 1])
+  t.equal(await figure.value(), 1)
+  t.equal(readings, 1)
+})
+
+t.test('a reading that took long counts for longer', async (t) => {
+  let readings = 0
+  const figure = new Figure(
+    async () => {
+      readings += 1
+      await sleep(50)
+      return readings
+    },
+    { freshMs: 0 },
+  )
+  await figure.value()
+  await sleep(20)
+  await figure.value()
+  t.equal(readings, 1, 'for 200 times as long')
+})
+
+t.test('nobody waits for a reading that hangs, and its gauges are missing until it ends', async (t) => {
+  const registry = new Registry()
+  let answer: (value: number) => void = () => undefined
+  const figure = new Figure(() => new Promise<number>((resolve) => (answer = resolve)), {
+    freshMs: 600_000,
+    patienceMs: 20,
+  })
+  registerGauges(registry, figure, [
+    { name: 'rollcall_alone', help: 'x', of: (value) => value },
+    { name: 'rollcall_by_kind', help: 'x', label: 'kind', of: (value) => ({ a: value }) },
+  ])
+  t.notMatch(await registry.metrics(), /^rollcall/m)
+  t.notMatch(await registry.metrics(), /^rollcall/m, 'who comes later waits for it no more')
+  answer(7)
+  await sleep(0)
+  const text = await registry.metrics()
+  t.match(text, /^rollcall_alone 7$/m)
+  t.match(text, /^rollcall_by_kind\{kind="a"\} 7$/m)
+})
+
+t.test('a reading that fails leaves its gauges out, also those that had a value', async (t) => {
+  const registry = new Registry()
+  let isAway = false
+  const figure = new Figure(
+    async () => {
+      if (isAway) throw new Error('away')
+      return 1
+    },
+    { freshMs: 0 },
+  )
+  registerGauges(registry, figure, [{ name: 'rollcall_alone', help: 'x', of: (value) => value }])
+  t.match(await registry.metrics(), /^rollcall_alone 1$/m)
+  isAway = true
+  while (/^rollcall_alone/m.test(await registry.metrics())) await sleep(5)
+  t.pass()
+})
