@@ -46,8 +46,8 @@ export interface Sight {
   order: number
   /** Digest of the view. */
   id: string
-  /** The view as JSON. */
-  data: string
+  /** The view as an event; all streams send these bytes. */
+  event: Buffer
   hasEnded: boolean
   /** Nothing will change any more. */
   isLast: boolean
@@ -134,7 +134,7 @@ export class ImportWatch {
     const watched = this.#join(first, watcher)
     onClose(watcher.end)
     try {
-      yield Buffer.from(`retry: ${retryMs}\n${eventOf(first)}`)
+      yield Buffer.concat([Buffer.from(`retry: ${retryMs}\n`), first.event])
       let sentId = first.id
       let sentMs = clock.monotonicMs()
       let quietSinceMs = sentMs
@@ -143,7 +143,7 @@ export class ImportWatch {
         const now = clock.monotonicMs()
         const isNews = sight.id !== sentId
         if (isNews && now - sentMs >= everyMs) {
-          yield Buffer.from(eventOf(sight))
+          yield sight.event
           sentId = sight.id
           quietSinceMs = sentMs = clock.monotonicMs()
         } else if (!isNews && sight.isLast) {
@@ -228,12 +228,13 @@ export class ImportWatch {
     const views = await fullViews(collections, documents)
     return documents.map((document, i) => {
       const data = JSON.stringify(views[i])
+      const id = createHash('sha256').update(data).digest('base64url').slice(0, 16)
       return {
         importId: document._id,
         organizationId: document.organization_id,
         order,
-        id: createHash('sha256').update(data).digest('base64url').slice(0, 16),
-        data,
+        id,
+        event: Buffer.from(`id: ${id}\nevent: import\ndata: ${data}\n\n`),
         hasEnded: hasEnded(document.state),
         isLast: hasEnded(document.state) && document.totals !== null,
       }
@@ -256,5 +257,3 @@ export class ImportWatch {
 const seeTogether = sharedRead(
   async (watch: ImportWatch, importId: number) => (await watch.look([importId]))[0] ?? null,
 )
-
-const eventOf = ({ id, data }: Sight): string => `id: ${id}\nevent: import\ndata: ${data}\n\n`

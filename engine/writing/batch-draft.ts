@@ -42,6 +42,19 @@ export interface BatchStart {
 /** Records that are alive as objects at once; csv-parse is called once for those of them that are enclosed. */
 const recordsAtOnce = 128
 
+/** What a batch writes at most. Long defaults and many reactions make much of a short row. */
+const mostBytes = 4 * 1024 * 1024
+
+/** Thrown by a batch that would write more than a transaction should; its first `fitting` records would not. */
+export class BatchTooLarge extends Error {
+  readonly fitting: number
+
+  constructor(fitting: number) {
+    super(`the batch writes too much after ${fitting} records`)
+    this.fitting = fitting
+  }
+}
+
 /**
  * What a batch changes, by what its records say and what the database has. Records are read, judged and written down a
  * few at a time and are gone then: rows that lived until the commit would be moved about by the garbage collector
@@ -76,13 +89,16 @@ export class BatchDraft {
     for (const room of Object.values(rooms) as BsonWriter[]) room.clear()
   }
 
+  /** Throws BatchTooLarge. */
   take({ offsets, bytes }: Batch): void {
     const format = contentFormat(this.#context.document)
     for (let first = 0; first < offsets.length; first += recordsAtOnce) {
       const some = { offsets: offsets.subarray(first, first + recordsAtOnce), bytes }
       const records = readBatch(some, format, this.#chunk.kind)
-      for (let i = 0; i < records.length; i += 1)
+      for (let i = 0; i < records.length; i += 1) {
+        if (this.#written() > mostBytes) throw new BatchTooLarge(Math.max(1, first + i - 1))
         this.#takeRecord(records[i]!, this.#start.position + first + i)
+      }
     }
     for (const [kind, lines] of Object.entries(this.#logs) as [LogKind, LineWriter][])
       this.counts[kind] = lines.lines
@@ -153,6 +169,11 @@ export class BatchDraft {
       default:
     }
     this.#log(decision.result, email)
+  }
+
+  #written(): number {
+    const { subscribers, updates, reactions, failures } = this.#rooms
+    return subscribers.length + updates.length + reactions.length + failures.length
   }
 
   #react(

@@ -14,7 +14,7 @@ import { subscriberStatuses } from '../../shared/schemas/subscriber.ts'
 import { advanceChunk } from '../../shared/store/chunks.ts'
 import { dropReactionsInList, noteTriggered } from '../../shared/store/reactions.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
-import { BatchDraft, type BatchRooms } from './batch-draft.ts'
+import { BatchDraft, BatchTooLarge, type BatchRooms } from './batch-draft.ts'
 import { insertBson, updateBson } from './bson-commands.ts'
 import { ChunkPlaces, PlacesMissing } from './chunk-places.ts'
 import type { ImportContext } from './import-context.ts'
@@ -72,6 +72,8 @@ export class BatchWriter {
   #position = 0
   /** Records of the next batch at most: fewer for a while after conflicts. */
   #size = batchRecords
+  /** Records of any further batch of the chunk at most, by what they write. */
+  #largest = batchRecords
   /** Attempts since the last commit that were in vain, by reason. */
   #retries: Record<string, number> = {}
   /**
@@ -96,7 +98,8 @@ export class BatchWriter {
   }
 
   /**
-   * Writes the chunk's next records, as one batch or, while others write the same rows all the time, as smaller ones.
+   * Writes the chunk's next records, as one batch or, while others write the same rows all the time and where rows
+   * become large, as smaller ones.
    * False when they weren't all written: stopped, or the chunk is somebody else's now. Throws what no further attempt
    * would mend.
    */
@@ -109,10 +112,11 @@ export class BatchWriter {
       try {
         if (!(await this.#writePart({ batch: { offsets, bytes: batch.bytes }, isLast: isEnd }))) return false
         done += offsets.length
-        this.#size = Math.min(batchRecords, Math.ceil(this.#size * 1.25))
+        this.#size = Math.min(this.#largest, Math.ceil(this.#size * 1.25))
       } catch (error) {
-        if (!(error instanceof TooManyConflicts)) throw error
-        this.#size = Math.max(1, Math.floor(offsets.length / 4))
+        if (error instanceof BatchTooLarge) this.#size = this.#largest = error.fitting
+        else if (error instanceof TooManyConflicts) this.#size = Math.max(1, Math.floor(offsets.length / 4))
+        else throw error
       }
     }
     return true

@@ -1,13 +1,23 @@
 /** Texts up to this length are written unit by unit, at 5 ns each; for longer ones the call into native code is cheaper. */
 const shortText = 12
 
+/** Memory that is kept for the next use; more is rarely needed, and there are several writers in each lane. */
+const mostKept = 2 * 1024 * 1024
+
 /** Bytes that are written one after the other into memory that grows to what is needed. */
 export class ByteWriter {
   protected target: Buffer
   protected at = 0
+  readonly #initialBytes: number
 
   constructor(initialBytes: number) {
+    this.#initialBytes = initialBytes
     this.target = Buffer.allocUnsafeSlow(initialBytes)
+  }
+
+  /** Bytes that were written. */
+  get length(): number {
+    return this.at
   }
 
   /** What was written; a view of memory that is used again after `clear`. */
@@ -17,6 +27,7 @@ export class ByteWriter {
 
   clear(): void {
     this.at = 0
+    if (this.target.length > mostKept) this.target = Buffer.allocUnsafeSlow(this.#initialBytes)
   }
 
   /** Writes the text in UTF-8. Room for three bytes a unit must have been reserved. */

@@ -13,10 +13,12 @@ export const mailingListDocument = z.object({
   /** The field whose value tells subscribers apart; null: the email does. */
   primary_key_custom_field_id: id().nullable(),
   /**
-   * Grows with whatever must take turns on this list: creating an import, deleting a field, changing the primary
-   * key. Two transactions that both raise it can't both commit.
+   * Grows with every change of what imports and subscribers of this list are checked against: fields, primary key,
+   * autoresponders. Two transactions that both raise it can't both commit.
    */
   revision: integer().min(0),
+  /** Grows with every import that is created; a creation and a change of the list can't both commit. */
+  import_creations: integer().min(0).optional(),
   created_at: instant(),
 })
 export type MailingListDocument = z.infer<typeof mailingListDocument>

@@ -416,6 +416,24 @@ t.test(
   },
 )
 
+t.test('imports that are created side by side on one list leave it as they found it', async (t) => {
+  const { mailingLists } = service.collections
+  const before = await mailingLists.findOne({ _id: withBoth.id })
+  const replies = await Promise.all(
+    Array.from({ length: 40 }, () =>
+      create(
+        { column_mapping: ['email'], file_source: json, begins_at: '2031-01-01T00:00:00Z' },
+        withBoth.id,
+      ),
+    ),
+  )
+  t.ok(replies.every(({ body }) => body.success === true))
+  const after = await mailingLists.findOne({ _id: withBoth.id })
+  t.equal(after?.revision, before?.revision, 'a creation makes no other one begin anew')
+  t.equal(after?.import_creations, (before?.import_creations ?? 0) + 40)
+  for (const { body } of replies) await post(`/subscriber_imports/${body.data.id}/cancel`)
+})
+
 t.test('imports are listed by scope, those that have not ended first', async (t) => {
   const mine = await createList(service)
   const at = async (begins_at: string) =>

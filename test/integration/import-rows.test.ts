@@ -253,3 +253,20 @@ t.test('an import without a record, or without a good one', async (t) => {
   })
   t.match(await collections.subscribers.findOne({ _id: `${list.id}:keep@x.co` }), { status: 'active' })
 })
+
+t.test('rows of which defaults make something large are written in smaller batches', async (t) => {
+  const names = ['T1', 'T2', 'T3', 'T4']
+  const list = await createList(
+    service,
+    names.map((name) => ({ name, field_type: 'text_multiline' })),
+  )
+  const long = 'x'.repeat(60_000)
+  const defaults = { default_custom_fields: Object.fromEntries(names.map((name) => [name, long])) }
+  const rows = Array.from({ length: 150 }, (_, i) => `large${i}@x.co`).join('\n')
+  t.same(countsOf(await importText(service, list.id, `email\n${rows}`, defaults)), { added: 150 })
+  const again = { ...defaults, overwrite: true }
+  t.same(countsOf(await importText(service, list.id, `email\n${rows}`, again)), { updated: 150 })
+  const [first] = await subscribersOf(list.id)
+  t.same(Object.values(first!.custom_fields), [long, long, long, long])
+  await checkCounts(list.id)
+})

@@ -218,7 +218,9 @@ export const subscriberImportEndpoints = [
 
 function readIdempotencyKey([key, ...others]: readonly string[]): string | null {
   if (key === undefined) return null
-  if (others.length > 0 || key.length < 1 || key.length > 255)
+  // Node reads headers byte by byte.
+  const { length } = Buffer.from(key, 'latin1').toString()
+  if (others.length > 0 || length < 1 || length > 255)
     throw new RequestError('invalid_request', 'Idempotency-Key must have 1 to 255 characters, once')
   return key
 }

@@ -9,6 +9,7 @@ import type { ImportDocument, ImportOptions } from '../../../shared/schemas/impo
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
 import { cancelImport, insertImport, pauseImport, unpauseImport } from '../../../shared/store/imports.ts'
+import { TurnQueue } from '../../../shared/turn-queue.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { Paging } from '../../api/endpoint.ts'
 import { pagingOf } from '../../api/paging.ts'
@@ -82,6 +83,12 @@ export interface CreationRequest {
 
 type CreatedView = Awaited<ReturnType<typeof fullView>> & { callback_secret?: string }
 
+/** Creations on one list write its document: side by side they would only make each other begin anew. */
+const creationTurns = new TurnQueue<number>()
+
+/** Long before a client's connection is given up; who waits longer is told to come again. */
+const patienceMs = 20_000
+
 /** Creates an import, or answers as the first request with the same Idempotency-Key was answered. */
 export async function createImport(deps: ControlPlane, request: CreationRequest): Promise<CreatedView> {
   const { collections } = deps.database
@@ -92,6 +99,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
   const earlier = await earlierReply(deps, idempotencyId, request.bodyDigest)
   if (earlier !== null) return earlier
 
+  const deadline = performance.now() + patienceMs
   for (;;) {
     const { document, revision } = await checkedDocument(deps, request)
     const view = await viewOfNew(deps, document)
@@ -105,7 +113,10 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
             reply: JSON.stringify(view),
           }
     try {
-      if (!(await insertIfUnchanged(deps, document, revision, reply))) continue
+      const isIn = await creationTurns.take(document.mailing_list_id, () =>
+        insertIfUnchanged(deps, { document, revision, reply, deadline }),
+      )
+      if (!isIn) continue
     } catch (error) {
       if (isDuplicateKey(error)) {
         const won = await earlierReply(deps, idempotencyId, request.bodyDigest)
@@ -251,15 +262,20 @@ async function viewOfNew(deps: ControlPlane, document: ImportDocument): Promise<
 /** False when the list's fields or primary key changed since the import was checked against them. */
 function insertIfUnchanged(
   deps: ControlPlane,
-  document: ImportDocument,
-  revision: number,
-  reply: Omit<IdempotencyDocument, 'expires_at'> | null,
+  creation: {
+    document: ImportDocument
+    revision: number
+    reply: Omit<IdempotencyDocument, 'expires_at'> | null
+    deadline: number
+  },
 ): Promise<boolean> {
   const { client, collections } = deps.database
-  return inTransaction(client, async (session: ClientSession) => {
+  const { document, revision, reply, deadline } = creation
+  const insert = async (session: ClientSession): Promise<boolean> => {
+    // Meets whoever changes the list at the same moment, and tells no other creation that the list has changed.
     const { matchedCount } = await collections.mailingLists.updateOne(
       { _id: document.mailing_list_id, revision },
-      { $inc: { revision: 1 } },
+      { $inc: { import_creations: 1 } },
       { session },
     )
     if (matchedCount === 0) return false
@@ -275,7 +291,8 @@ function insertIfUnchanged(
     }
     await insertImport(collections, document, session)
     return true
-  })
+  }
+  return inTransaction(client, insert, deadline)
 }
 
 const digestOf = (content: string): string => createHash('sha256').update(content).digest('base64url')
