@@ -20,6 +20,7 @@ import {
   type CollectionDefinition,
   type Collections,
 } from './schemas/collections.ts'
+import { schemaVersion, type SchemaVersion } from './schemas/schema-version.ts'
 
 /**
  * The connection to MongoDB that a process works with. `collections` are typed; `client` is for sessions.
@@ -95,9 +96,11 @@ async function refuseUnfitServer(client: MongoClient, shownUri: string): Promise
 
 /**
  * Makes every collection, validator and index there is in `collectionDefinitions`. Does nothing where they are as
- * they should be; several processes may do it at once.
+ * they should be, or as a newer version has made them; several processes may do it at once. Throws a StartError when
+ * the database has become one that this version can't work with.
  */
-export async function ensureSchema(db: Db, log: Logger): Promise<void> {
+export async function ensureSchema(db: Db, log: Logger, version = schemaVersion): Promise<void> {
+  if (!(await isOurs(db, version))) return
   const existing = new Map(
     (await db.listCollections().toArray()).map((info) => [
       info.name,
@@ -115,6 +118,27 @@ export async function ensureSchema(db: Db, log: Logger): Promise<void> {
   }
   if (!existing.has(doorbellName))
     await createUnlessThere(db, doorbellName, { capped: true, size: 64 * 1024 })
+}
+
+/**
+ * Notes the version in the database, before anything is made after it: whoever is older leaves it alone from then on.
+ * Resolves to whether nobody newer has been here.
+ */
+async function isOurs(db: Db, { major, minor }: SchemaVersion): Promise<boolean> {
+  const { schema } = collectionsOf(db)
+  const isOlder = [{ major: { $lt: major } }, { major, minor: { $lt: minor } }]
+  await schema
+    .updateOne({ _id: 'schema', $or: isOlder }, { $set: { major, minor } }, { upsert: true })
+    .catch((error: unknown) => {
+      // It is there, and not older.
+      if (!isDuplicateKey(error)) throw error
+    })
+  const stored = (await schema.findOne({ _id: 'schema' }))!
+  if (stored.major > major)
+    throw new StartError(
+      `the database ${JSON.stringify(db.databaseName)} was changed by a newer Rollcall: its schema has version ${stored.major}, and this one works with ${major}; start the newer one, or restore a backup from before the upgrade (docs/upgrading.md)`,
+    )
+  return stored.minor === minor
 }
 
 async function ensureCollection(

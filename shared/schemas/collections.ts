@@ -57,6 +57,7 @@ import {
   type GridFileDocument,
   type GridPieceDocument,
 } from './grid-file.ts'
+import { schemaDocument, type SchemaDocument } from './schema-version.ts'
 import { mailingListDocument, type MailingListDocument } from './mailing-list.ts'
 import { outboxDocument, type OutboxDocument } from './outbox.ts'
 import { organizationDocument, type OrganizationDocument } from './organization.ts'
@@ -120,6 +121,7 @@ export const autoresponderTargets = [
 
 /** Every collection with its documents' shape and its indexes; `_id` has its index anyway. */
 export const collectionDefinitions: CollectionDefinition[] = [
+  { name: 'schema', schema: schemaDocument, indexes: [] },
   { name: 'counters', schema: counterDocument, indexes: [] },
   { name: 'installation', schema: installationDocument, indexes: [] },
   {
@@ -333,6 +335,7 @@ export const doorbellName = 'doorbell'
 /** The collections of a database by name, typed. */
 export function collectionsOf(db: Db) {
   return {
+    schema: db.collection<SchemaDocument>('schema'),
     counters: db.collection<CounterDocument>('counters'),
     installation: db.collection<InstallationDocument>('installation'),
     authFailures: db.collection<AuthFailureDocument>('auth_failures'),

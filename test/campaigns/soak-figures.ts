@@ -48,7 +48,7 @@ export class Life {
       at: Date.now(),
       rss: (now.get('process_resident_memory_bytes') ?? NaN) / 2 ** 20,
       files: now.get('process_open_fds') ?? NaN,
-      handles: now.get('nodejs_active_handles_total') ?? NaN,
+      handles: this.sum('nodejs_active_resources'),
     })
   }
 
@@ -71,9 +71,7 @@ function seriesOf(text: string): Map<string, number> {
   )
 }
 
-/** Node's gauges of handles end in `_total` as well. */
-const counts = (series: string): boolean =>
-  /^[^{]*_(?:total|count|sum|bucket)(?:\{|$)/.test(series) && !series.startsWith('nodejs_active_')
+const counts = (series: string): boolean => /^[^{]*_(?:total|count|sum|bucket)(?:\{|$)/.test(series)
 
 /** Least squares: by how much `value` rises in a minute. */
 export function slopePerMinute(samples: readonly Sample[], value: (sample: Sample) => number): number {

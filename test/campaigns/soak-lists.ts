@@ -26,7 +26,7 @@ export interface DoneImport {
 export const rowAddress = (row: number): string => `row.${row}@example.com`
 const note = 'as long as what people write into such fields'
 
-/** One import after the other of one kind of source, resting as long as each took. */
+/** One import after the other of one kind of source, resting three times as long as each took. */
 export class ImportLane {
   list: SoakList | null = null
   readonly lists: SoakList[] = []
@@ -57,7 +57,7 @@ export class ImportLane {
       if (this.list === null || this.list.writtenBy.length > this.#size.listRows) await this.#newList()
       const beganAt = Date.now()
       await this.#import(this.list!, number)
-      await rest(Math.max(500, Date.now() - beganAt), stopping)
+      await rest(Math.max(500, 3 * (Date.now() - beganAt)), stopping)
     }
   }
 

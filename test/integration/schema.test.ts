@@ -5,6 +5,7 @@ import pino from 'pino'
 import t from 'tap'
 import { ensureSchema, nextIds } from '../../shared/database.ts'
 import { collectionDefinitions, collectionsOf } from '../../shared/schemas/collections.ts'
+import { schemaVersion } from '../../shared/schemas/schema-version.ts'
 import { createList, importText, startService, testMongodbUri, until } from '../helpers/service.ts'
 
 const log = pino({ level: 'silent' })
@@ -44,6 +45,38 @@ t.test('a second start changes nothing; a validator that differs is brought up t
   t.equal(commands.filter((name) => name === 'collMod').length, 1)
   await watched.close()
 })
+
+t.test(
+  'what a newer version has made is left alone, and refused where its major version is newer',
+  async (t) => {
+    const { schema } = collectionsOf(db)
+    const { major, minor } = schemaVersion
+    const validatorOf = async (name: string) =>
+      (await db.listCollections({ name }).toArray())[0] as { options?: { validator?: unknown } }
+    const [newerMinor, newerMajor] = [
+      { major, minor: minor + 1 },
+      { major: major + 1, minor: 0 },
+    ]
+    await Promise.all([ensureSchema(db, log, newerMinor), ensureSchema(db, log), ensureSchema(db, log)])
+    t.match(await schema.findOne(), newerMinor, 'the highest is kept')
+    await db.command({ collMod: 'organizations', validator: { name: { $type: 'string' } } })
+    await ensureSchema(db, log)
+    t.same((await validatorOf('organizations')).options?.validator, { name: { $type: 'string' } })
+    await ensureSchema(db, log, newerMajor)
+    t.match(
+      (await validatorOf('organizations')).options?.validator,
+      { $jsonSchema: {} },
+      'the newer one mends',
+    )
+    for (const older of [newerMinor, schemaVersion])
+      await t.rejects(ensureSchema(db, log, older), {
+        name: 'StartError',
+        message: /was changed by a newer Rollcall: its schema has version 2, and this one works with 1/,
+      })
+    t.match(await schema.findOne(), newerMajor)
+    await schema.updateOne({}, { $set: schemaVersion })
+  },
+)
 
 t.test('a validator refuses what a schema doesn’t know', async (t) => {
   const { organizations } = collectionsOf(db)
