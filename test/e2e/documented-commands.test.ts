@@ -1,0 +1,200 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { MongoClient } from 'mongodb'
+import t, { type Test } from 'tap'
+import { collectionsOf } from '../../shared/schemas/collections.ts'
+import { DocumentedCommands, missing, runCommands } from '../helpers/documented-commands.ts'
+import { startReplicaSet } from '../helpers/replica-set.ts'
+import { callerOf, startProgram, until, type Json } from '../helpers/service.ts'
+
+/**
+ * The commands of the pages on backup, upgrading and scaling, run as they stand there, on a real service. The hot backup
+ * needs mongodump and mongorestore, on the PATH or in the folder MONGODB_TOOLS; in a checkout of mongo-tools,
+ * `go build -mod=vendor -o FOLDER/mongodump ./mongodump/main` makes one of them.
+ */
+t.setTimeout(300_000)
+const backup = new DocumentedCommands('backup.md')
+const upgrading = new DocumentedCommands('upgrading.md')
+const scaling = new DocumentedCommands('scaling.md')
+
+const folder = await mkdtemp(path.join(tmpdir(), 'rollcall docs '))
+t.teardown(() => rm(folder, { recursive: true, force: true }))
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const key = 'documented_key_0123456789'
+const settings = {
+  HTTP_PORT: '0',
+  FTP_PORT: '0',
+  FTP_PASSIVE_PORTS: '0',
+  ENGINE_METRICS_PORT: '0',
+  FTP_METRICS_PORT: '0',
+  ENGINE_WORKERS: '1',
+  BOOTSTRAP_API_KEY: key,
+  NODE_COMPILE_CACHE: path.join(root, 'node_modules/.cache/rollcall'),
+}
+const rows = (count: number) => Array.from({ length: count }, (_, i) => `row.${i}@example.com\n`).join('')
+
+interface Installation {
+  DATA_DIR: string
+  /** For commands. */
+  environment: Record<string, string>
+  get: (path: string) => Promise<Json>
+  post: (path: string, body: unknown) => Promise<Json>
+  stop: () => Promise<unknown>
+}
+
+async function start(t: Test, name: string, more: Record<string, string> = {}): Promise<Installation> {
+  const DATA_DIR = path.join(folder, name)
+  const running = await startProgram([path.join(root, 'control-plane/cli/start.ts')], {
+    ...settings,
+    ...more,
+    DATA_DIR,
+  })
+  t.teardown(() => running.stop())
+  if (running.ready === null) throw new Error(running.log())
+  const { http, mongodb, metrics } = running.ready
+  const call = callerOf(() => http!)
+  const data = async (method: string, path: string, body?: unknown) => {
+    const answer = await call(method, path, body, { key })
+    if (answer.body?.success !== true) throw new Error(`${method} ${path}: ${answer.text}`)
+    return answer.body.data
+  }
+  return {
+    DATA_DIR,
+    environment: {
+      DATA_DIR,
+      MONGODB_URI: mongodb,
+      KEY: key,
+      API: `${http}/svc/api/v2`,
+      METRICS: metrics['engine']!,
+      ...more,
+    },
+    get: (path) => data('GET', path),
+    post: (path, body) => data('POST', path, body),
+    stop: running.stop,
+  }
+}
+
+const ended = (installation: Installation, id: number): Promise<Json> =>
+  until(
+    `the end of import ${id}`,
+    () => installation.get(`/subscriber_imports/${id}`),
+    (view) => ['finished', 'failed'].includes(view.state),
+  )
+
+t.test('a service is backed up while it runs and while it is stopped, and restored', async (t) => {
+  const first = await start(t, 'first')
+  const BACKUP = path.join(folder, 'backup')
+  const list = await first.post('/mailing_lists', { mailing_list: { name: 'News' } })
+  const create = (file_source: object, more: object = {}) =>
+    first.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_format: { csv_has_headers: false },
+        file_source,
+        ...more,
+      },
+    })
+  const done = await create({ type: 'json', content: rows(3_000) })
+  t.equal((await ended(first, done.id)).stats.subscribers.added, 3_000)
+  const uploads = path.join(first.DATA_DIR, 'uploads', '1')
+  await mkdir(uploads, { recursive: true })
+  await writeFile(path.join(uploads, 'later.csv'), rows(3_500))
+  const later = { begins_at: new Date(Date.now() + 86_400_000).toISOString() }
+  const waiting = [
+    await create({ type: 'upload_directory', filename: 'later.csv' }, later),
+    await create({ type: 'json', content: rows(4_000) }, later),
+    await create({ type: 'json', content: 'gone@example.com' }, later),
+  ].map(({ id }) => id as number)
+  const withoutTools = missing('mongodump', 'mongorestore')
+  if (withoutTools === false)
+    for (const commands of backup.under('Running')) runCommands(commands, { ...first.environment, BACKUP })
+  t.equal(await first.stop(), 0)
+  for (const commands of backup.under('Stopped')) runCommands(commands, { DATA_DIR: first.DATA_DIR, BACKUP })
+
+  const check = async (t: Test, restored: Installation) => {
+    t.match(await restored.get('/subscriber_counts'), { counts: { active: 3_000 } }, 'everybody is there')
+    t.match(await restored.get(`/subscriber_imports/${done.id}`), { state: 'finished' })
+    t.equal((await restored.get('/subscriber_imports?scope=active')).length, 3, 'and what was to come')
+    const client = await MongoClient.connect(restored.environment['MONGODB_URI']!)
+    await rm(path.join(restored.DATA_DIR, 'staging', String(waiting[2])), { recursive: true })
+    // In their order: one list has one import at a time.
+    for (const id of waiting) {
+      await collectionsOf(client.db('rollcall')).imports.updateOne(
+        { _id: id },
+        { $set: { begins_at: new Date() } },
+      )
+      await ended(restored, id)
+    }
+    await client.close()
+    const [file, inline, gone] = await Promise.all(
+      waiting.map((id) => restored.get(`/subscriber_imports/${id}`)),
+    )
+    t.match(file, { state: 'finished', stats: { subscribers: { added: 500, skipped_overwrite: 3_000 } } })
+    t.match(inline, { state: 'finished', stats: { subscribers: { added: 500, skipped_overwrite: 3_500 } } })
+    t.match(gone, { state: 'failed', error_message: /was DATA_DIR\/staging emptied/ })
+    t.match(await restored.get('/subscriber_counts'), { counts: { active: 4_000 } })
+  }
+
+  t.test('what was copied while it was stopped', async (t) => {
+    for (const commands of backup.under('Of a stopped one'))
+      runCommands(commands, { DATA_DIR: path.join(folder, 'second'), BACKUP })
+    const restored = await start(t, 'second')
+    await check(t, restored)
+
+    t.test('a lost key is replaced', async (t) => {
+      const [commands] = backup.under('A lost key')
+      const recovered = runCommands(commands!, { ...settings, ...restored.environment }).trim()
+      const call = callerOf(() => restored.environment['API']!.replace('/svc/api/v2', ''))
+      t.equal((await call('GET', '/organizations', undefined, { key: recovered })).status, 200)
+    })
+
+    t.test('versions and what is being imported', { skip: missing('curl') }, async (t) => {
+      const said = upgrading
+        .under('Within a major version: rolling')
+        .map((commands) => runCommands(commands, restored.environment))
+      t.match(said.join(''), /rollcall_build_info\{version="[\d.]+"[^]*"success":true,"data":\[\]/)
+    })
+
+    t.test('more of each process', async (t) => {
+      const more = scaling.under('More engines')
+      const others = scaling.under('More control planes and FTP servers')
+      const names = [...more, ...others].filter((commands) => commands.startsWith('npm run '))
+      t.equal(names.length, 3)
+      await Promise.all(
+        names.map(async (commands) => {
+          const args = ['-c', `exec ${commands}`]
+          const environment = { ...settings, ...restored.environment }
+          const added = await startProgram(args, environment, { program: 'sh', cwd: root })
+          t.equal(added.ready?.mongodb, restored.environment['MONGODB_URI'], commands)
+          t.equal(await added.stop(), 0)
+        }),
+      )
+      if (missing('curl') === false) {
+        const figures = more.filter((commands) => !commands.startsWith('npm run '))
+        t.match(runCommands(figures.join(''), restored.environment), /^rollcall_worker_utilization_ratio /m)
+      }
+    })
+    await restored.stop()
+  })
+
+  const restoring = backup.under('Of a running one')
+  const running = backup.under('Running')
+  t.ok(restoring.length > 0 && running.length > 0)
+  t.test('what was dumped while it ran', { skip: withoutTools }, async (t) => {
+    const { uri: MONGODB_URI } = await startReplicaSet(t, 1)
+    for (const commands of restoring)
+      runCommands(commands, { DATA_DIR: path.join(folder, 'third'), MONGODB_URI, BACKUP })
+    const restored = await start(t, 'third', { MONGODB_URI })
+    await check(t, restored)
+    await restored.stop()
+  })
+})
+
+t.test('there is no other command on these pages', async (t) => {
+  t.same(
+    [backup, upgrading, scaling].flatMap(({ unused }) => unused),
+    [],
+  )
+})
