@@ -52,7 +52,7 @@ async function start(t: Test, name: string, more: Record<string, string> = {}): 
     DATA_DIR,
   })
   t.teardown(() => running.stop())
-  if (running.ready === null) throw new Error(running.log())
+  if (running.ready === null) throw new Error(`it didn't start: ${running.log()}`)
   const { http, mongodb, metrics } = running.ready
   const call = callerOf(() => http!)
   const data = async (method: string, path: string, body?: unknown) => {
@@ -137,27 +137,27 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     t.match(await restored.get('/subscriber_counts'), { counts: { active: 4_000 } })
   }
 
-  t.test('what was copied while it was stopped', async (t) => {
+  await t.test('what was copied while it was stopped', async (t) => {
     for (const commands of backup.under('Of a stopped one'))
       runCommands(commands, { DATA_DIR: path.join(folder, 'second'), BACKUP })
     const restored = await start(t, 'second')
     await check(t, restored)
 
-    t.test('a lost key is replaced', async (t) => {
+    await t.test('a lost key is replaced', async (t) => {
       const [commands] = backup.under('A lost key')
       const recovered = runCommands(commands!, { ...settings, ...restored.environment }).trim()
       const call = callerOf(() => restored.environment['API']!.replace('/svc/api/v2', ''))
       t.equal((await call('GET', '/organizations', undefined, { key: recovered })).status, 200)
     })
 
-    t.test('versions and what is being imported', { skip: missing('curl') }, async (t) => {
+    await t.test('versions and what is being imported', { skip: missing('curl') }, async (t) => {
       const said = upgrading
         .under('Within a major version: rolling')
         .map((commands) => runCommands(commands, restored.environment))
       t.match(said.join(''), /rollcall_build_info\{version="[\d.]+"[^]*"success":true,"data":\[\]/)
     })
 
-    t.test('more of each process', async (t) => {
+    await t.test('more of each process', async (t) => {
       const more = scaling.under('More engines')
       const others = scaling.under('More control planes and FTP servers')
       const names = [...more, ...others].filter((commands) => commands.startsWith('npm run '))
@@ -167,7 +167,8 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
           const args = ['-c', `exec ${commands}`]
           const environment = { ...settings, ...restored.environment }
           const added = await startProgram(args, environment, { program: 'sh', cwd: root })
-          t.equal(added.ready?.mongodb, restored.environment['MONGODB_URI'], commands)
+          if (added.ready === null) throw new Error(`${commands} didn't start: ${added.log()}`)
+          t.equal(added.ready.mongodb, restored.environment['MONGODB_URI'], commands)
           t.equal(await added.stop(), 0)
         }),
       )
@@ -182,7 +183,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
   const restoring = backup.under('Of a running one')
   const running = backup.under('Running')
   t.ok(restoring.length > 0 && running.length > 0)
-  t.test('what was dumped while it ran', { skip: withoutTools }, async (t) => {
+  await t.test('what was dumped while it ran', { skip: withoutTools }, async (t) => {
     const { uri: MONGODB_URI } = await startReplicaSet(t, 1)
     for (const commands of restoring)
       runCommands(commands, { DATA_DIR: path.join(folder, 'third'), MONGODB_URI, BACKUP })
