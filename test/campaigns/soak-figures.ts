@@ -4,6 +4,8 @@ export interface Sample {
   at: number
   /** MB. */
   rss: number
+  /** MB that the main thread and the workers have in use. */
+  heap: number
   /** Open files and sockets. */
   files: number
   /** What keeps the event loop: timers, sockets, servers. */
@@ -47,6 +49,7 @@ export class Life {
     this.samples.push({
       at: Date.now(),
       rss: (now.get('process_resident_memory_bytes') ?? NaN) / 2 ** 20,
+      heap: (this.sum('nodejs_heap_size_used_bytes') + this.sum('rollcall_worker_heap_used_bytes')) / 2 ** 20,
       files: now.get('process_open_fds') ?? NaN,
       handles: this.sum('nodejs_active_resources'),
     })

@@ -123,7 +123,17 @@ t.test('imports, requests and uploads while processes are killed', { timeout }, 
   const lists = lanes.flatMap((lane) => lane.lists)
   for (const list of lists) t.same(await problemsOf(service, list), [], `list ${list.id} is as it must be`)
   t.same(await service.collections.chunks.countDocuments(), 0, 'no chunk is left')
-  t.same(await filesLeft(service.dataFolder), [], 'no file is left')
+  const ofImports = imports.map(({ id }) => path.join('staging', String(id)))
+  const left = await filesLeft(service.dataFolder)
+  // Of a creation that broke off nobody knows whether it was committed: its content lies there for an hour.
+  const isOfBrokenCreation = (file: string) =>
+    file.startsWith('staging') && !ofImports.includes(path.dirname(file))
+  t.same(
+    left.filter((file) => !isOfBrokenCreation(file)),
+    [],
+    'no file of an import is left',
+  )
+  t.comment(`content of creations that broke off: ${left.filter(isOfBrokenCreation).length}`)
 
   await Promise.all(everyone.map(({ life }) => life.scrape()))
   t.same(
@@ -156,7 +166,7 @@ t.test('imports, requests and uploads while processes are killed', { timeout }, 
         slope(({ handles }) => handles),
       ]
       t.comment(
-        `${name}: ${memory.toFixed(3)} MB/min, ${files.toFixed(3)} files/min, ${handles.toFixed(3)} handles/min; ${described(after)}`,
+        `${name}: ${memory.toFixed(3)} MB/min, of these ${slope(({ heap }) => heap).toFixed(3)} of heaps, ${files.toFixed(3)} files/min, ${handles.toFixed(3)} handles/min; ${described(after)}`,
       )
       t.ok(memory < mostMbPerMinute, `the memory of ${name} doesn't grow`)
       t.ok(files < mostHandlesPerMinute, `the open files of ${name} don't grow`)
@@ -211,11 +221,11 @@ function described(samples: Sample[]): string {
 function csvOf(processes: Map<ProcessName, Supervised>, begun: number): string {
   const lines = [...processes].flatMap(([name, { life }]) =>
     life.samples.map(
-      ({ at, rss, files, handles }) =>
-        `${name},${((at - begun) / 1000).toFixed(1)},${rss.toFixed(1)},${files},${handles}\n`,
+      ({ at, rss, heap, files, handles }) =>
+        `${name},${((at - begun) / 1000).toFixed(1)},${rss.toFixed(1)},${heap.toFixed(1)},${files},${handles}\n`,
     ),
   )
-  return ['process,seconds,rss_mb,files,handles\n', ...lines].join('')
+  return ['process,seconds,rss_mb,heap_mb,files,handles\n', ...lines].join('')
 }
 
 async function filesLeft(dataFolder: string): Promise<string[]> {
