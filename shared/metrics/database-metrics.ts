@@ -2,6 +2,7 @@ import type { Document, MongoClient } from 'mongodb'
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { clock } from '../clock.ts'
 import type { Database } from '../database.ts'
+import { databaseProblem } from '../start-database.ts'
 import { Figure, registerGauges } from './figure.ts'
 
 /**
@@ -9,13 +10,12 @@ import { Figure, registerGauges } from './figure.ts'
  * the server says of itself (latencies by kind, cache, tickets, queues). The driver's own command events are not used:
  * with them it decodes every reply a second time.
  */
-export function observeDatabase(registry: Registry, { client, db }: Pick<Database, 'client' | 'db'>): void {
-  observePool(registry, client)
-  const admin = db.client.db('admin')
-  const up = new Figure(async () => {
-    await admin.command({ ping: 1 })
-    return 1
-  })
+export function observeDatabase(registry: Registry, database: Database): void {
+  observePool(registry, database.client)
+  const admin = database.db.client.db('admin')
+  // The very question of /readyz, so that the two never contradict each other for longer than a reading counts.
+  const problem = databaseProblem(database)
+  const up = new Figure(async () => ((await problem()) === null ? 1 : 0), { mostFreshMs: 0 })
   new Gauge({
     name: 'rollcall_database_up',
     help: 'Whether MongoDB answers this process',

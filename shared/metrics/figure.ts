@@ -3,21 +3,27 @@ import { Gauge, type Registry } from 'prom-client'
 import { clock } from '../clock.ts'
 
 /**
- * A figure that has to be asked for: of the database, of the disk. Scrapes share one reading, which counts for at least
- * `freshMs` and for 200 times as long as it took, so that however many scrape, a process keeps what it asks busy for no
- * more than 0.5 % of the time. Nobody waits for a reading longer than `patienceMs`: who asks gets null then, and a
- * reading that failed is null as well until it is stale.
+ * A figure that has to be asked for: of the database, of the disk. Scrapes share one reading, which counts for
+ * `freshMs`, or for 200 times as long as it took, so that however many scrape, a process keeps what it asks busy for
+ * 0.5 % of the time; but never for longer than `mostFreshMs`, since a reading may take long for other reasons than its
+ * size, and alerts need what is true now. Nobody waits for a reading longer than `patienceMs`: who asks gets null
+ * then. A reading that failed is null too, for `freshMs`.
  */
 export class Figure<T> {
   readonly #read: () => Promise<T>
   readonly #freshMs: number
+  readonly #mostFreshMs: number
   readonly #patienceMs: number
   #last: { value: T | null; staleAt: number } | null = null
   #reading: { done: Promise<T | null>; impatientAt: number } | null = null
 
-  constructor(read: () => Promise<T>, options: { freshMs?: number; patienceMs?: number } = {}) {
+  constructor(
+    read: () => Promise<T>,
+    options: { freshMs?: number; mostFreshMs?: number; patienceMs?: number } = {},
+  ) {
     this.#read = read
     this.#freshMs = options.freshMs ?? 500
+    this.#mostFreshMs = Math.max(this.#freshMs, options.mostFreshMs ?? 5_000)
     this.#patienceMs = options.patienceMs ?? 1_000
   }
 
@@ -38,14 +44,11 @@ export class Figure<T> {
 
   async #readOnce(): Promise<T | null> {
     const startedAt = clock.monotonicMs()
-    let value: T | null = null
-    try {
-      value = await this.#read()
-    } catch {
-      // Missing from the scrape is how it shows; rollcall_database_up says why.
-    }
+    // Missing from the scrape is how a failure shows; rollcall_database_up says why.
+    const value = await this.#read().catch(() => null)
     const now = clock.monotonicMs()
-    this.#last = { value, staleAt: now + Math.max(this.#freshMs, 200 * (now - startedAt)) }
+    const slowMs = value === null ? 0 : Math.min(200 * (now - startedAt), this.#mostFreshMs)
+    this.#last = { value, staleAt: now + Math.max(this.#freshMs, slowMs) }
     this.#reading = null
     return value
   }

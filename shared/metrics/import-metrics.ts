@@ -22,7 +22,9 @@ export function observeImports(registry: Registry, collections: Collections, log
     const figures = await readImportFigures(collections)
     return { ...figures, progressAge: progress.look(figures.running) }
   })
-  observeStates(registry, figure, new Figure(() => countEndedImports(collections)))
+  // Of millions that have ended; nobody waits for this figure.
+  const ended = new Figure(() => countEndedImports(collections), { mostFreshMs: 20_000 })
+  observeStates(registry, figure, ended)
   registerGauges(registry, figure, [
     {
       name: 'rollcall_import_queue_age_seconds',

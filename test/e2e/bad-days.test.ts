@@ -81,6 +81,24 @@ async function checkMetricsOfAway(t: Test, urls: Record<string, string>): Promis
   t.notMatch(text, /^rollcall_import_queue_age_seconds /m, 'what is not known is missing')
 }
 
+/** What every process says is true again; before its bound, each reading was kept for 200 times as long as it took. */
+async function checkMetricsOfBack(t: Test, service: Service): Promise<void> {
+  const backAt = Date.now()
+  const finished = await service.collections.imports.countDocuments({ state: 'finished' })
+  for (const [name, { ready }] of Object.entries(service.processes))
+    await until(
+      `the figures of ${name}`,
+      async () => (await fetch(Object.values(ready.metrics)[0]!)).text(),
+      (text) =>
+        /^rollcall_database_up 1$/m.test(text) &&
+        /^rollcall_engines\{state="alive"\} 1$/m.test(text) &&
+        /^rollcall_database_server_connections \d/m.test(text) &&
+        text.includes(`rollcall_imports{state="finished"} ${finished}\n`),
+      60_000,
+    )
+  t.comment(`the figures were right ${Date.now() - backAt} ms later`)
+}
+
 t.test('a replica set of three', { timeout: 300_000 }, async (t) => {
   const set = await startReplicaSet(t, 3)
   const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: set.uri })
@@ -129,6 +147,21 @@ t.test('a replica set of three', { timeout: 300_000 }, async (t) => {
     checkAlive(t, service)
   })
 
+  t.test('the database is suspended for a moment', async (t) => {
+    const all = [0, 1, 2]
+    for (const member of all) set.suspend(member)
+    t.teardown(() => all.forEach((member) => set.resume(member)))
+    for (const { ready } of Object.values(service.processes)) {
+      await checkMetricsOfAway(t, ready.metrics)
+      const readyz = Object.values(ready.metrics)[0]!.replace(/metrics$/, 'readyz')
+      t.equal((await fetch(readyz)).status, 503)
+    }
+    for (const member of all) set.resume(member)
+    await set.primary()
+    await checkMetricsOfBack(t, service)
+    checkAlive(t, service)
+  })
+
   t.test(`the database is away for ${awaySeconds} s`, async (t) => {
     const { id } = await beginImport(service)
     await someRowsIn(service, id, 3_000)
@@ -155,6 +188,7 @@ t.test('a replica set of three', { timeout: 300_000 }, async (t) => {
       120_000,
     )
     t.comment(`finished ${Date.now() - backAt} ms after the database was back`)
+    await checkMetricsOfBack(t, service)
     await checkBalance(t, service, view)
     checkAlive(t, service)
   })

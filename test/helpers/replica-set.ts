@@ -18,6 +18,9 @@ export interface ReplicaSet {
   /** Number of the primary, once there is one. */
   primary: () => Promise<number>
   kill: (member: number) => Promise<void>
+  /** Answers nothing until it is resumed, and keeps its connections. */
+  suspend: (member: number) => void
+  resume: (member: number) => void
   restart: (member: number) => Promise<void>
 }
 
@@ -84,6 +87,8 @@ export async function startReplicaSet(t: Test, size: number): Promise<ReplicaSet
     uri: `mongodb://${members.map(({ port }) => `127.0.0.1:${port}`).join(',')}/?replicaSet=${setName}`,
     primary,
     kill,
+    suspend: (number) => members[number]!.child?.kill('SIGSTOP'),
+    resume: (number) => members[number]!.child?.kill('SIGCONT'),
     restart: (number) => startMember(binary, members[number]!),
     command: async (command, number) => {
       const member = members[number ?? (await primary())]!

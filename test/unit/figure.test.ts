@@ -34,6 +34,37 @@ t.test('a reading that took long counts for longer', async (t) => {
   t.equal(readings, 1, 'for 200 times as long')
 })
 
+t.test('but not for longer than it is told to', async (t) => {
+  let readings = 0
+  const figure = new Figure(
+    async () => {
+      readings += 1
+      await sleep(50)
+      return readings
+    },
+    { freshMs: 0, mostFreshMs: 10 },
+  )
+  await figure.value()
+  await sleep(20)
+  t.equal(await figure.value(), 2)
+})
+
+t.test('a reading that took long to fail is done again as soon as any', async (t) => {
+  let isAway = true
+  const figure = new Figure(
+    async () => {
+      await sleep(50)
+      if (isAway) throw new Error('away')
+      return 1
+    },
+    { freshMs: 10, mostFreshMs: 600_000 },
+  )
+  t.equal(await figure.value(), null)
+  isAway = false
+  await sleep(20)
+  t.equal(await figure.value(), 1)
+})
+
 t.test('nobody waits for a reading that hangs, and its gauges are missing until it ends', async (t) => {
   const registry = new Registry()
   let answer: (value: number) => void = () => undefined
