@@ -9,7 +9,7 @@ import type { ControlPlane } from './control-plane.ts'
 import { docsPage } from './docs-page.ts'
 import { endpoints } from './endpoints.ts'
 import { compress } from './middleware/compress.ts'
-import { requestLog } from './middleware/request-log.ts'
+import { requestLog, stateOf } from './middleware/request-log.ts'
 import { notCached, securityHeaders, securityHeadersOfDocs } from './middleware/security-headers.ts'
 import { basePath, openApiDocument } from './openapi.ts'
 
@@ -25,6 +25,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   app.use(securityHeaders)
   app.use(compress())
   app.get(['/metrics', '/healthz', '/readyz'], async (request, response) => {
+    stateOf(response).leaveOut()
     const { status, type, body } = await answerOperations(request.path, {
       registry,
       unreadyBecause: databaseProblem(deps.database),
@@ -33,7 +34,12 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   })
   const description = openApiDocument(endpoints, deps.publicUrl())
   app.get('/openapi.json', (_request, response) => {
+    stateOf(response).route = '/openapi.json'
     response.json({ ...description, servers: [{ url: deps.publicUrl() }] })
+  })
+  app.use('/docs', (_request, response, next) => {
+    stateOf(response).route = '/docs'
+    next()
   })
   app.use('/docs', securityHeadersOfDocs, docsPage())
   app.use(confirmationPage(deps))

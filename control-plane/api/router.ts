@@ -188,7 +188,9 @@ async function send(request: Request, response: Response, reply: Reply): Promise
   }
   for await (const piece of reply.stream) {
     if (response.destroyed) return
-    if (!response.write(piece)) await drained(response)
+    const isTaken = response.write(piece)
+    if (reply.contentType === 'text/event-stream') stateOf(response).measureNow()
+    if (!isTaken) await drained(response)
   }
   response.end()
 }

@@ -12,6 +12,10 @@ export interface RequestState {
   /** Pattern of the path, never the path itself: that may hold an email. */
   route: string
   errorCode: string
+  /** Measures it now, not at its end: an event stream has begun, which lives for as long as somebody listens. */
+  measureNow: () => void
+  /** Leaves it out of what is measured: a scrape, a probe. */
+  leaveOut: () => void
 }
 
 export const stateOf = (response: Response): RequestState => response.locals['state'] as RequestState
@@ -22,14 +26,14 @@ const clientRequestId = /^[\w.-]{1,128}$/
 export function requestLog(log: Logger, registry: Registry): RequestHandler {
   const durations = new Histogram({
     name: 'rollcall_http_request_duration_seconds',
-    help: 'Time from a request to the end of its reply',
+    help: 'Time from a request to the end of its reply, of an event stream to its first byte; without scrapes and probes',
     labelNames: ['method', 'route', 'status', 'error_code'],
     buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers: [registry],
   })
   const inFlight = new Gauge({
     name: 'rollcall_http_requests_in_flight',
-    help: 'Requests whose reply has not ended',
+    help: 'Requests whose reply has not ended, open event streams left out',
     registers: [registry],
   })
   return (request, response, next) => {
@@ -39,28 +43,44 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
     const isFit =
       given !== undefined && clientRequestId.test(given) && !holdsKey(given, request.headers.authorization)
     const id = isFit ? given : randomUUID()
-    const state: RequestState = { id, log: log.child({ request_id: id }), route: 'none', errorCode: '' }
-    response.locals['state'] = state
-    response.set('X-Request-Id', id)
-    response.once('close', () => {
-      inFlight.dec()
-      const seconds = (clock.monotonicMs() - startedAt) / 1000
-      const { method } = request
-      const status = response.writableFinished ? response.statusCode : 499
+    const { method } = request
+    let isStream = false
+    let isInFlight = true
+    const leaveOut = () => {
+      if (isInFlight) inFlight.dec()
+      isInFlight = false
+    }
+    const elapsedMs = () => clock.monotonicMs() - startedAt
+    // Whoever follows a stream leaves when he has seen enough: its reply never ends otherwise.
+    const status = () => (response.writableFinished || isStream ? response.statusCode : 499)
+    const measure = () => {
+      if (!isInFlight) return
+      leaveOut()
       const labels = {
         method: knownMethods.has(method) ? method : 'other',
         route: state.route,
-        status: String(status),
+        status: String(status()),
         error_code: state.errorCode,
       }
-      durations.observe(labels, seconds)
+      durations.observe(labels, elapsedMs() / 1000)
+    }
+    const measureNow = () => {
+      isStream = true
+      measure()
+    }
+    const child = log.child({ request_id: id })
+    const state: RequestState = { id, log: child, route: 'none', errorCode: '', measureNow, leaveOut }
+    response.locals['state'] = state
+    response.set('X-Request-Id', id)
+    response.once('close', () => {
+      measure()
       state.log.info(
         {
           method,
           route: state.route,
-          status,
+          status: status(),
           error_code: state.errorCode || undefined,
-          ms: Math.round(seconds * 1000),
+          ms: Math.round(elapsedMs()),
         },
         'request',
       )

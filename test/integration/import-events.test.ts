@@ -180,10 +180,10 @@ t.test('who may see the import no longer is sent nothing more of it', async (t) 
   t.equal((await follow(id, { key: ofUser.key })).response.status, 403)
 })
 
-const openStreams = async (): Promise<number> => {
-  const metrics = await (await fetch(`${origin}/metrics`)).text()
-  return Number(/^rollcall_event_streams (\d+)$/m.exec(metrics)![1])
-}
+const metricsText = async (): Promise<string> => (await fetch(`${origin}/metrics`)).text()
+
+const openStreams = async (): Promise<number> =>
+  Number(/^rollcall_event_streams (\d+)$/m.exec(await metricsText())![1])
 
 t.test('clients that go are forgotten', async (t) => {
   const { id } = await createImport()
@@ -192,6 +192,36 @@ t.test('clients that go are forgotten', async (t) => {
   for (const stream of streams) stream.leave()
   await until('none of them', openStreams, (open) => open === 0)
   t.pass()
+})
+
+t.test('a stream is measured to its first byte, and is no request that breaks off', async (t) => {
+  await fetch(`${origin}/readyz`)
+  await fetch(`${origin}/nowhere`)
+  const countsIn = (text: string) =>
+    [
+      ...text.matchAll(
+        /^rollcall_http_request_duration_seconds_count\{.*\/events".*status="(\d+)".* (\d+)$/gm,
+      ),
+    ].map(([, status, count]) => ({ status, count: Number(count) }))
+  const sumIn = (text: string) => countsIn(text).reduce((sum, { count }) => sum + count, 0)
+  const before = sumIn(await metricsText())
+  const { id } = await createImport()
+  const stream = await follow(id)
+  await untilState(stream, 'scheduled')
+  const open = await until('an empty hand', metricsText, (text) =>
+    text.includes('\nrollcall_http_requests_in_flight 0\n'),
+  )
+  t.equal(sumIn(open), before + 1, 'while it is open')
+  stream.leave()
+  await until('its end', openStreams, (count) => count === 0)
+  const closed = await metricsText()
+  t.equal(sumIn(closed), before + 1, 'and once only')
+  t.notOk(countsIn(closed).some(({ status }) => status === '499'))
+  const statuses = closed.match(
+    /(?<=^rollcall_http_request_duration_seconds_count\{.*route="none",status=")\d+/gm,
+  )
+  t.ok(statuses!.includes('404'), 'what leads nowhere is there')
+  t.notOk(statuses!.includes('200'), 'scrapes and probes are not')
 })
 
 t.test('a control plane that stops ends the streams, and they can be had from another one', async (t) => {
