@@ -49,7 +49,7 @@ export type ChunkReport =
 export interface BatchReport {
   kind: 'batch'
   counts: Record<string, number>
-  /** Bytes of its records. */
+  /** Bytes of its records in the import's file, line ends left out. */
   bytes: number
   writeMs: number
   /** Attempts that were aborted before, by reason. */

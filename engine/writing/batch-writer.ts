@@ -1,6 +1,6 @@
 import { deflateSync } from 'node:zlib'
 import type { ClientSession, Db } from 'mongodb'
-import { endOfRecordAt } from '../../shared/records/partition-file.ts'
+import { recordLengthAt } from '../../shared/records/partition-file.ts'
 import { batchRecords, identitiesOf, type Batch } from '../../shared/rows/chunk-records.ts'
 import type { ExistingSubscriber } from '../../shared/rows/row-decision.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
@@ -265,8 +265,9 @@ interface BatchWork {
   isLast: boolean
 }
 
+/** Of the file that is imported: headers and identities are the partition's own. */
 function bytesOf({ offsets, bytes }: Batch): number {
-  return offsets.reduce((sum, offset) => sum + endOfRecordAt(bytes, offset) - offset, 0)
+  return offsets.reduce((sum, offset) => sum + recordLengthAt(bytes, offset), 0)
 }
 
 const retryReasons = { duplicateKey: 'duplicate_key' } satisfies Record<

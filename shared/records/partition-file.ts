@@ -59,8 +59,11 @@ export function readRecordAt(bytes: Buffer, at: number): PartitionedRecord | nul
 
 /** Where the record at `at`, which is whole, ends. */
 export function endOfRecordAt(bytes: Buffer, at: number): number {
-  return at + headerLength + keyLengthAt(bytes, at) + (uint32At(bytes, at + 8) & 0xffffff)
+  return at + headerLength + keyLengthAt(bytes, at) + recordLengthAt(bytes, at)
 }
+
+/** Length of the record's own bytes: as in the file that is imported, without the line end. */
+export const recordLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at + 8) & 0xffffff
 
 export const keyLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at + 12)
 
