@@ -105,6 +105,7 @@ export class Dispatcher {
    */
   readonly #doubtful = new Map<string, { since: number }>()
   #stopped = false
+  #isDead = false
   readonly #stopping = new AbortController()
   #wake: () => void = () => undefined
   #loop: Promise<void> = Promise.resolve()
@@ -132,6 +133,12 @@ export class Dispatcher {
   /** Share of the lanes in use. */
   get utilization(): number {
     return this.#chunks.size / this.#options.pool.lanes
+  }
+
+  /** The others took this engine for dead: what it has in hand is no longer its own. */
+  stopDead(): Promise<void> {
+    this.#isDead = true
+    return this.stop()
   }
 
   /** Stops taking work, lets running batches end, hands back what is left. */
@@ -368,12 +375,12 @@ export class Dispatcher {
     const startedAt = clock.monotonicMs()
     const ended = this.#options.pool
       .run({ importId: chunk.import_id, chunkId: chunk._id, token, control: shared })
-      .catch((error: unknown): ChunkReport => ({
-        end: 'failed',
-        message: `the worker thread broke off: ${messageOf(error)}`,
-        retryable: false,
-        fatal: false,
-      }))
+      .catch((error: unknown): ChunkReport => {
+        // Its thread was ended for that: nothing is wrong with the chunk.
+        if (this.#isDead) return { end: 'lost' }
+        const message = `the worker thread broke off: ${messageOf(error)}`
+        return { end: 'failed', message, retryable: false, fatal: false }
+      })
       .then((report) => {
         this.#options.metrics.chunkEnded(report.end, (clock.monotonicMs() - startedAt) / 1000)
         return this.#endChunk(chunk, token, report)
@@ -394,11 +401,12 @@ export class Dispatcher {
   }
 
   async #endChunk(chunk: ChunkDocument, token: string, report: ChunkReport): Promise<void> {
-    const { database, log } = this.#options
+    const { database, log, metrics } = this.#options
     switch (report.end) {
       case 'done':
         return
       case 'lost':
+        if (!this.#isDead) metrics.leaseLost()
         log.warn({ chunk: chunk._id }, 'a chunk was taken over, or a batch of it had committed unheard')
         // In the second case it is still ours, and goes on behind that batch.
         await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: true })

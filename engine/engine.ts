@@ -170,7 +170,7 @@ export class Engine implements Part {
         const dead = this.#life
         dead.ended.abort()
         await Promise.all([
-          dead.dispatcher.stop(),
+          dead.dispatcher.stopDead(),
           dead.reactions.stop(),
           dead.callbacks.stop(),
           dead.pool.destroy(),

@@ -137,7 +137,7 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
   for (const result of ['ok', 'failed']) renewals.inc({ result }, 0)
   const leases = new Counter({
     name: 'rollcall_engine_leases_lost_total',
-    help: 'Times that this engine was taken for dead by the others, or a chunk of it was taken over',
+    help: 'Times that this engine was taken for dead by the others, or, while it was not, a chunk of it was taken over',
     registers,
   })
   const reactions = new Counter({
@@ -169,7 +169,6 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
     chunkEnded(result, seconds) {
       chunks.inc({ result })
       chunkDurations.observe(seconds)
-      if (result === 'lost') leases.inc()
     },
     stageEnded: (stage, seconds) => stageDurations.observe({ stage }, seconds),
     bytes: (stage, count) => bytes.inc({ stage }, count),

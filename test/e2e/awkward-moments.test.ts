@@ -112,6 +112,35 @@ t.test('one engine', { timeout: 300_000 }, async (t) => {
     t.same(countsOf(await importEnd(service, id)), { added: 60_000 })
   })
 
+  t.test('taken for dead with a chunk in hand, it counts the chunk as lost, not as failed', async (t) => {
+    const list = await createList(service)
+    const session = service.client.startSession()
+    t.teardown(() => session.endSession())
+    // A batch that meets this is done again until it is over.
+    session.startTransaction()
+    await collections.subscribers.insertOne(
+      { ...(await collections.subscribers.findOne())!, _id: `${list.id}:g1@example.com` },
+      { session, bypassDocumentValidation: true },
+    )
+    const { id } = await create(service, list.id, { type: 'json', content: rowsOf('g', 500) })
+    const running = () => collections.chunks.countDocuments({ import_id: id, state: 'running' })
+    await until('a chunk in hand', running, (count) => count > 0)
+    // As another engine would have done; it clears up after itself here.
+    await collections.engines.updateMany({}, { $set: { dead: true } })
+    const { log, ready } = service.processes.engine!
+    await until(
+      'its new life',
+      async () => log(),
+      (text) => text.includes('it starts anew'),
+    )
+    await session.abortTransaction()
+    t.same(countsOf(await importEnd(service, id)), { added: 500 })
+    t.notMatch(log(), 'the worker thread broke off')
+    const metrics = await (await fetch(ready.metrics['engine']!)).text()
+    t.match(metrics, /^rollcall_engine_leases_lost_total [1-9]/m)
+    t.comment(metrics.match(/^rollcall_import_chunks_total.*/gm)!.join(' '))
+  })
+
   t.test('an upload that is removed after its import began is imported as it was', async (t) => {
     const folder = path.join(service.dataFolder, 'uploads', '1')
     await mkdir(folder, { recursive: true })
