@@ -1,5 +1,5 @@
-import { execFile, spawnSync } from 'node:child_process'
-import { access, cp, mkdtemp, readFile, rm } from 'node:fs/promises'
+import { execFile, spawn, spawnSync } from 'node:child_process'
+import { access, cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -8,10 +8,10 @@ import { promisify } from 'node:util'
 import { Ajv } from 'ajv'
 import { validate } from 'dockerfile-utils'
 import { MongoClient } from 'mongodb'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { parse } from 'yaml'
 import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
-import { bootstrapKey, callerOf, startProgram, testMongodbUri, until } from '../helpers/service.ts'
+import { basic, bootstrapKey, callerOf, startProgram, testMongodbUri, until } from '../helpers/service.ts'
 
 /**
  * The image and the compose file, as far as that goes without a container engine: both are valid, and what the image
@@ -94,6 +94,46 @@ async function copyPackages(folder: string): Promise<void> {
   }
 }
 
+/** Behind whatever ends TLS, the proxy passes on whose request it is: who sends wrong keys shuts out nobody else. */
+async function checkProxy(t: Test, controlPlanePort: number): Promise<void> {
+  if (spawnSync('caddy', ['version']).status !== 0) {
+    t.comment('caddy is not installed')
+    return
+  }
+  const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-caddy-'))
+  const port = await freePort()
+  const text = await readFile(path.join(root, 'docs/compose/Caddyfile'), 'utf8')
+  const ofThisMachine = text
+    .replace(/^:8080 /m, `http://127.0.0.1:${port} `)
+    .replace(/dynamic a control-plane 8080 \{[^}]*\}/, `to 127.0.0.1:${controlPlanePort}`)
+  await writeFile(path.join(folder, 'Caddyfile'), ofThisMachine)
+  const caddy = spawn(
+    'caddy',
+    ['run', '--config', path.join(folder, 'Caddyfile'), '--adapter', 'caddyfile'],
+    {
+      env: { ...process.env, HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder },
+      stdio: 'ignore',
+    },
+  )
+  const ended = new Promise((resolve) => caddy.once('exit', resolve))
+  t.teardown(async () => {
+    caddy.kill('SIGKILL')
+    await ended
+    await rm(folder, { recursive: true, force: true })
+  })
+  const ask = async (client: string, key: string): Promise<number> => {
+    const headers = { authorization: basic(`api:${key}`), 'x-forwarded-for': client }
+    return (await fetch(`http://127.0.0.1:${port}/svc/api/v2/mailing_lists`, { headers })).status
+  }
+  const answers = () => ask('203.0.113.1', bootstrapKey).catch(() => 0)
+  await until('an answer through the proxy', answers, (status) => status === 200, 60_000)
+  t.equal(await ask('203.0.113.9', 'wrong_key_0123456789'), 401)
+  t.equal(await ask('203.0.113.9', 'wrong_key_0123456789'), 429)
+  t.equal(await ask('198.51.100.7', bootstrapKey), 200, 'another client')
+  const operations = await fetch(`http://127.0.0.1:${port}/metrics`)
+  t.equal(operations.status, 404, 'metrics are not passed on')
+}
+
 t.test(
   'what the image runs, runs in a folder that has only what it copies',
   { timeout: 240_000 },
@@ -145,6 +185,8 @@ t.test(
       FTP_PORT: '0',
       FTP_PASSIVE_PORTS: '0',
       ENGINE_WORKERS: '1',
+      TRUSTED_PROXIES: '127.0.0.1/32',
+      AUTH_FAILURES_PER_MINUTE: '1',
       ...Object.fromEntries(Object.entries(ports).map(([name, port]) => [name, String(port)])),
     }
     const filledIn = (value: string) =>
@@ -191,6 +233,7 @@ t.test(
       () => call('GET', `/subscriber_imports/${body.data.id}`),
       (answer) => answer.body.data.state === 'finished',
     )
+    await checkProxy(t, ports.HTTP_PORT)
     for (const { name, stop, health } of running) {
       t.equal(await stop('SIGTERM'), 0, `${name} ends at a signal`)
       t.equal(health(), 1, `${name} isn't healthy any more`)
