@@ -72,7 +72,7 @@ const imports: Dashboard = {
         query('max(rollcall_import_organizations)', 'organizations with a running import'),
         query('100 * max(rollcall_import_largest_organization_ratio)', 'share of the largest, in %'),
       ],
-      'Who it is: GET /jobs?state=importing with the key of a system admin.',
+      'Who it is: GET /jobs/all_on_all_organizations?state=importing with the key of a system admin.',
     ),
     stacked('Ended', 'short', [
       query(
@@ -99,6 +99,11 @@ const imports: Dashboard = {
       query('max(rollcall_outbox_messages)', 'messages in the outbox'),
       query(`sum(rate(rollcall_reactions_dispatched_total[$__rate_interval]))`, 'reactions moved a second'),
     ]),
+    stacked('Callbacks', 'short', [
+      query(rate('result', 'rollcall_callback_attempts_total'), '{{result}}'),
+      query('sum(rate(rollcall_callbacks_given_up_total[$__rate_interval]))', 'given up'),
+    ]),
+    graph('Callbacks that wait', 'short', [query('max(rollcall_callbacks_pending)', 'pending')]),
     graph('Mail that waits', 's', [
       query('max(rollcall_outbox_age_seconds)', 'oldest message that nobody takes'),
       query('max(rollcall_reaction_lag_seconds)', 'oldest due reaction not in the outbox'),
@@ -206,6 +211,9 @@ const api: Dashboard = {
     ]),
     graph('Replies that clients did not wait for', 'reqps', [
       query(`sum(rate(${requests}_count{status="499"}[$__rate_interval])) or vector(0)`, '499'),
+    ]),
+    graph('Event streams that are open', 'short', [
+      query('sum by (instance) (rollcall_event_streams)', '{{instance}}'),
     ]),
     graph('Delay of the event loop, p99', 's', [
       query('nodejs_eventloop_lag_p99_seconds{job="rollcall-control-plane"}', '{{instance}}'),

@@ -1,6 +1,8 @@
+import { execFile, spawnSync } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { promisify } from 'node:util'
 import t from 'tap'
 import { grafanaJson } from '../../docs/monitoring/dashboard.ts'
 import { dashboards } from '../../docs/monitoring/dashboards.ts'
@@ -14,7 +16,14 @@ import {
   ruleFiles,
   startPrometheus,
 } from '../helpers/prometheus.ts'
-import { createList, importText, startService, until, type Service } from '../helpers/service.ts'
+import {
+  bootstrapKey,
+  createList,
+  importText,
+  startService,
+  until,
+  type Service,
+} from '../helpers/service.ts'
 
 /** Metrics, dashboards, rules and the runbook, held against each other and against a real Prometheus. */
 const rules = await readRules()
@@ -86,6 +95,55 @@ t.test('every alert fires on its bad day, and not on its good one', { skip }, as
   const settings = path.join(monitoringFolder, 'prometheus/prometheus.yml')
   const check = promtool(['check', 'config', settings])
   t.equal(check.status, 0, check.output)
+})
+
+const curlMissing = spawnSync('curl', ['--version']).status === 0 ? false : 'curl is not installed'
+
+t.test(
+  'what the runbook and the dashboards say to ask for can be asked for',
+  { skip: curlMissing },
+  async (t) => {
+    const operating = await readFile(new URL('../../docs/operating.md', import.meta.url), 'utf8')
+    const descriptions = dashboards.flatMap(({ panels }) => panels.map(({ description = '' }) => description))
+    const text = [runbook, operating, ...descriptions].join('\n')
+    const { http } = service.processes['control-plane']!.ready
+    const list = await createList(service)
+    const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        begins_at: '2100-01-01T00:00',
+        column_mapping: ['email'],
+        file_source: { type: 'json', content: 'email\nann@example.com\n' },
+      },
+    })
+    const filledIn = (said: string) => said.replace('http://HOST:PORT', http!).replace(/\bID\b/, String(id))
+    const api = `${http}/svc/api/v2`
+    const env = { PATH: process.env['PATH'], KEY: bootstrapKey, API: api }
+    const commands = [...new Set([...text.matchAll(/`curl ([^`]+)`/g)].map((match) => match[1]!))]
+    t.ok(commands.length >= 2)
+    for (const command of commands) {
+      const script = `curl --silent --show-error --fail ${filledIn(command)}`
+      await t.resolves(promisify(execFile)('bash', ['-c', script], { env }), command)
+    }
+    const asked = text.matchAll(/(?:(GET|POST) (?:\$API)?|`\$API)(\/[a-z_]+\/[\w/?=]+)/g)
+    const requests = new Map([...asked].map(([, method = 'GET', path]) => [filledIn(path!), method]))
+    t.ok(requests.size >= 3)
+    for (const [path, method] of requests)
+      t.equal((await service.call(method, path)).status, 200, `${method} ${path}`)
+  },
+)
+
+t.test('bytes that were imported are those of the file', async (t) => {
+  const bytes = async (): Promise<number> => {
+    const text = (await metricsOf(service)).get('engine')!
+    return Number(/^rollcall_import_bytes_total\{stage="import"\} (\d+)$/m.exec(text)![1])
+  }
+  const before = await bytes()
+  const records = Array.from({ length: 100 }, (_, i) => `person${i}@bytes.example,é`)
+  const list = await createList(service)
+  await importText(service, list.id, `email\n${records.join('\n')}\n`, { column_mapping: ['email', null] })
+  const length = Buffer.byteLength(records.join(''))
+  await until('all batches', bytes, (after) => after - before >= length)
+  t.equal((await bytes()) - before, length)
 })
 
 t.test('strange methods, paths, names and keys make no label', async (t) => {

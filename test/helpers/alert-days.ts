@@ -18,6 +18,13 @@ const requests = (status: string) =>
   `rollcall_http_request_duration_seconds_count{route="/x",status="${status}"}`
 const durations = (le: string) => `rollcall_http_request_duration_seconds_bucket{le="${le}"}`
 const uploads = (result: string) => `rollcall_ftp_transfers_total{kind="in",result="${result}"}`
+const callbacks = (result: string) => `rollcall_callback_attempts_total{result="${result}"}`
+const up = (job: string, number: number) => `up{job="${job}",instance="172.30.77.${number}:80"}`
+/** All of its targets vanish, or one of two. */
+const gone = (job: string): AlertDays => ({
+  bad: { [up(job, 1)]: '1x20 stale', [up(job, 2)]: '1x10 stale' },
+  good: { [up(job, 1)]: '1x60', [up(job, 2)]: '1x10 stale' },
+})
 const of = (series: string, bad: string, good: string): AlertDays => ({
   bad: { [series]: bad },
   good: { [series]: good },
@@ -25,7 +32,19 @@ const of = (series: string, bad: string, good: string): AlertDays => ({
 
 export const alertDays: Record<string, AlertDays> = {
   RollcallTargetDown: { ...of(`up{${engine}}`, '0x60', '1x60'), labels: engineLabels },
-  RollcallNoEngine: of('rollcall_engines{state="alive"}', '0x60', '1x60'),
+  RollcallNoControlPlane: { ...gone('rollcall-control-plane'), at: '15m' },
+  RollcallNoFtp: { ...gone('rollcall-ftp'), at: '15m' },
+  RollcallNoEngineSeen: { ...gone('rollcall-engine'), at: '15m' },
+  RollcallFewerProcesses: {
+    bad: { [up('rollcall-ftp', 1)]: '1x60', [up('rollcall-ftp', 2)]: '1x20 stale' },
+    good: { [up('rollcall-ftp', 1)]: '1x60', [up('rollcall-ftp', 2)]: '_x20 1x40' },
+    labels: { job: 'rollcall-ftp' },
+    at: '13m',
+  },
+  RollcallNoEngine: {
+    bad: { 'rollcall_engines{state="alive"}': '0x60', rollcall_database_up: '1x60' },
+    good: { 'rollcall_engines{state="alive"}': '1x20 stale', rollcall_database_up: '1x20 0x40' },
+  },
   RollcallFewerEngines: { ...of('rollcall_engines{state="alive"}', '2x20 1x10', '1x10 2x30'), at: '12m' },
   RollcallDatabaseDown: {
     ...of('rollcall_database_up{job="rollcall-ftp"}', '0x60', '1x60'),
@@ -124,5 +143,18 @@ export const alertDays: Record<string, AlertDays> = {
     good: { [uploads('broken_off')]: '0+2x60', [uploads('done')]: '0+20x60' },
   },
   RollcallReactionsLate: of('rollcall_reaction_lag_seconds', '300x60', '2x60'),
+  RollcallCallbacksGivenUp: of('rollcall_callbacks_given_up_total', '0x30 1x30', '5x60'),
+  RollcallCallbacksFailing: {
+    bad: {
+      [callbacks('failed')]: '0+2x60',
+      [callbacks('delivered')]: '0+1x60',
+      rollcall_callbacks_pending: '30x60',
+    },
+    good: {
+      [callbacks('failed')]: '0+2x60',
+      [callbacks('delivered')]: '0+20x60',
+      rollcall_callbacks_pending: '30x60',
+    },
+  },
   RollcallOutboxStuck: of('rollcall_outbox_age_seconds', '2000x60', '20x60'),
 }
