@@ -8,14 +8,17 @@ import { styledFor, type Terminal } from './terminal.ts'
 
 /** The command line `rollcall`: from its arguments to its exit code. */
 
-// Who reads has enough, as `head` does: nothing is wrong, and nobody is there to be told.
-for (const stream of [process.stdout, process.stderr])
-  stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(0)
-    throw error
-  })
-
 let session: Session | null = null
+
+// What can't be said is lost; the work goes on, and the exit code still tells how it went.
+process.stderr.on('error', () => undefined)
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  // Who reads has enough, as `head` does.
+  if (error.code === 'EPIPE') process.exit(session?.exitCodeUnread ?? 0)
+  process.stderr.write(`rollcall: can't write to standard output: ${error.message}\n`)
+  process.exit(1)
+})
+
 let exitCode = 0
 const settings = settingsOrNull()
 const terminal: Terminal = {
@@ -33,6 +36,7 @@ const program = buildProgram({
       client: new ApiClient(settings.value.ROLLCALL_URL, settings.value.ROLLCALL_API_KEY),
       settings: settings.value,
       terminal,
+      exitCodeUnread: 0,
       print: (value) => process.stdout.write(`${JSON.stringify(value)}\n`),
       say: (text) => process.stdout.write(`${text}\n`),
     }

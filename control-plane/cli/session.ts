@@ -11,4 +11,6 @@ export interface Session {
   print: (value: unknown) => void
   /** A line on standard output. */
   say: (text: string) => void
+  /** The exit code when nobody reads standard output any more: of work that isn't done it must not be 0. */
+  exitCodeUnread: number
 }

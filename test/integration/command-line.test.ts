@@ -1,6 +1,7 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { mkdir, open, readdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
@@ -267,6 +268,50 @@ t.test('ends quietly when nobody reads on', async (t) => {
   t.equal(err, '')
 })
 
+t.test('does its work, and says by its exit code how it went, when nobody hears it', async (t) => {
+  const list = String((await service.post('/mailing_lists', { mailing_list: { name: 'Unheard' } })).id)
+  const unheard = async (...args: string[]) => {
+    const child = start(args)
+    child.stderr!.destroy()
+    child.stdin!.end()
+    return (await ended(child)).code
+  }
+  const source = await file('unheard.csv', 'email\nann@example.com\n')
+  t.equal(await unheard('import', source, '--list', list, '--watch'), 0)
+  t.equal((await service.get(`/mailing_lists/${list}/subscriber_imports?scope=all`)).length, 1)
+  t.equal(await unheard('import', 'nothing.csv', '--list', list), 2)
+  t.equal(await unheard('import', source, '--list', '99999'), 1)
+  const watched = start([
+    ...['import', source, '--list', list, '--watch', '--json', '--begins-at', '2030-01-01T00:00:00Z'],
+  ])
+  const code = once(watched, 'exit')
+  await once(watched.stdout!, 'data')
+  watched.stdout!.destroy()
+  const [{ id }] = await service.get(`/mailing_lists/${list}/subscriber_imports?scope=active`)
+  await service.post(`/subscriber_imports/${id}/cancel`)
+  t.same(await code, [141, null], 'of an end that nobody waited for nothing is claimed')
+})
+
+t.test(
+  'says that standard output is full',
+  { skip: existsSync('/dev/full') ? false : 'needs /dev/full' },
+  async (t) => {
+    const full = await open('/dev/full', 'w')
+    const child = spawn(process.execPath, [program, 'list', 'list'], {
+      cwd: folder,
+      env: environment(),
+      stdio: ['ignore', full.fd, 'pipe'],
+    })
+    t.teardown(() => child.kill('SIGKILL'))
+    let err = ''
+    child.stderr!.setEncoding('utf8').on('data', (text: string) => (err += text))
+    const [code] = (await once(child, 'close')) as [number | null]
+    await full.close()
+    t.equal(code, 1)
+    t.match(err, /^rollcall: can't write to standard output: .*ENOSPC.*\n$/)
+  },
+)
+
 t.test(
   'asks on a terminal, shows a bar, and leaves the import alone on Ctrl-C',
   { skip: hasPython ? false : 'needs python3 with pty' },
@@ -284,6 +329,8 @@ t.test(
         ],
       ),
     ])
+    const finishedId = /Import (\d+) is/.exec(yes.out)?.[1] ?? '0'
+    t.match(await onTerminal(['logs', finishedId, 'failed'], [['bob', '']]), { code: 0, out: /bob@example;Bob/ })
     t.match(yes, { code: 0, out: /█[^]*100%[^]*finished/ })
     t.match(mapped, { code: 0, out: /finished/ })
     t.match(no, { code: 1, out: /nothing was imported/ })

@@ -1,5 +1,7 @@
-import { finished } from 'node:stream/promises'
+import { once } from 'node:events'
+import { messageOf } from '../../../shared/errors.ts'
 import type { ImportView } from '../api-client.ts'
+import { CommandFailure } from '../failures.ts'
 import type { Session } from '../session.ts'
 import { columnsOf, styledFor, table } from '../terminal.ts'
 import { watchImport } from '../watch.ts'
@@ -71,20 +73,28 @@ export async function moveImport(
 /** A log, as it comes. */
 export async function printLog({ client, terminal }: Session, id: number, kind: string): Promise<number> {
   const body = await client.text(`/subscriber_imports/${id}/logs/${encodeURIComponent(kind)}`)
-  await finished(body.pipe(terminal.out, { end: false }), { writable: false }).catch(() => undefined)
-  await finished(body)
+  try {
+    for await (const piece of body) if (!terminal.out.write(piece)) await once(terminal.out, 'drain')
+  } catch (error) {
+    throw new CommandFailure(`the log broke off before its end: ${messageOf(error)}`)
+  }
   return 0
 }
 
+/** As shells have it. */
+const endedBySigpipe = 141
+
 /** The end, or 130 where Ctrl-C came before. */
 export async function watchToItsEnd(
-  { client, terminal, print }: Session,
+  session: Session,
   id: number,
   isJson: boolean,
 ): Promise<ImportView | number> {
+  const { client, terminal, print } = session
   const interrupted = new AbortController()
   const onInterrupt = () => interrupted.abort()
-  process.once('SIGINT', onInterrupt)
+  process.on('SIGINT', onInterrupt)
+  session.exitCodeUnread = endedBySigpipe
   try {
     return await watchImport(client, id, {
       title: `import ${id}`,
@@ -101,6 +111,7 @@ export async function watchToItsEnd(
     return 130
   } finally {
     process.off('SIGINT', onInterrupt)
+    session.exitCodeUnread = 0
   }
 }
 
