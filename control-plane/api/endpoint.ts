@@ -2,6 +2,7 @@ import type { z } from 'zod'
 import type { Caller } from '../../shared/api-keys.ts'
 import type { RequestErrorCode } from '../../shared/errors.ts'
 import type { ControlPlane } from '../control-plane.ts'
+import type { ContentSample } from './sampled-content.ts'
 import type { InlineContent } from './staged-content.ts'
 
 /**
@@ -72,6 +73,8 @@ export interface BodyDescription<Body> {
    * The body's limit is then HTTP_INLINE_LIMIT_MB, and 1 MB for all else of it.
    */
   stagedText?: readonly string[]
+  /** Of that text only so many bytes are kept, in memory: the handler has them as `sample`, and nothing is staged. */
+  sampledBytes?: number
   example: unknown
 }
 
@@ -127,6 +130,8 @@ export interface Call<Query, Body> {
   bodyHash: string
   /** The body's staged text, if it has one; in the body itself stands a placeholder. It is removed unless it is kept. */
   content: InlineContent | null
+  /** The beginning of the body's large text, where the endpoint only looks at it. */
+  sample: ContentSample | null
 }
 
 /** Lets the types of query and body flow from their schemas into the handler. */

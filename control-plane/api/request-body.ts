@@ -5,6 +5,7 @@ import type { ControlPlane } from '../control-plane.ts'
 import { bodyPieces } from './body-pieces.ts'
 import { JsonSkeleton } from './json-skeleton.ts'
 import { parseJson } from './json-text.ts'
+import { SampledContent, type ContentSample } from './sampled-content.ts'
 import { StagedContent, type InlineContent } from './staged-content.ts'
 
 export const megabyte = 1024 * 1024
@@ -17,6 +18,8 @@ export interface RequestBody {
   hash: string
   /** The text at the path that is staged, if there is one: in `value` stands a placeholder for it. */
   content: InlineContent | null
+  /** Its beginning instead, where nothing is staged. */
+  sample: ContentSample | null
   /** Removes the content, unless it was kept. */
   discard: () => Promise<void>
 }
@@ -33,22 +36,24 @@ export async function readSmallBody(
     value: bytes.length === 0 ? undefined : parseJson(bytes),
     hash: createHash('sha256').update(bytes).digest('base64url'),
     content: null,
+    sample: null,
     discard: async () => undefined,
   }
 }
 
 /**
- * Reads a body of which the string at `path` may be large: it goes into the staging as it arrives. The rest is at most
- * 1 MB. Throws as readSmallBody does, and what the staging throws; then nothing stays there.
+ * Reads a body of which the string at `path` may be large: it goes into the staging as it arrives, or with
+ * `sampledBytes` its beginning is kept in memory. The rest is at most 1 MB. Throws as readSmallBody does, and what the staging throws; then nothing stays there.
  */
 export async function readInlineBody(
   request: IncomingMessage,
-  path: readonly string[],
+  { path, sampledBytes }: { path: readonly string[]; sampledBytes: number | undefined },
   { settings, staging, database, stopping }: ControlPlane,
 ): Promise<RequestBody> {
   const hash = createHash('sha256')
   const staged = new StagedContent(staging, database)
-  const skeleton = new JsonSkeleton({ path, limit: megabyte, sink: staged })
+  const sampled = sampledBytes === undefined ? null : new SampledContent(sampledBytes)
+  const skeleton = new JsonSkeleton({ path, limit: megabyte, sink: sampled ?? staged })
   let refusal: { error: unknown } | null = null
   let isEmpty = true
   try {
@@ -73,7 +78,8 @@ export async function readInlineBody(
     return {
       value,
       hash: hash.digest('base64url'),
-      content: hasContent ? await staged.finish() : null,
+      content: hasContent && sampled === null ? await staged.finish() : null,
+      sample: hasContent && sampled !== null ? sampled.finish() : null,
       discard: () => staged.discard(),
     }
   } catch (error) {

@@ -101,7 +101,7 @@ function readBytes(described: Endpoint, deps: ControlPlane): RequestHandler[] {
       response.locals['body'] =
         body.stagedText === undefined
           ? await readSmallBody(request, deps)
-          : await readInlineBody(request, body.stagedText, deps)
+          : await readInlineBody(request, { path: body.stagedText, sampledBytes: body.sampledBytes }, deps)
       next()
     },
   ]
@@ -166,6 +166,7 @@ async function callOf(
     documentAsSent: () => documentIn(described.body?.wrapper ?? null, sent?.value),
     bodyHash: sent?.hash ?? '',
     content: sent?.content ?? null,
+    sample: sent?.sample ?? null,
   }
 }
 

@@ -145,6 +145,27 @@ t.test('heeds the limit, the primary key and what is given', async (t) => {
   t.match(lacking, { import_error: /"Number", the primary key of the list/, records: [] })
 })
 
+t.test('writes nothing, however much it is given', async (t) => {
+  const { id } = await createList(service, [])
+  const content = `email\n${'ann@example.com\n'.repeat(100_000)}`
+  const create = async () =>
+    (
+      await service.post(`/mailing_lists/${id}/subscriber_imports`, {
+        subscriber_import: { column_mapping: ['email'], dry_run: true, ...inline('email\na@example.com\n') },
+      })
+    ).id as number
+  const before = await create()
+  const view = await inspect(id, inline(content))
+  t.equal(view.records.length, 20)
+  t.match(view.records[1], { result: 'skipped_duplicate' })
+  const odd = await service.call('POST', `/mailing_lists/${id}/subscriber_imports/inspect`, {
+    subscriber_import: inline(`${'x'.repeat(2e6)}\ud800`),
+  })
+  t.equal(odd.body.error_code, 'invalid_request', 'what is no text is refused wherever it is')
+  t.equal(await create(), before + 1, 'no id is taken for what is only looked at')
+  await importEnd(service, before + 1)
+})
+
 t.test('reads uploads and URLs, of any size and in any character set', async (t) => {
   const { id, organization_id } = await createList(service, fields)
   const folder = uploadFolder(service.dataFolder, organization_id)

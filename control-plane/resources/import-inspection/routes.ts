@@ -2,6 +2,7 @@ import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList } from '../../api/scope.ts'
 import { creationRefusals, tag } from '../subscriber-imports/routes.ts'
 import { exampleInspection, exampleInspectionRequest, inspectionRequest, inspectionView } from './schemas.ts'
+import { mostBytes } from './sample.ts'
 import { inspectSource } from './service.ts'
 
 const { invalid_request, validation_failed } = creationRefusals
@@ -20,6 +21,7 @@ export const importInspectionEndpoints = [
       wrapper: 'subscriber_import',
       schema: inspectionRequest,
       stagedText: ['subscriber_import', 'file_source', 'content'],
+      sampledBytes: mostBytes,
       example: exampleInspectionRequest,
     },
     reply: { data: inspectionView, example: exampleInspection },
@@ -31,10 +33,10 @@ export const importInspectionEndpoints = [
         "file_source.url can't be read: http://127.0.0.1:8000/subscribers.csv answered with status 404, expected 200",
       ],
     },
-    async handle({ deps, caller, params, body, content }) {
+    async handle({ deps, caller, params, body, sample }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       refuseRemoteList(list)
-      return { data: await inspectSource(deps, { list, given: body(), content }) }
+      return { data: await inspectSource(deps, { list, given: body(), content: sample }) }
     },
   }),
 ]

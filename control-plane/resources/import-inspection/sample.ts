@@ -4,8 +4,7 @@ import { ImportError, RequestError } from '../../../shared/errors.ts'
 import { downloadBounds } from '../../../shared/sources/download-bounds.ts'
 import { downloadedContent } from '../../../shared/sources/download.ts'
 import { gunzipUpload, isGzipName } from '../../../shared/sources/gzip.ts'
-import { stagedSource } from '../../../shared/staging/staging.ts'
-import type { InlineContent } from '../../api/staged-content.ts'
+import type { ContentSample } from '../../api/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { CheckedSource } from '../subscriber-imports/options.ts'
 
@@ -16,35 +15,24 @@ export interface Sample {
   isWhole: boolean
 }
 
-const mostBytes = 1024 * 1024
+/** Of inline content too. */
+export const mostBytes = 1024 * 1024
 const mostUrlMs = 30_000
 
 /** Reads the beginning of what an import would read; refused with a reason where it would get nothing. */
-export function takeSample(
+export async function takeSample(
   deps: ControlPlane,
   organizationId: number,
   source: CheckedSource,
-  content: InlineContent | null,
+  content: ContentSample | null,
 ): Promise<Sample> {
   switch (source.type) {
     case 'json':
-      return ofInlineContent(deps, content!)
+      return content!
     case 'upload_directory':
       return ofUpload(deps, organizationId, source.filename)
     case 'url':
       return ofUrl(deps, source)
-  }
-}
-
-async function ofInlineContent({ staging }: ControlPlane, { importId }: InlineContent): Promise<Sample> {
-  const file = await staging.open(stagedSource(importId))
-  if (file === null) throw new Error(`the content of inspection ${importId} isn't in the staging`)
-  try {
-    const bytes = Buffer.alloc(Math.min(mostBytes, file.size))
-    const read = await file.read(bytes, 0)
-    return { bytes: bytes.subarray(0, read), isWhole: read === file.size }
-  } finally {
-    await file.close()
   }
 }
 

@@ -7,7 +7,7 @@ import type { AutoresponderDocument } from '../../../shared/schemas/autoresponde
 import type { CustomFieldDocument } from '../../../shared/schemas/custom-field.ts'
 import type { FileFormat } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
-import type { InlineContent } from '../../api/staged-content.ts'
+import type { ContentSample } from '../../api/sampled-content.ts'
 import { refuseProblems } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import {
@@ -26,12 +26,12 @@ import type { InspectionRequest, InspectionView } from './schemas.ts'
 /** What an import of a source would be like: how the file reads, which columns are which, and its first records. */
 export async function inspectSource(
   deps: ControlPlane,
-  request: { list: MailingListDocument; given: InspectionRequest; content: InlineContent | null },
+  request: { list: MailingListDocument; given: InspectionRequest; content: ContentSample | null },
 ): Promise<InspectionView> {
   const { given, content } = request
   const { surroundings, source, now } = await checkRequest(deps, request)
   const sample = await takeSample(deps, request.list.organization_id, source, content)
-  // Inline content came as text and lies in the staging as UTF-8.
+  // Inline content came as text.
   const characterSet = source.type === 'json' ? 'utf-8' : detectCharacterSet(sample.bytes, sample)
   const table = readTable(sample, characterSet, given, surroundings.fields)
   const { proposals, dateFormat } = proposeColumns(table.columns, surroundings)
@@ -73,7 +73,7 @@ async function checkRequest(
     list: known,
     given,
     content,
-  }: { list: MailingListDocument; given: InspectionRequest; content: InlineContent | null },
+  }: { list: MailingListDocument; given: InspectionRequest; content: ContentSample | null },
 ): Promise<{ surroundings: Surroundings; source: CheckedSource; now: Date }> {
   const { db, collections } = deps.database
   const [list, fields, autoresponders, organization, now] = await Promise.all([

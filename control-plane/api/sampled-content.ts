@@ -1,0 +1,57 @@
+import { StringDecoder } from 'node:string_decoder'
+import type { StringSink } from './json-skeleton.ts'
+import { halfPair } from './json-text.ts'
+
+/** What a body's content begins with, for who only looks at it. */
+export interface ContentSample {
+  /** UTF-8. */
+  bytes: Buffer
+  /** Nothing comes behind it. */
+  isWhole: boolean
+  /** Whether all of the content holds nothing but white space. */
+  isBlank: boolean
+}
+
+/** Keeps the beginning of a body's content in memory, and lets the rest pass: nothing is written anywhere. */
+export class SampledContent implements StringSink {
+  readonly #mostBytes: number
+  #kept: Buffer[] = []
+  #size = 0
+  #isBlank = true
+  #decoder = new StringDecoder('utf8')
+  #hasHalfPair = false
+
+  constructor(mostBytes: number) {
+    this.#mostBytes = mostBytes
+  }
+
+  begin(): void {
+    this.#kept = []
+    this.#size = 0
+    this.#isBlank = true
+    this.#decoder = new StringDecoder('utf8')
+    this.#hasHalfPair = false
+  }
+
+  add(text: Buffer): void {
+    const room = this.#mostBytes - this.#size
+    // A copy: a piece may be a small part of a large buffer.
+    if (room > 0) this.#kept.push(Buffer.from(text.subarray(0, room)))
+    this.#size += text.length
+    if (this.#isBlank) this.#isBlank = this.#decoder.write(text).trim() === ''
+  }
+
+  end(hasHalfPair: boolean): void {
+    this.#hasHalfPair = hasHalfPair
+  }
+
+  /** Throws `invalid_request` where the content is no text. */
+  finish(): ContentSample {
+    if (this.#hasHalfPair) throw halfPair()
+    return {
+      bytes: Buffer.concat(this.#kept),
+      isWhole: this.#size <= this.#mostBytes,
+      isBlank: this.#isBlank,
+    }
+  }
+}
