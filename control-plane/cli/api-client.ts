@@ -62,14 +62,18 @@ export class ApiClient {
   /** A text, as it comes. */
   async text(path: string): Promise<Readable> {
     const response = await this.#send('GET', path)
-    if (isJson(response)) await this.#envelope(response)
+    if (hasType(response, 'application/json')) await this.#envelope(response)
     return response.body
   }
 
-  /** What a stream of server-sent events brings, as JSON; it ends when the service ends it. */
-  async *events<T>(path: string, signal: AbortSignal): AsyncGenerator<T> {
+  /**
+   * What a stream of server-sent events brings, as JSON; it ends when the service ends it. `onOpen`: the service answers
+   * with events.
+   */
+  async *events<T>(path: string, signal: AbortSignal, onOpen: () => void): AsyncGenerator<T> {
     const response = await this.#send('GET', path, undefined, { accept: 'text/event-stream' }, signal)
-    if (isJson(response)) await this.#envelope(response)
+    if (!hasType(response, 'text/event-stream')) await this.#envelope(response)
+    onOpen()
     try {
       for await (const data of readEvents(response.body)) yield JSON.parse(data) as T
     } catch (error) {
@@ -155,8 +159,8 @@ interface Envelope<T> {
   num_pages?: number | null
 }
 
-const isJson = ({ headers }: Dispatcher.ResponseData): boolean =>
-  String(headers['content-type'] ?? '').startsWith('application/json')
+const hasType = ({ headers }: Dispatcher.ResponseData, type: string): boolean =>
+  String(headers['content-type'] ?? '').startsWith(type)
 
 /** What an import's view is asked for here. */
 export interface ImportView {

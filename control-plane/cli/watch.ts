@@ -40,18 +40,17 @@ async function* viewsOf(
 ): AsyncGenerator<ImportView> {
   const path = `/subscriber_imports/${id}`
   let hasEvents = true
-  let lastHeardAt = performance.now()
+  // Since it was found out: an import at rest may have been silent for days.
+  let awaySince: number | null = null
+  const isThere = () => (awaySince = null)
   for (;;) {
     signal.throwIfAborted()
     try {
       if (hasEvents) {
-        for await (const view of client.events<ImportView>(`${path}/events`, signal)) {
-          lastHeardAt = performance.now()
-          yield view
-        }
+        yield* client.events<ImportView>(`${path}/events`, signal, isThere)
       } else {
         yield await client.get<ImportView>(path)
-        lastHeardAt = performance.now()
+        isThere()
         await sleep(askEveryMs, undefined, { signal })
         continue
       }
@@ -61,8 +60,11 @@ async function* viewsOf(
         hasEvents = false
         continue
       }
-      if (!isPassing(error) || performance.now() - lastHeardAt > patienceMs) throw error
-      onTrouble('the service is away: waiting for it, the import is safe')
+      if (!isPassing(error)) throw error
+      const now = performance.now()
+      if (awaySince === null) onTrouble('the service is away: waiting for it, the import is safe')
+      awaySince ??= now
+      if (now - awaySince > patienceMs) throw error
     }
     await sleep(reconnectMs, undefined, { signal })
   }

@@ -2,10 +2,15 @@ import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { mkdir, open, readdir, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
+import { PassThrough } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { ApiClient } from '../../control-plane/cli/api-client.ts'
+import { watchImport } from '../../control-plane/cli/watch.ts'
 import { uploadFolder } from '../../shared/uploads.ts'
 import { bootstrapKey, startProgram, startService, until, type Json } from '../helpers/service.ts'
 
@@ -252,6 +257,36 @@ t.test('goes on watching when the service was restarted', async (t) => {
   t.equal(seen.at(-1).state, 'cancelled')
 })
 
+t.test('waits for a service that went away after a long silence, and says it once', async (t) => {
+  const view = (state: string) =>
+    `data: ${JSON.stringify({ state, stats: { number_of_records: 1, records_imported: 0 }, download: null })}\n\n`
+  let calls = 0
+  const server = createServer((_request, response) => {
+    calls += 1
+    response.setHeader('content-type', 'text/event-stream')
+    if (calls === 1) {
+      response.write(view('importing'))
+      // Longer than the watcher's patience.
+      setTimeout(() => response.destroy(), 300)
+    } else if (calls === 3 || calls === 4) {
+      response.writeHead(503, { 'content-type': 'text/html' }).end('away')
+    } else response.end(view('finished'))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const client = new ApiClient(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, undefined)
+  t.teardown(() => client.destroy())
+  const silent = new PassThrough() as unknown as NodeJS.WriteStream
+  const said: string[] = []
+  silent.on('data', (text: Buffer) => said.push(text.toString()))
+  const watch = (patienceMs: number) =>
+    watchImport(client, 1, { title: 'x', out: silent, signal: new AbortController().signal, patienceMs })
+  t.equal((await watch(100)).state, 'finished')
+  said.splice(0)
+  t.equal((await watch(60_000)).state, 'finished')
+  t.equal(said.filter((line) => line.includes('is away')).length, 1)
+})
+
 t.test('ends quietly when nobody reads on', async (t) => {
   const content = Array.from({ length: 20_000 }, (_, i) => `${i}${'x'.repeat(60)}@example.com`).join('\n')
   const ended = await run(['import', '-', '--list', String(listId), '--dry-run', '--watch', '--json'], {
@@ -330,7 +365,10 @@ t.test(
       ),
     ])
     const finishedId = /Import (\d+) is/.exec(yes.out)?.[1] ?? '0'
-    t.match(await onTerminal(['logs', finishedId, 'failed'], [['bob', '']]), { code: 0, out: /bob@example;Bob/ })
+    t.match(await onTerminal(['logs', finishedId, 'failed'], [['bob', '']]), {
+      code: 0,
+      out: /bob@example;Bob/,
+    })
     t.match(yes, { code: 0, out: /█[^]*100%[^]*finished/ })
     t.match(mapped, { code: 0, out: /finished/ })
     t.match(no, { code: 1, out: /nothing was imported/ })
