@@ -2,8 +2,8 @@ import { isUtf8 } from 'node:buffer'
 import { open, stat } from 'node:fs/promises'
 import { createReadStream } from 'node:fs'
 import path from 'node:path'
-import { Readable } from 'node:stream'
-import { createGunzip } from 'node:zlib'
+import { pipeline, Readable } from 'node:stream'
+import { createGunzip, createGzip } from 'node:zlib'
 import { asUtf8, detectCharacterSet, type CharacterSet } from '../../shared/records/character-set.ts'
 import { messageOf } from '../../shared/errors.ts'
 import { usage } from './failures.ts'
@@ -12,14 +12,14 @@ import { usage } from './failures.ts'
 export interface SourceFile {
   name: string
   size: number
-  /** Packed: it is uploaded as it is, and unpacked by the service. */
+  /** Packed: it is uploaded so, and unpacked by the service. */
   isPacked: boolean
   characterSet: CharacterSet
-  /** Its first megabyte as text. */
-  beginning: string
+  /** At most its first megabyte as text, cut behind a line where that can be. */
+  beginning: (mostCharacters: number) => string
   /** All of it as text; null where it has bytes that are none. */
   text(): Promise<string | null>
-  /** All of it as UTF-8, or as it is where it is packed. */
+  /** All of it as UTF-8, packed where it is. */
   bytes(): Readable
 }
 
@@ -46,12 +46,13 @@ export async function openSourceFile(
     size: found.size,
     isPacked,
     characterSet,
-    beginning: textOf(head, characterSet),
+    beginning: (most) => cutBehindLine(textOf(head, characterSet), most),
     text: async () => wholeText(await readAll(createReadStream(file)), characterSet),
-    bytes: () =>
-      isPacked || characterSet === 'utf-8'
-        ? createReadStream(file)
-        : Readable.from(recoded(createReadStream(file), characterSet)),
+    bytes: () => {
+      const stored = createReadStream(file)
+      if (characterSet === 'utf-8') return stored
+      return isPacked ? repacked(stored, characterSet) : Readable.from(recoded(stored, characterSet))
+    },
   }
 }
 
@@ -63,7 +64,7 @@ function pipedFile(bytes: Buffer, given: CharacterSet | undefined): SourceFile {
     size: bytes.length,
     isPacked: false,
     characterSet,
-    beginning: text.slice(0, beginningBytes),
+    beginning: (most) => cutBehindLine(text, most),
     text: async () => wholeText(bytes, characterSet),
     bytes: () => Readable.from([characterSet === 'utf-8' ? bytes : Buffer.from(text)]),
   }
@@ -124,8 +125,29 @@ async function readPipe(input: Readable): Promise<Buffer> {
   return Buffer.concat(pieces)
 }
 
-async function* recoded(stream: Readable, characterSet: CharacterSet): AsyncGenerator<Buffer> {
+function cutBehindLine(text: string, most: number): string {
+  if (text.length <= most) return text
+  const end = text.lastIndexOf('\n', most - 1) + 1
+  if (end > 0) return text.slice(0, end)
+  // Half a character is none.
+  return text.slice(0, most).replace(/[\ud800-\udbff]$/, '')
+}
+
+function repacked(stream: Readable, characterSet: CharacterSet): Readable {
+  const packed = createGzip({ level: 1 })
+  // What goes wrong destroys the last stream too, and its reader hears it there.
+  pipeline(
+    stream,
+    createGunzip(),
+    (text: AsyncIterable<Buffer>) => recoded(text, characterSet),
+    packed,
+    () => undefined,
+  )
+  return packed
+}
+
+async function* recoded(stream: AsyncIterable<Buffer>, characterSet: CharacterSet): AsyncGenerator<Buffer> {
   const decoder = new TextDecoder(characterSet === 'iso-8859-1' ? 'windows-1252' : characterSet)
-  for await (const piece of stream) yield Buffer.from(decoder.decode(piece as Buffer, { stream: true }))
+  for await (const piece of stream) yield Buffer.from(decoder.decode(piece, { stream: true }))
   yield Buffer.from(decoder.decode())
 }

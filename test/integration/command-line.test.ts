@@ -8,6 +8,7 @@ import path from 'node:path'
 import { createInterface } from 'node:readline'
 import { PassThrough } from 'node:stream'
 import { fileURLToPath } from 'node:url'
+import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { ApiClient } from '../../control-plane/cli/api-client.ts'
 import { watchImport } from '../../control-plane/cli/watch.ts'
@@ -196,13 +197,28 @@ t.test('uploads by FTP what is packed, large or no text, in whatever character s
   broken[broken.lastIndexOf('x')] = 0xff
   const import_ = async (name: string, bytes: Uint8Array, ...more: string[]) =>
     run(['import', await file(name, bytes), '--list', String(listId), '--watch', '--json', ...more])
-  const [euro, odd] = await Promise.all([
+  const packed = Buffer.from(windows.toString('latin1').replace('win@', 'zip@'), 'latin1')
+  const wide = Buffer.from('\ufeffemail,First name\nwide@example.com,\u0142\n', 'utf16le')
+  const [euro, odd, ...zipped] = await Promise.all([
     import_('windows.csv', windows, '--via', 'ftp'),
     import_('broken.csv', broken),
+    import_('windows.csv.gz', gzipSync(packed)),
+    import_('wide.csv.gz', gzipSync(wide)),
   ])
+  t.same(
+    zipped.map(({ code }) => code),
+    [0, 0],
+  )
   t.match(euro, { code: 0, err: /windows-1252, tabs/ })
-  const { data } = (await service.call('GET', `/mailing_lists/${listId}/subscribers/win@example.com`)).body
-  t.equal(data[0].custom_fields['First name'].value, '€')
+  const firstNameOf = async (email: string) =>
+    (await service.get(`/mailing_lists/${listId}/subscribers/${email}`))[0].custom_fields['First name'].value
+  t.equal(await firstNameOf('win@example.com'), '€')
+  t.equal(await firstNameOf('zip@example.com'), '€', 'what is packed too')
+  t.equal(await firstNameOf('wide@example.com'), '\u0142')
+  const refused = await run([
+    ...['import', 'windows.csv', '--list', String(listId), '--via', 'ftp', '--begins-at', '3999-01-01'],
+  ])
+  t.equal(refused.code, 1)
   t.match(odd.json.at(-1).stats.subscribers, { added: 1, failed: 2 }, 'broken UTF-8 fails alone')
   t.same(await readdir(uploadFolder(service.dataFolder, 1)), [], 'nothing is left in the upload directory')
 })
@@ -251,7 +267,11 @@ t.test('goes on watching when the service was restarted', async (t) => {
   )
   const running = service.processes['control-plane']!
   await running.stop('SIGKILL')
-  await service.start('control-plane', { HTTP_PORT: new URL(running.ready.http!).port })
+  await service.start('control-plane', {
+    HTTP_PORT: new URL(running.ready.http!).port,
+    // From here on, so that it is seen how files go that are over it.
+    HTTP_INLINE_LIMIT_MB: '1',
+  })
   t.match(await run(['cancel', String(created.id)]), { code: 0, out: /cancelled/ })
   t.equal((await end).code, 1)
   t.equal(seen.at(-1).state, 'cancelled')
@@ -293,6 +313,7 @@ t.test('ends quietly when nobody reads on', async (t) => {
     input: content,
   })
   t.equal(ended.json.at(-1).stats.subscribers.added, 20_000)
+  t.match(ended.err, /uploaded as stdin-/, 'what the service does not take inline')
   const reader = start(['logs', String(ended.json.at(-1).id), 'added'])
   let err = ''
   reader.stderr!.setEncoding('utf8').on('data', (text: string) => (err += text))

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
 import type { CharacterSet } from '../../../shared/records/character-set.ts'
 import { readCells } from '../../../shared/rows/csv-cells.ts'
-import { ServiceUnreachable, type ApiClient, type ImportView } from '../api-client.ts'
+import { ApiRefusal, ServiceUnreachable, type ApiClient, type ImportView } from '../api-client.ts'
 import { CommandFailure, usage } from '../failures.ts'
 import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'
 import type { Session } from '../session.ts'
@@ -43,38 +43,59 @@ export async function importSource(
         ...(options.characterSet === undefined ? {} : { characterSet: options.characterSet }),
       })
   const given = givenOptions(options, file)
-  const look = await client.post<InspectionView>(
-    `/mailing_lists/${options.list}/subscriber_imports/inspect`,
-    {
-      subscriber_import: {
-        ...given,
-        file_source: file === null ? { type: 'url', url: source } : { type: 'json', content: file.beginning },
-      },
-    },
-  )
+  const look = await inspect(client, options.list, given, file ?? source)
   showLook(terminal, look, file)
   const mapping = await settleMapping(session, look, options)
   const file_format = formatOf(look, options, file)
-  const fileSource = file === null ? { type: 'url', url: source } : await sendFile(session, file, options)
-  const created = await createImport(client, options.list, {
-    ...given,
-    column_mapping: mapping,
-    file_format,
-    file_source: fileSource,
-  })
+  const create = (file_source: Record<string, unknown>) =>
+    createImport(client, options.list, { ...given, column_mapping: mapping, file_format, file_source })
+  const { created, uploadedAs } =
+    file === null
+      ? { created: await create({ type: 'url', url: source }), uploadedAs: null }
+      : await sendFile(session, file, options, create)
   if (options.json === true) session.print(created)
   else if (options.watch !== true)
     session.say(
       `Import ${created.id} is ${created.state}. Follow it with: rollcall imports ${created.id} --watch`,
     )
-  if (options.watch !== true) return 0
-  const end = await watchToItsEnd(session, created.id, options.json === true)
-  if (typeof end === 'number') return end
-  // The import has its own copy; what was uploaded for it alone would only fill the directory.
-  if ('filename' in fileSource)
-    await removeByFtp(ftpTarget(session), fileSource.filename).catch(() => undefined)
+  const end = options.watch === true ? await watchToItsEnd(session, created.id, options.json === true) : 0
+  if (typeof end === 'number') {
+    if (uploadedAs !== null)
+      terminal.err.write(
+        `${uploadedAs} stays in the upload directory: remove it when import ${created.id} has ended\n`,
+      )
+    return end
+  }
+  // What was uploaded for this import alone would only fill the directory.
+  if (uploadedAs !== null) await removeUpload(session, uploadedAs)
   if (options.json !== true) printSummary(session, end)
   return end.state === 'finished' ? 0 : 1
+}
+
+/** The service may take bodies of 1 MB and no more, and JSON needs up to six bytes for a character. */
+const samplesOfCharacters = [256 * 1024, 32 * 1024]
+
+async function inspect(
+  client: ApiClient,
+  listId: number,
+  given: Record<string, unknown>,
+  source: SourceFile | string,
+): Promise<InspectionView> {
+  for (const [at, most] of samplesOfCharacters.entries()) {
+    const file_source =
+      typeof source === 'string'
+        ? { type: 'url', url: source }
+        : { type: 'json', content: source.beginning(most) }
+    try {
+      return await client.post<InspectionView>(`/mailing_lists/${listId}/subscriber_imports/inspect`, {
+        subscriber_import: { ...given, file_source },
+      })
+    } catch (error) {
+      const isLast = at === samplesOfCharacters.length - 1
+      if (isLast || !(error instanceof ApiRefusal) || error.status !== 413) throw error
+    }
+  }
+  throw new Error('unreachable: the last sample is answered or refused')
 }
 
 const isUrl = (source: string): boolean => /^(https?|ftps?):\/\//i.test(source)
@@ -112,8 +133,7 @@ function formatOf(
   file: SourceFile | null,
 ): Record<string, unknown> {
   const separator = options.separator === 'tab' ? '\t' : (options.separator ?? look.csv_field_separator)
-  const found =
-    file === null ? (options.characterSet ?? look.character_set) : file.isPacked ? file.characterSet : 'utf-8'
+  const found = file === null ? (options.characterSet ?? look.character_set) : 'utf-8'
   return {
     csv_has_headers: options.headers && look.csv_has_headers,
     csv_field_separator: separator,
@@ -187,22 +207,46 @@ async function settleMapping(
   }
 }
 
-type FileSource = { type: 'json'; content: string } | { type: 'upload_directory'; filename: string }
+interface Sent {
+  created: ImportView
+  /** Null for what went inline. */
+  uploadedAs: string | null
+}
 
 /** What goes inline is read; what is too large for that, packed, or no text as a whole is uploaded. */
-async function sendFile(session: Session, file: SourceFile, options: ImportOptions): Promise<FileSource> {
-  const via = options.via ?? (file.isPacked || file.size > mostInline ? 'ftp' : 'inline')
-  if (via === 'inline') {
-    if (file.isPacked) throw usage(`${file.name} is packed and can only be uploaded: leave out --via inline`)
+async function sendFile(
+  session: Session,
+  file: SourceFile,
+  { via }: ImportOptions,
+  create: (file_source: Record<string, unknown>) => Promise<ImportView>,
+): Promise<Sent> {
+  if (via === 'inline' && file.isPacked)
+    throw usage(`${file.name} is packed and can only be uploaded: leave out --via inline`)
+  if (via === 'inline' || (via === undefined && !file.isPacked && file.size <= mostInline)) {
     const content = await file.text()
-    if (content !== null) return { type: 'json', content }
-    if (options.via === 'inline')
+    if (content === null && via === 'inline')
       throw new CommandFailure(
         `${file.name} has bytes that are no ${file.characterSet}, which can't be sent inline: leave out --via inline, and the records that have them fail alone`,
       )
+    try {
+      if (content !== null) return { created: await create({ type: 'json', content }), uploadedAs: null }
+    } catch (error) {
+      // A service may take less inline than we send.
+      if (via === 'inline' || !(error instanceof ApiRefusal) || error.status !== 413) throw error
+    }
   }
-  return { type: 'upload_directory', filename: await upload(session, file) }
+  const filename = await upload(session, file)
+  try {
+    return { created: await create({ type: 'upload_directory', filename }), uploadedAs: filename }
+  } catch (error) {
+    // Where the answer is missing, there may be an import that reads it.
+    if (error instanceof ApiRefusal) await removeUpload(session, filename)
+    throw error
+  }
 }
+
+const removeUpload = (session: Session, name: string): Promise<void> =>
+  removeByFtp(ftpTarget(session), name).catch(() => undefined)
 
 async function upload(session: Session, file: SourceFile): Promise<string> {
   const { err } = session.terminal
