@@ -1,15 +1,12 @@
 import { generateKey, hashKey } from '../shared/api-keys.ts'
 import { inTransaction, nextIds, type Database } from '../shared/database.ts'
 import { systemOrganizationId } from '../shared/schemas/organization.ts'
-import { bootstrap } from './bootstrap.ts'
 
 /**
  * Makes a system-admin key for an installation whose keys are lost, and resolves to it. Whoever reaches the database may
- * do that, since he could write there anything. An installation that has nothing yet gets its first key.
+ * do that, since he could write there anything.
  */
 export async function recoverKey(database: Database, keyHashSecret: Uint8Array): Promise<string> {
-  const first = await bootstrap(database, { givenKey: undefined, keyHashSecret })
-  if (first !== null) return first
   const { client, collections } = database
   const key = generateKey()
   const id = await nextIds(collections, 'api_key')

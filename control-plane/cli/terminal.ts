@@ -1,4 +1,6 @@
+import { openSync } from 'node:fs'
 import { createInterface } from 'node:readline'
+import { ReadStream } from 'node:tty'
 import { stripVTControlCharacters, styleText } from 'node:util'
 
 /** What a command works with; put together in main.ts. */
@@ -86,6 +88,15 @@ export function cutTo(text: string, width: number): string {
     cut += character
   }
   return `${cut}…`
+}
+
+/** The person's keyboard where standard input is read to its end already; null where there is none. */
+export function keyboard(): NodeJS.ReadStream | null {
+  try {
+    return new ReadStream(openSync('/dev/tty', 'r+'))
+  } catch {
+    return null
+  }
 }
 
 /** Asks a person. Ctrl-C and Ctrl-D end the program as they do where nothing is asked. */

@@ -83,6 +83,10 @@ fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
 steps = [step.split('=>') for step in sys.argv[1].split('|')]
 seen = b''
 at = 0
+def type(answer):
+    os.write(fd, answer.encode().decode('unicode_escape').encode())
+while steps and steps[0][0] == '':
+    type(steps.pop(0)[1])
 while True:
     try:
         data = os.read(fd, 65536)
@@ -94,14 +98,14 @@ while True:
     while steps and steps[0][0].encode() in seen[at:]:
         wanted, answer = steps.pop(0)
         at = len(seen)
-        os.write(fd, answer.encode().decode('unicode_escape').encode())
+        type(answer)
 _, status = os.waitpid(pid, 0)
 sys.stdout.buffer.write(seen)
 sys.exit(os.waitstatus_to_exitcode(status) % 256)
 `
 const hasPython = spawnSync('python3', ['-c', 'import pty, os; os.waitstatus_to_exitcode']).status === 0
 
-/** `steps`: a text to wait for, and what is typed then. */
+/** `steps`: a text to wait for, or none, and what is typed then. */
 async function onTerminal(args: string[], steps: [seen: string, typed: string][]): Promise<Ended> {
   const script = steps.map((step) => step.join('=>')).join('|')
   const child = spawn('python3', ['-c', terminal, script, process.execPath, program, ...args], {
@@ -373,10 +377,17 @@ t.test(
   { skip: hasPython ? false : 'needs python3 with pty' },
   async (t) => {
     const args = ['import', await file('people.csv', people), '--list', String(listId), '--watch']
-    const [yes, mapped, no, stopped] = await Promise.all([
+    const [yes, mapped, no, typed, stopped] = await Promise.all([
       onTerminal(args, [['[Y/n', 'y\\n']]),
       onTerminal(args, [['[Y/n', 'email,-,-\\n']]),
       onTerminal(args, [['[Y/n', 'n\\n']]),
+      onTerminal(
+        ['import', '-', '--list', String(listId), '--dry-run'],
+        [
+          ['', 'email\\nann@example.com\\n\\x04'],
+          ['[Y/n', 'y\\n'],
+        ],
+      ),
       onTerminal(
         [...args, '--begins-at', '2030-01-01T00:00:00Z'],
         [
@@ -393,11 +404,25 @@ t.test(
     t.match(yes, { code: 0, out: /█[^]*100%[^]*finished/ })
     t.match(mapped, { code: 0, out: /finished/ })
     t.match(no, { code: 1, out: /nothing was imported/ })
+    t.match(typed, { code: 0, out: /Import \d+ is/ }, 'a file that is typed')
     t.match(stopped, { code: 130, out: /Import \d+ goes on/ })
     const id = /Import (\d+) goes on/.exec(stopped.out)![1]
     t.equal((await service.get(`/subscriber_imports/${id}`)).state, 'scheduled')
   },
 )
+
+t.test('makes no key where no service is', async (t) => {
+  const MONGODB_DATABASE = `${service.db.databaseName}_none`
+  t.teardown(() => service.client.db(MONGODB_DATABASE).dropDatabase())
+  const { MONGODB_URI: _, ...withoutUri } = service.settings
+  const [noFolder, noDatabase] = await Promise.all([
+    run(['recover-key'], { settings: { ...withoutUri, DATA_DIR: path.join(folder, 'none') } }),
+    run(['recover-key'], { settings: { ...service.settings, MONGODB_DATABASE } }),
+  ])
+  t.match(noFolder, { code: 1, out: '', err: /no Rollcall in DATA_DIR/ })
+  t.notOk(existsSync(path.join(folder, 'none')))
+  t.match(noDatabase, { code: 1, out: '', err: /no Rollcall at MONGODB_URI/ })
+})
 
 t.test('makes a key where all are lost, starts processes, and completes commands', async (t) => {
   const [recovered, ftp, script] = await Promise.all([
@@ -413,15 +438,21 @@ t.test('makes a key where all are lost, starts processes, and completes commands
   t.equal(script.code, 0)
   if (spawnSync('bash', ['--version']).status !== 0) return
   const complete = (...words: string[]) =>
-    spawnSync('bash', [
-      '-c',
-      `${script.out}\nCOMP_WORDS=(rollcall ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}; _rollcall; echo "\${COMPREPLY[@]}"`,
-    ])
+    spawnSync(
+      'bash',
+      [
+        '-c',
+        `${script.out}\nCOMP_WORDS=(rollcall ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}; _rollcall; IFS=/; echo "\${COMPREPLY[*]}"`,
+      ],
+      { cwd: folder },
+    )
       .stdout.toString()
       .trim()
-  t.equal(complete('impo'), 'import imports')
+  t.equal(complete('impo'), 'import/imports')
   t.equal(complete('org', 'cr'), 'create')
   t.match(complete('import', '--vi'), /--via/)
-  t.equal(complete('import', 'x.csv', '--via', ''), 'inline ftp')
-  t.match(complete('logs', '7', 'skipped_o'), /skipped_overwrite skipped_over_limit/)
+  t.equal(complete('import', 'x.csv', '--via', ''), 'inline/ftp')
+  await file('with blanks.csv', '')
+  t.equal(complete('import', 'with\\ bl'), 'with blanks.csv')
+  t.match(complete('logs', '7', 'skipped_o'), /skipped_overwrite\/skipped_over_limit/)
 })

@@ -73,7 +73,7 @@ function bash(places: Place[]): string {
   const paths = places.map(({ path }) => `'${path}'`).join('|')
   return `# Completion of rollcall; load it with: source <(rollcall completion bash)
 _rollcall() {
-  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" path='' words='' files='' i try
+  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" path='' words='' files='' i try found
   for ((i = 1; i < COMP_CWORD; i++)); do
     try="\${path:+$path }\${COMP_WORDS[i]}"
     case "$try" in ${paths}) path="$try" ;; esac
@@ -85,7 +85,10 @@ ${words.map((line) => `  ${line}`).join('\n')}
       esac ;;
   esac
   COMPREPLY=($(compgen -W "$words" -- "$word"))
-  if [[ -n "$files" && "$word" != -* ]]; then COMPREPLY+=($(compgen -f -- "$word")); fi
+  if [[ -n "$files" && "$word" != -* ]]; then
+    word="\${word//\\\\/}"
+    while IFS= read -r found; do COMPREPLY+=("$found"); done < <(compgen -f -- "\${word#[\"\']}")
+  fi
 }
 complete -o filenames -F _rollcall rollcall
 `

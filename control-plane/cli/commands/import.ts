@@ -8,7 +8,7 @@ import { CommandFailure, usage } from '../failures.ts'
 import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'
 import type { Session } from '../session.ts'
 import { openSourceFile, type SourceFile } from '../source-file.ts'
-import { ask, columnsOf, styledFor, table, type Terminal } from '../terminal.ts'
+import { ask, columnsOf, keyboard, styledFor, table, type Terminal } from '../terminal.ts'
 import { printSummary, watchToItsEnd } from './imports.ts'
 
 export interface ImportOptions {
@@ -45,7 +45,7 @@ export async function importSource(
   const given = givenOptions(options, file)
   const look = await inspect(client, options.list, given, file ?? source)
   showLook(terminal, look, file)
-  const mapping = await settleMapping(session, look, options)
+  const mapping = await settleMapping(terminal, look, source, options)
   const file_format = formatOf(look, options, file)
   const create = (file_source: Record<string, unknown>) =>
     createImport(client, options.list, { ...given, column_mapping: mapping, file_format, file_source })
@@ -178,8 +178,9 @@ function showLook(terminal: Terminal, look: InspectionView, file: SourceFile | n
 
 /** The mapping that is to be taken; a person is asked, a script isn't. */
 async function settleMapping(
-  { terminal }: Session,
+  terminal: Terminal,
   look: InspectionView,
+  source: string,
   options: ImportOptions,
 ): Promise<(string | null)[]> {
   const { input, err } = terminal
@@ -194,6 +195,18 @@ async function settleMapping(
       hint: 'say which column is which, for example --map email,-,"First name"',
     })
   if (!isUsable) err.write(`${look.import_error}\n`)
+  // What was typed as the file has ended, and so has standard input.
+  const asked = source === '-' ? keyboard() : input
+  if (asked === null) throw usage('nobody can be asked when the file is typed: say --yes, or --map')
+  try {
+    return await askForMapping({ ...terminal, input: asked }, look)
+  } finally {
+    if (asked !== input) asked.destroy()
+  }
+}
+
+async function askForMapping(terminal: Terminal, look: InspectionView): Promise<(string | null)[]> {
+  const isUsable = look.import_error === null
   for (;;) {
     const answer = (
       await ask(

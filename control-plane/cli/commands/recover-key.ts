@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs'
+import path from 'node:path'
 import { keyHashSecret } from '../../../shared/api-keys.ts'
 import { loadSettings } from '../../../shared/config.ts'
 import { ensureDataFolder } from '../../../shared/data-folder.ts'
@@ -5,6 +7,7 @@ import { createLogger } from '../../../shared/logger.ts'
 import type { Part } from '../../../shared/service.ts'
 import { startDatabase } from '../../../shared/start-database.ts'
 import { recoverKey } from '../../recover-key.ts'
+import { CommandFailure } from '../failures.ts'
 
 /** Straight on the database that the settings name: the API needs a key for everything. */
 export async function makeRecoveredKey(): Promise<string> {
@@ -15,7 +18,16 @@ export async function makeRecoveredKey(): Promise<string> {
   })
   const parts: Part[] = []
   const stopping = new AbortController()
-  if (settings.MONGODB_URI === undefined) await ensureDataFolder(settings.DATA_DIR)
+  const where =
+    settings.MONGODB_URI === undefined
+      ? `in DATA_DIR, ${path.resolve(settings.DATA_DIR)}`
+      : `at MONGODB_URI in the database ${settings.MONGODB_DATABASE}`
+  const hint = 'start it with the settings that the service runs with: MONGODB_URI, or else DATA_DIR'
+  const nothing = () => new CommandFailure(`there is no Rollcall ${where}`, { hint })
+  if (settings.MONGODB_URI === undefined) {
+    if (!existsSync(path.join(settings.DATA_DIR, 'mongodb'))) throw nothing()
+    await ensureDataFolder(settings.DATA_DIR)
+  }
   try {
     const database = await startDatabase({
       settings,
@@ -30,6 +42,7 @@ export async function makeRecoveredKey(): Promise<string> {
         stopping.abort()
       },
     })
+    if ((await database.collections.organizations.findOne()) === null) throw nothing()
     return await recoverKey(database, await keyHashSecret(database.collections))
   } finally {
     for (const part of parts.reverse()) await part.stop()
