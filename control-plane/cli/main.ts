@@ -4,7 +4,7 @@ import { ApiClient } from './api-client.ts'
 import { CommandFailure, explain } from './failures.ts'
 import { buildProgram } from './program.ts'
 import type { Session } from './session.ts'
-import { styledFor, type Terminal } from './terminal.ts'
+import { printable, styledFor, type Terminal } from './terminal.ts'
 
 /** The command line `rollcall`: from its arguments to its exit code. */
 
@@ -69,7 +69,7 @@ function failureCode(error: unknown): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
   const style = styledFor(terminal, process.stderr)
   const { lines, hint } = explain(error, { hasKey: settings.value?.ROLLCALL_API_KEY !== undefined })
-  for (const line of lines) process.stderr.write(`${style('red', 'rollcall:')} ${line}\n`)
+  for (const line of lines) process.stderr.write(`${style('red', 'rollcall:')} ${printable(line)}\n`)
   if (hint !== null) process.stderr.write(`${style('dim', hint)}\n`)
   return error instanceof CommandFailure ? error.exitCode : 1
 }

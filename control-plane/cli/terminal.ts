@@ -55,6 +55,13 @@ export function table(
   return [options.style('bold', line(header)), ...texts.map(line)].map((text) => `${text}\n`).join('')
 }
 
+/** A text from elsewhere, which must not speak to the terminal: control characters are spelled. */
+export const printable = (text: string): string =>
+  text.replaceAll(
+    /[\u0000-\u001f\u007f-\u009f]/g,
+    (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`,
+  )
+
 const oneLine = (cell: string | number | null | undefined): string =>
   cell === null || cell === undefined
     ? ''

@@ -8,7 +8,7 @@ import { CommandFailure, usage } from '../failures.ts'
 import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'
 import type { Session } from '../session.ts'
 import { openSourceFile, type SourceFile } from '../source-file.ts'
-import { ask, columnsOf, keyboard, styledFor, table, type Terminal } from '../terminal.ts'
+import { ask, columnsOf, keyboard, printable, styledFor, table, type Terminal } from '../terminal.ts'
 import { printSummary, watchToItsEnd } from './imports.ts'
 
 export interface ImportOptions {
@@ -171,9 +171,9 @@ function showLook(terminal: Terminal, look: InspectionView, file: SourceFile | n
   const failed = look.records.filter(({ result }) => result === 'failed')
   if (failed.length > 0)
     err.write(
-      `${style('yellow', `${failed.length} of the first ${look.records.length} records would fail`)}: ${failed[0]!.error}\n`,
+      `${style('yellow', `${failed.length} of the first ${look.records.length} records would fail`)}: ${printable(failed[0]!.error ?? '')}\n`,
     )
-  for (const warning of look.warnings) err.write(`${style('yellow', 'warning:')} ${warning}\n`)
+  for (const warning of look.warnings) err.write(`${style('yellow', 'warning:')} ${printable(warning)}\n`)
 }
 
 /** The mapping that is to be taken; a person is asked, a script isn't. */
@@ -194,7 +194,7 @@ async function settleMapping(
     throw new CommandFailure(look.import_error!, {
       hint: 'say which column is which, for example --map email,-,"First name"',
     })
-  if (!isUsable) err.write(`${look.import_error}\n`)
+  if (!isUsable) err.write(`${printable(look.import_error!)}\n`)
   // What was typed as the file has ended, and so has standard input.
   const asked = source === '-' ? keyboard() : input
   if (asked === null) throw usage('nobody can be asked when the file is typed: say --yes, or --map')

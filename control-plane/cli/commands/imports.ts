@@ -3,7 +3,7 @@ import { messageOf } from '../../../shared/errors.ts'
 import type { ImportView } from '../api-client.ts'
 import { CommandFailure } from '../failures.ts'
 import type { Session } from '../session.ts'
-import { columnsOf, styledFor, table } from '../terminal.ts'
+import { columnsOf, printable, styledFor, table } from '../terminal.ts'
 import { watchImport } from '../watch.ts'
 
 interface ImportSummary extends Pick<ImportView, 'id' | 'state' | 'begins_at' | 'mailing_list_name'> {
@@ -74,7 +74,8 @@ export async function moveImport(
 export async function printLog({ client, terminal }: Session, id: number, kind: string): Promise<number> {
   const body = await client.text(`/subscriber_imports/${id}/logs/${encodeURIComponent(kind)}`)
   try {
-    for await (const piece of body) if (!terminal.out.write(piece)) await once(terminal.out, 'drain')
+    for await (const piece of body as AsyncIterable<Buffer>)
+      if (!terminal.out.write(piece)) await once(terminal.out, 'drain')
   } catch (error) {
     throw new CommandFailure(`the log broke off before its end: ${messageOf(error)}`)
   }
@@ -130,6 +131,7 @@ export function printSummary({ terminal }: Session, view: ImportView): void {
     const hint = kind === 'failed' ? `   rollcall logs ${view.id} failed` : ''
     out.write(`  ${kind.padEnd(22)}${count(amount).padStart(12)}${hint}\n`)
   }
-  if (view.error_message !== null) err.write(`${style('red', 'rollcall:')} ${view.error_message}\n`)
-  for (const warning of view.warnings) err.write(`${style('yellow', 'warning:')} ${warning}\n`)
+  if (view.error_message !== null)
+    err.write(`${style('red', 'rollcall:')} ${printable(view.error_message)}\n`)
+  for (const warning of view.warnings) err.write(`${style('yellow', 'warning:')} ${printable(warning)}\n`)
 }

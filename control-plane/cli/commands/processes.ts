@@ -18,7 +18,9 @@ export async function becomeProgram(program: {
     stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
     env: environment,
   })
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal))
+  process.on('SIGTERM', () => child.kill('SIGTERM'))
+  // A terminal sends Ctrl-C to both, and a second one would end the program at once.
+  process.on('SIGINT', () => process.stdin.isTTY || child.kill('SIGINT'))
   const parent = process.ppid
   const watch = setInterval(() => {
     if (process.ppid === parent) return

@@ -1,6 +1,7 @@
+import { createInterface } from 'node:readline'
 import type { Session } from '../session.ts'
 import { usage } from '../failures.ts'
-import { ask, columnsOf, styledFor, table, type Terminal } from '../terminal.ts'
+import { ask, columnsOf, printable, styledFor, table, type Terminal } from '../terminal.ts'
 
 /** Organizations, lists, fields, keys and users: created, and listed. */
 
@@ -38,7 +39,8 @@ export async function listRecords(
 function printRecord({ out }: Terminal, record: RecordView): void {
   const entries = Object.entries(record).filter(([, value]) => value !== null)
   const width = Math.max(...entries.map(([name]) => name.length))
-  for (const [name, value] of entries) out.write(`${name.padEnd(width)}  ${String(shown(value))}\n`)
+  for (const [name, value] of entries)
+    out.write(`${name.padEnd(width)}  ${printable(String(shown(value)))}\n`)
 }
 
 function shown(value: unknown): string | number | null {
@@ -50,7 +52,7 @@ function shown(value: unknown): string | number | null {
 
 /** Of a new user: the first line of standard input, or what is typed twice; never an argument, which others can see. */
 export async function readPassword(terminal: Terminal, fromInput: boolean): Promise<string> {
-  if (fromInput) return (await firstLine(terminal.input)).replace(/\r$/, '')
+  if (fromInput) return firstLine(terminal.input)
   if (!terminal.input.isTTY || !terminal.err.isTTY)
     throw usage('the password is asked for on a terminal; in a script, pipe it in with --password-stdin')
   const password = await ask(terminal, 'Password: ', { isSecret: true })
@@ -59,8 +61,8 @@ export async function readPassword(terminal: Terminal, fromInput: boolean): Prom
   return password
 }
 
+/** What comes behind it isn't waited for. */
 async function firstLine(input: NodeJS.ReadStream): Promise<string> {
-  const pieces: Buffer[] = []
-  for await (const piece of input) pieces.push(Buffer.from(piece as Uint8Array))
-  return Buffer.concat(pieces).toString().split('\n')[0]!
+  for await (const line of createInterface({ input })) return line
+  return ''
 }
