@@ -87,7 +87,7 @@ ${words.map((line) => `  ${line}`).join('\n')}
   COMPREPLY=($(compgen -W "$words" -- "$word"))
   if [[ -n "$files" && "$word" != -* ]]; then
     word="\${word//\\\\/}"
-    while IFS= read -r found; do COMPREPLY+=("$found"); done < <(compgen -f -- "\${word#[\"\']}")
+    while IFS= read -r found; do COMPREPLY+=("$found"); done < <(compgen -f -- "\${word#[\\"\\']}")
   fi
 }
 complete -o filenames -F _rollcall rollcall
