@@ -1,8 +1,9 @@
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { ImportView } from '../../control-plane/cli/api-client.ts'
 import { createList, documentsOf, importEnd, secondsOf, type List } from '../contenders/installation.ts'
 import { placeUpload } from '../contenders/place-upload.ts'
-import { wrongCounts, wrongDocuments } from '../contenders/rollcall-import.ts'
+import { wrongDocuments, wrongImport, wrongLogs, wrongSubscribers } from '../contenders/check-import.ts'
 import { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { linesOf, startImport, writeRows } from '../load/subscribers.ts'
@@ -111,6 +112,7 @@ async function importMany(
   count: number,
 ): Promise<Done> {
   const { imports } = service.database.collections
+  const listOf = (i: number) => lists[i % lists.length]!
   const ids: number[] = []
   let next = 0
   const lane = async () => {
@@ -119,7 +121,7 @@ async function importMany(
       next += 1
       const rows = [{ first: i * rowsOfImport, count: rowsOfImport }]
       const content = [...linesOf(file, rows)].join('')
-      const { id } = await startImport(service, lists[i % lists.length]!.listId, { type: 'json', content })
+      const { id } = await startImport(service, listOf(i).listId, { type: 'json', content })
       ids.push(id)
     }
   }
@@ -142,8 +144,24 @@ async function importMany(
     milliseconds: documents.map(
       ({ created_at, finished_at }) => finished_at!.getTime() - created_at.getTime(),
     ),
-    wrong: failed > 0 ? `${failed} imports didn't finish` : wrongDocuments(found, file.expectedDocuments()),
+    wrong:
+      failed > 0
+        ? `${failed} imports didn't finish`
+        : (wrongDocuments(found, file.expectedDocuments()) ??
+          (await wrongSubscribers(service.database, file, (row) => listOf(Math.floor(row / rowsOfImport)))) ??
+          (await wrongLogsOf(service, ids.slice(0, checkedLogs)))),
   }
+}
+
+/** A hundred of five hundred logs would say no more. */
+const checkedLogs = 20
+
+async function wrongLogsOf({ client }: MeasuredService, ids: number[]): Promise<string | null> {
+  for (const id of ids) {
+    const wrong = await wrongLogs(client, await client.get<ImportView>(`/subscriber_imports/${id}`))
+    if (wrong !== null) return wrong
+  }
+  return null
 }
 
 async function importOne(service: MeasuredService, file: SubscriberFile, list: List): Promise<Done> {
@@ -153,8 +171,6 @@ async function importOne(service: MeasuredService, file: SubscriberFile, list: L
   return {
     seconds: await secondsOf(database, id),
     milliseconds: [],
-    wrong:
-      wrongCounts(view, { added: file.rows }) ??
-      wrongDocuments(await documentsOf(database, list), file.expectedDocuments()),
+    wrong: await wrongImport(service, { view, list, expected: { added: file.rows }, leaves: file }),
   }
 }

@@ -1,9 +1,9 @@
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
-import { createList, documentsOf, importEnd } from '../contenders/installation.ts'
+import { createList, importEnd, type List } from '../contenders/installation.ts'
 import { placeUpload } from '../contenders/place-upload.ts'
-import { wrongCounts, wrongDocuments } from '../contenders/rollcall-import.ts'
+import { wrongImport } from '../contenders/check-import.ts'
 import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
 import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { startImport } from '../load/subscribers.ts'
@@ -44,7 +44,9 @@ async function measure(service: MeasuredService, { rows, rounds, seed, folder, s
   const source = { type: 'upload_directory', filename: 'rows.csv' }
   const undisturbed = await createList(client, 'Undisturbed', dataset)
   const { id: undisturbedId } = await startImport(service, undisturbed.listId, source)
-  let wrong = wrongCounts(await importEnd(client, undisturbedId), dataset.expectedCounts())
+  const wrongEnd = async (view: ImportView, list: List) =>
+    wrongImport(service, { view, list, expected: dataset.expectedCounts(), leaves: dataset })
+  let wrong = await wrongEnd(await importEnd(client, undisturbedId), undisturbed)
   const pauses: number[] = []
   const recoveries: number[] = []
   for (let round = 1; round <= rounds && wrong === null; round += 1) {
@@ -56,9 +58,7 @@ async function measure(service: MeasuredService, { rows, rounds, seed, folder, s
     await untilPart(service, id, 0.5)
     const recovery = await recoverySeconds(service)
     wrong =
-      wrongCounts(await importEnd(client, id), dataset.expectedCounts()) ??
-      wrongDocuments(await documentsOf(database, list), dataset.expectedDocuments()) ??
-      (await wrongLogs(service, undisturbedId, id))
+      (await wrongEnd(await importEnd(client, id), list)) ?? (await wrongLogs(service, undisturbedId, id))
     pauses.push(pause)
     recoveries.push(recovery)
     say(

@@ -2,9 +2,10 @@ import { mkdir, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ImportView } from '../../control-plane/cli/api-client.ts'
-import { createList, documentsOf, importEnd, secondsOf } from '../contenders/installation.ts'
+import { createList, importEnd, secondsOf } from '../contenders/installation.ts'
 import { placeUpload } from '../contenders/place-upload.ts'
-import { wrongCounts, wrongDocuments, type WrittenFile } from '../contenders/rollcall-import.ts'
+import { wrongImport } from '../contenders/check-import.ts'
+import type { WrittenFile } from '../contenders/rollcall-import.ts'
 import { SubscriberFile, writeSubscriberFile } from '../datasets/subscriber-file.ts'
 import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { linesOf, startImport } from '../load/subscribers.ts'
@@ -73,9 +74,12 @@ async function runRound(
       seconds.push(small.seconds)
       say(`500 rows in ${small.seconds.toFixed(2)} s; the giant was ${state}`)
     }
-    wrong ??=
-      wrongCounts(await importEnd(client, id), dataset.expectedCounts()) ??
-      wrongDocuments(await documentsOf(database, list), dataset.expectedDocuments())
+    wrong ??= await wrongImport(service, {
+      view: await importEnd(client, id),
+      list,
+      expected: dataset.expectedCounts(),
+      leaves: dataset,
+    })
     const giantRowsPerSecond = wrong === null ? dataset.rows / (await secondsOf(database, id)) : 0
     say(
       wrong === null
@@ -103,9 +107,13 @@ async function importSmall(
   const list = await createList(client, 'Small', small, organization.id)
   const { id } = await startImport(service, list.listId, { type: 'json', content })
   const view = await importEnd(client, id)
-  const wrong =
-    wrongCounts(view, { added: smallRows }) ??
-    wrongDocuments(await documentsOf(database, list, 'small'), small.expectedDocuments())
+  const wrong = await wrongImport(service, {
+    view,
+    list,
+    expected: { added: smallRows },
+    leaves: small,
+    size: 'small',
+  })
   return { seconds: wrong === null ? await secondsOf(database, id) : 0, wrong }
 }
 
