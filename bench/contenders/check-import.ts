@@ -108,7 +108,7 @@ export async function wrongSubscribers(
       fieldNames.get(`${listId}:${id}`),
       value,
     ])
-    found.set(_id, { email, status, subscribe_time, ...Object.fromEntries(values) })
+    found.set(_id, { email, status, subscribe_time, ...(Object.fromEntries(values) as object) })
   }
   return wrongSample(found, expected)
 }

@@ -12,9 +12,9 @@ export interface PostgresServer {
   port: number
   process: ProcessOfContender
   /** Rows as text, cells separated by bars. */
-  query(sql: string): Promise<string[]>
+  query: (sql: string) => Promise<string[]>
   /** Ends it and removes its folder. */
-  remove(): Promise<void>
+  remove: () => Promise<void>
 }
 
 export const postgresUser = 'bench'
