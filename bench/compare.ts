@@ -1,11 +1,12 @@
-import { rm } from 'node:fs/promises'
 import { openDatabase } from '../shared/database.ts'
 import { createLogger } from '../shared/logger.ts'
 import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
 import { defaultCacheFolder, findMongod } from '../shared/mongod/find-mongod.ts'
 import { programSearchPath } from '../shared/config.ts'
+import { endOnInterrupt } from './interrupt.ts'
 import { serverCpuSeconds, serverVersion } from './mongodb-server.ts'
 import { measure } from './measure.ts'
+import { turns } from './turns.ts'
 import type { BenchContext, Comparison, Contender, Measurement, StudyOptions } from './scenario.ts'
 
 /**
@@ -55,18 +56,13 @@ export async function onServer<T>(
     serverCpuSeconds: () => serverCpuSeconds(admin.client),
     measure: (measured) => measure(admin.client, measured.rows ?? rows, measured),
   }
-  // Rollcall and forked peers see that this process ends; the server wouldn't.
-  const interrupted = () =>
-    void server
-      .stop()
-      .finally(() => rm(folder, { recursive: true, force: true }).finally(() => process.exit(130)))
-  process.on('SIGINT', interrupted).on('SIGTERM', interrupted)
+  const forget = endOnInterrupt(() => server.stop())
   try {
     return await work(context, await serverVersion(admin.client))
   } finally {
-    process.off('SIGINT', interrupted).off('SIGTERM', interrupted)
     await admin.close()
     await server.stop()
+    forget()
   }
 }
 
@@ -87,9 +83,7 @@ async function runRounds(
   const contenders = await comparison.prepare(context)
   const results = new Map<string, Measurement[]>(contenders.map(({ name }) => [name, []]))
   for (let round = 0; round < rounds; round += 1) {
-    // Each begins once as often as the others: who runs first finds another machine.
-    const order = contenders.map((_, i) => contenders[(i + round) % contenders.length]!)
-    for (const contender of order) {
+    for (const contender of turns(contenders, round, context.seed)) {
       const measured = await contender.run()
       results.get(contender.name)!.push(measured)
       say(

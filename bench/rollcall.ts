@@ -3,6 +3,7 @@ import { createWriteStream } from 'node:fs'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { endOnInterrupt } from './interrupt.ts'
 
 /** The whole service as a child, on free ports, for the demo and the benchmarks. */
 export interface Rollcall {
@@ -52,6 +53,8 @@ export async function startRollcall(options: RollcallOptions): Promise<Rollcall>
     if (child.exitCode === null && child.signalCode === null) child.kill('SIGTERM')
     await ended
   }
+  const forget = endOnInterrupt(stop)
+  void ended.then(forget)
   signal?.addEventListener('abort', () => void stop(), { once: true })
 
   let reason = ''

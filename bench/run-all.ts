@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { benchmarks } from './benchmarks.ts'
+import { endOnInterrupt, unlessInterrupted } from './interrupt.ts'
 import { ResultsFolder } from './report/results-folder.ts'
 import type { Comparison, Study } from './scenario.ts'
 
@@ -59,8 +60,16 @@ async function runOne(args: string[]): Promise<boolean> {
   const child = spawn(process.execPath, [fileURLToPath(new URL('./run.ts', import.meta.url)), ...args], {
     stdio: 'inherit',
   })
-  return new Promise((resolve, reject) => {
+  const ended = new Promise<boolean>((resolve, reject) => {
     child.once('error', reject)
     child.once('exit', (code) => resolve(code === 0))
   })
+  const forget = endOnInterrupt(() => {
+    child.kill('SIGTERM')
+    return ended
+  })
+  const isRight = await ended
+  await unlessInterrupted()
+  forget()
+  return isRight
 }

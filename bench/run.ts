@@ -1,10 +1,11 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { messageOf } from '../shared/errors.ts'
 import { benchmarks } from './benchmarks.ts'
 import { compare } from './compare.ts'
+import { endOnSignals, removeFolder, unlessInterrupted } from './interrupt.ts'
 import { describeMachine, loadAverage, versions } from './machine.ts'
 import { htmlPage } from './report/html.ts'
 import {
@@ -69,14 +70,16 @@ const options: Omit<StudyOptions, 'folder'> = {
   say,
 }
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-bench-'))
+endOnSignals(folder)
 let exitCode = 1
 try {
   exitCode = benchmark === undefined ? await runMany() : await runOne(benchmark)
 } catch (error) {
+  await unlessInterrupted()
   console.error(messageOf(error))
-} finally {
-  await rm(folder, { recursive: true, force: true })
 }
+await unlessInterrupted()
+await removeFolder(folder)
 process.exit(exitCode)
 
 async function runOne(benchmark: Comparison | Study): Promise<number> {

@@ -10,15 +10,20 @@ import { placeUpload } from './place-upload.ts'
 
 /** The whole service on the benchmark's MongoDB server, with a database and a data folder of its own. */
 export interface Installation {
-  client: ApiClient
-  database: Database
+  /** Of the processes that run now. */
+  readonly client: ApiClient
+  readonly database: Database
   /** URLs of the processes' metrics, by their names. */
-  metrics: Record<string, string>
+  readonly metrics: Record<string, string>
   /** Into the upload directory of the first organization. */
   place(file: string, name: string): Promise<void>
+  /** All of its processes anew, with what is stored: whatever they did before, their code isn't compiled by it. */
+  restart(): Promise<void>
   /** Stops it and removes what it stored. */
   remove(): Promise<void>
 }
+
+const apiKey = 'bench_key_0123456789'
 
 export async function install(
   context: BenchContext,
@@ -28,16 +33,28 @@ export async function install(
   const folder = path.join(context.folder, name)
   const databaseName = `bench_${name}`
   await mkdir(folder, { recursive: true })
-  const service = await startRollcall({
-    folder,
-    settings: { MONGODB_URI: context.mongodbUri, MONGODB_DATABASE: databaseName, ...settings },
-  })
+  const stored = { MONGODB_URI: context.mongodbUri, MONGODB_DATABASE: databaseName }
+  const start = async () => {
+    const service = await startRollcall({
+      folder,
+      settings: { BOOTSTRAP_API_KEY: apiKey, ...stored, ...settings },
+    })
+    return { service, client: new ApiClient(service.ready.http, apiKey) }
+  }
+  const stop = async ({ service, client }: typeof running) => {
+    await client.close()
+    await service.stop()
+  }
+  let running = await start()
   const database = await context.openDatabase(databaseName)
-  const client = new ApiClient(service.ready.http, service.key)
   return {
-    client,
+    get client() {
+      return running.client
+    },
     database,
-    metrics: service.ready.metrics,
+    get metrics() {
+      return running.service.ready.metrics
+    },
     place: (file, name) =>
       placeUpload(
         file,
@@ -45,9 +62,12 @@ export async function install(
         database,
         name,
       ),
+    restart: async () => {
+      await stop(running)
+      running = await start()
+    },
     remove: async () => {
-      await client.close()
-      await service.stop()
+      await stop(running)
       await database.db.dropDatabase()
       await database.close()
       await rm(folder, { recursive: true, force: true })
@@ -59,6 +79,8 @@ export interface List {
   listId: number
   /** Id of the custom field `points`. */
   pointsId: number
+  /** Ids of all custom fields, by their names. */
+  fieldIds: Map<string, number>
 }
 
 /** A list with the custom fields that the file's columns need. */
@@ -71,14 +93,14 @@ export async function createList(
   const { id: listId } = await client.post<{ id: number }>('/mailing_lists', {
     mailing_list: { name, organization_id: organizationId },
   })
-  let pointsId = 0
+  const fieldIds = new Map<string, number>()
   for (const field of customFields) {
     const { id } = await client.post<{ id: number }>(`/mailing_lists/${listId}/custom_fields`, {
       custom_field: field,
     })
-    if (field.name === 'points') pointsId = id
+    fieldIds.set(field.name, id)
   }
-  return { listId, pointsId }
+  return { listId, pointsId: fieldIds.get('points')!, fieldIds }
 }
 
 /** Its last view; the others are told of on the way. */

@@ -1,10 +1,11 @@
 import type { ImportView } from '../../control-plane/cli/api-client.ts'
 import type { ImportCounts } from '../../shared/schemas/import.ts'
-import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
+import type { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { measuredProcess } from '../processes.ts'
 import type { BenchContext, Contender, Measurement } from '../scenario.ts'
 import { batchTimes } from './batch-times.ts'
-import { createList, documentsOf, importEnd, install, secondsOf, type Installation } from './installation.ts'
+import { wrongImport } from './check-import.ts'
+import { createList, importEnd, install, secondsOf, type Installation } from './installation.ts'
 
 export interface WrittenFile {
   dataset: SubscriberFile
@@ -19,14 +20,16 @@ export interface ImportWork extends WrittenFile {
   request?: Record<string, unknown>
   /** What the import has to count, where it isn't what one into an empty list does. */
   expected?: Partial<ImportCounts>
-  /** What has to be stored afterwards, likewise. */
-  documents?: Documents
+  /** The file whose values the subscribers have afterwards, where it isn't the one that is imported. */
+  leaves?: SubscriberFile
+  /** The file that says when they subscribed, likewise. */
+  subscribeTimes?: SubscriberFile
   subscriberLimit?: number
   STAGING?: 'disk' | 'gridfs'
   URL_IMPORT_ALLOW?: string
   /** Before the clock starts; keys that it returns go into the request. */
   prepare?: (installation: Installation, listId: number) => Promise<Record<string, unknown> | undefined>
-  /** What is wrong afterwards beside counts and documents; null for nothing. */
+  /** What is wrong afterwards beside counts, logs and subscribers; null for nothing. */
   check?: (installation: Installation) => Promise<string | null>
 }
 
@@ -59,23 +62,25 @@ async function importOnce(
   installation: Installation,
 ): Promise<Measurement> {
   const { dataset, before, subscriberLimit } = work
-  const { client, database, metrics } = installation
   if (subscriberLimit !== undefined)
-    await client.put('/organizations/1', { organization: { subscriber_limit: subscriberLimit } })
-  const list = await createList(client, 'bench', dataset)
+    await installation.client.put('/organizations/1', { organization: { subscriber_limit: subscriberLimit } })
+  const list = await createList(installation.client, 'bench', dataset)
   const begin = (request: Record<string, unknown>) =>
-    client.post<{ id: number }>(`/mailing_lists/${list.listId}/subscriber_imports`, {
+    installation.client.post<{ id: number }>(`/mailing_lists/${list.listId}/subscriber_imports`, {
       subscriber_import: { column_mapping: dataset.columns, ...request },
     })
   if (before !== undefined) {
     await installation.place(before.file, 'before.csv')
     const { id } = await begin({ file_source: { type: 'upload_directory', filename: 'before.csv' } })
-    const view = await importEnd(client, id)
+    const view = await importEnd(installation.client, id)
     if (view.stats.subscribers['added'] !== before.dataset.rows)
       throw new Error(`loading ${before.dataset.rows} subscribers ended ${view.state}: ${view.error_message}`)
+    // Who is compared with it begins in a new process too.
+    await installation.restart()
   }
   await installation.place(work.file, 'rows.csv')
   const prepared = await work.prepare?.(installation, list.listId)
+  const { client, database, metrics } = installation
 
   const times = await batchTimes(metrics['engine']!)
   let view: ImportView | undefined
@@ -98,27 +103,16 @@ async function importOnce(
   const latency = await times.since()
 
   const wrong =
-    wrongCounts(view!, work.expected ?? dataset.expectedCounts()) ??
-    wrongDocuments(await documentsOf(database, list), work.documents ?? dataset.expectedDocuments()) ??
+    (await wrongImport(installation, {
+      view: view!,
+      list,
+      expected: work.expected ?? dataset.expectedCounts(),
+      leaves: work.leaves ?? dataset,
+      subscribeTimes: work.subscribeTimes,
+    })) ??
     (await work.check?.(installation)) ??
     null
   if (wrong !== null) context.say(`${work.name}: ${wrong}`)
   const seconds = wrong === null ? await secondsOf(database, view!.id) : measured.seconds
   return { ...measured, seconds, latency, isRight: wrong === null }
-}
-
-/** Every count, those that aren't expected included: they are to be 0. Null when all are right. */
-export function wrongCounts(view: ImportView, expected: Partial<ImportCounts>): string | null {
-  if (view.state !== 'finished') return `the import is ${view.state}: ${view.error_message}`
-  for (const [kind, count] of Object.entries(view.stats.subscribers)) {
-    const right = (expected as Record<string, number>)[kind] ?? 0
-    if (count !== right) return `${count} ${kind} were counted, not ${right}`
-  }
-  return null
-}
-
-export function wrongDocuments(found: Documents, expected: Documents): string | null {
-  return found.count === expected.count && found.points === expected.points
-    ? null
-    : `${found.count} documents with ${found.points} points are stored, not ${expected.count} with ${expected.points}`
 }

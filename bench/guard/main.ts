@@ -1,12 +1,14 @@
-import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rename, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { messageOf } from '../../shared/errors.ts'
 import { onServer } from '../compare.ts'
+import { endOnSignals, removeFolder, unlessInterrupted } from '../interrupt.ts'
 import { describeMachine, loadAverage, versions, type Machine } from '../machine.ts'
 import { describe } from '../report/text.ts'
 import { betterOf, judge, ratiosOf, type Ratios, type Verdict } from './judge.ts'
+import { becomesQuiet } from './quiet.ts'
 import { runRounds } from './run-rounds.ts'
 
 /**
@@ -32,19 +34,24 @@ const { values: given } = parseArgs({
     /** Write down what is measured instead of judging it. */
     record: { type: 'boolean', default: false },
     rows: { type: 'string', default: '60000' },
-    rounds: { type: 'string', default: '5' },
+    rounds: { type: 'string', default: '3' },
     /** Where the costs of each round go, to look at. */
     json: { type: 'string' },
   },
 })
 const [rows, rounds] = [Number(given.rows), Number(given.rounds)]
 
+const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-guard-'))
+endOnSignals(folder)
 let exitCode = 1
 try {
   exitCode = given.record ? await record() : await guard()
 } catch (error) {
+  await unlessInterrupted()
   console.error(messageOf(error))
 }
+await unlessInterrupted()
+await removeFolder(folder)
 process.exit(exitCode)
 
 async function record(): Promise<number> {
@@ -70,6 +77,18 @@ async function record(): Promise<number> {
 
 async function guard(): Promise<number> {
   const recorded = JSON.parse(await readFile(recordedFile, 'utf8')) as Recorded
+  if (rows !== recorded.rows) {
+    console.error(
+      `--rows ${rows}: the recorded ratios are those of ${recorded.rows} rows, and an import has costs that aren't a row's. Leave it out, or add --record.`,
+    )
+    return 2
+  }
+  if (!(await becomesQuiet())) {
+    console.log(
+      `the guard measures nothing and judges nothing here: others use more than half of this machine's CPU time (load average ${loadAverage().toFixed(1)}, ${describe(describeMachine())}), so that a fall of a fifth couldn't be told from noise`,
+    )
+    return 0
+  }
   let ratios = await measureRatios()
   let verdicts = judge(recorded.ratios, ratios)
   print(verdicts)
@@ -89,16 +108,13 @@ async function guard(): Promise<number> {
 }
 
 async function measureRatios(): Promise<Ratios> {
-  const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-guard-'))
   const say = () => undefined
-  try {
-    const server = { rows, seed: 1, cacheMB: 1_024, folder, say }
-    const measured = await onServer(server, (context) => runRounds(context, rounds))
-    if (given.json !== undefined) await writeFile(given.json, JSON.stringify(measured))
-    return ratiosOf(measured)
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
+  const scratch = await mkdtemp(path.join(folder, 'run-'))
+  const server = { rows, seed: 1, cacheMB: 1_024, folder: scratch, say }
+  const measured = await onServer(server, (context) => runRounds(context, rounds))
+  if (given.json !== undefined) await writeFile(given.json, JSON.stringify(measured))
+  await removeFolder(scratch)
+  return ratiosOf(measured)
 }
 
 function print(verdicts: Verdict[]): void {

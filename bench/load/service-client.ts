@@ -10,6 +10,8 @@ export interface MeasuredService {
   authorization: string
   client: ApiClient
   database: Database
+  /** URLs of the processes' metrics, by their names. */
+  metrics: Record<string, string>
   /** Where files lie that imports read from the upload directory. */
   uploads: string
   /** A reply's text, of which a client of the API shows the data alone. */
@@ -31,6 +33,7 @@ export async function startMeasuredService(folder: string): Promise<MeasuredServ
     authorization,
     client,
     database,
+    metrics: rollcall.ready.metrics,
     uploads: `${folder}/data/uploads/1`,
     read: async (path) => {
       const response = await fetch(`${url}/svc/api/v2${path}`, { headers: { authorization } })

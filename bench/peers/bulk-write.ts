@@ -1,9 +1,12 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import type { Sample } from '../datasets/sample.ts'
 import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
+import { endOnInterrupt } from '../interrupt.ts'
 import { childProcess } from '../processes.ts'
 import type { BenchContext, Contender } from '../scenario.ts'
+import { flatSample } from './flat-document.ts'
 import { peer, type PeerTarget, type PreparedPeer } from './peer.ts'
 
 /**
@@ -31,12 +34,13 @@ export function bulkWritePeer(
   const { dataset, before, file, overwrite } = work
   const named = (type: string) =>
     dataset.customFields.filter(({ field_type }) => field_type === type).map(({ name }) => name)
+  const leaves = overwrite || before === undefined ? lastWins(dataset) : firstStays(before)
   return peer(context, {
     name: 'csv-parse, bulkWrite',
     dataset,
     ...(before === undefined ? {} : { before }),
     indexes: [{ key: { email: 1 }, unique: true }],
-    expected: overwrite || before === undefined ? lastWins(dataset) : before.expectedDocuments(),
+    ...leaves,
     about: {
       settings: { batch: 1_000, batches_in_flight: 1, ordered: false, write_concern: 'majority' },
       note: 'the last row of an address wins, 30 February is 1 March; no counts, no logs, nothing after a crash',
@@ -55,7 +59,7 @@ export function bulkWritePeer(
 }
 
 /** One document for each address, with the values of its last row; a bad date is no reason to leave a row out. */
-function lastWins(dataset: SubscriberFile): Documents {
+function lastWins(dataset: SubscriberFile): Leaves {
   const replaced = new Map<number, number>()
   const documents = { count: 0, points: 0 }
   for (let row = 0; row < dataset.rows; row += 1) {
@@ -70,11 +74,23 @@ function lastWins(dataset: SubscriberFile): Documents {
   }
   for (const [original, last] of replaced)
     documents.points += dataset.pointsOf(last) - dataset.pointsOf(original)
-  return documents
+  const valuesOf = (row: number) => (dataset.kindOf(row) === 'bad_email' ? null : (replaced.get(row) ?? row))
+  return { expected: documents, sample: flatSample(dataset, valuesOf) }
 }
 
+interface Leaves {
+  expected: Documents
+  sample: Sample
+}
+
+const firstStays = (before: SubscriberFile): Leaves => ({
+  expected: before.expectedDocuments(),
+  sample: flatSample(before, (row) => row),
+})
+
 async function startProgram(order: BulkWriteOrder): Promise<PreparedPeer> {
-  const child = fork(program)
+  // What it makes of a date doesn't hang on where the machine stands.
+  const child = fork(program, { env: { ...process.env, TZ: 'UTC' } })
   const ended = new Promise<never>((_, reject) => {
     child.once('error', reject)
     child.once('exit', (code, signal) =>
@@ -82,6 +98,10 @@ async function startProgram(order: BulkWriteOrder): Promise<PreparedPeer> {
     )
   })
   ended.catch(() => undefined)
+  const forget = endOnInterrupt(async () => {
+    child.kill()
+    await ended
+  })
   const answer = async <T>(): Promise<T> =>
     Promise.race([once(child, 'message').then(([message]) => message as T), ended])
   await answer()
@@ -96,6 +116,7 @@ async function startProgram(order: BulkWriteOrder): Promise<PreparedPeer> {
     end: async () => {
       child.disconnect()
       await ended.catch(() => undefined)
+      forget()
     },
   }
 }

@@ -1,3 +1,4 @@
+import { sampledRows, type Sample } from '../datasets/sample.ts'
 import type { SubscriberFile } from '../datasets/subscriber-file.ts'
 
 /** A row as mongoimport and a program of an afternoon store it: one field a column, typed. */
@@ -18,6 +19,18 @@ export function flatDocument(dataset: SubscriberFile, row: number): Record<strin
             : cell
   }
   return document
+}
+
+/** Some documents as they have to be stored; `valuesOf` names the row whose values an address has, null for none. */
+export function flatSample(dataset: SubscriberFile, valuesOf: (row: number) => number | null): Sample {
+  const sample: Sample = new Map()
+  for (const sampled of sampledRows(dataset.rows)) {
+    const row = dataset.kindOf(sampled) === 'duplicate' ? dataset.originalOf(sampled)! : sampled
+    const { email } = flatDocument(dataset, row)
+    const from = valuesOf(row)
+    sample.set(email as string, from === null ? null : { ...flatDocument(dataset, from), email })
+  }
+  return sample
 }
 
 /** The generator encloses one cell at most, so that this is enough. */

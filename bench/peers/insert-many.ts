@@ -1,8 +1,10 @@
 import { Worker } from 'node:worker_threads'
 import { collectionDefinitions } from '../../shared/schemas/collections.ts'
+import type { SubscriberDocument } from '../../shared/schemas/subscriber.ts'
 import type { SubscriberFile, SubscriberFileOptions } from '../datasets/subscriber-file.ts'
 import { thisProcess } from '../processes.ts'
 import type { BenchContext, Contender } from '../scenario.ts'
+import { flatSample } from './flat-document.ts'
 import { peer, type PeerTarget, type PeerWork } from './peer.ts'
 
 /**
@@ -31,6 +33,8 @@ export function insertManyPeer(context: BenchContext, dataset: SubscriberFile): 
     })),
     expected: dataset.expectedDocuments(),
     points: { path: `custom_fields.${pointsId}` },
+    sample: flatSample(dataset, (row) => (dataset.kindOf(row) === 'good' ? row : null)),
+    shown: (document) => flattened(document as SubscriberDocument, dataset),
     about: {
       settings: { threads, batch: 1_000, batches_in_flight: 3, write_concern: 'majority' },
       note: 'documents made beforehand; reads no file, finds no duplicates, counts and logs nothing',
@@ -55,6 +59,15 @@ export function insertManyPeer(context: BenchContext, dataset: SubscriberFile): 
       }
     },
   })
+}
+
+function flattened(document: SubscriberDocument, { customFields }: SubscriberFile) {
+  const { email, subscribe_time, custom_fields } = document
+  const values = customFields.map(({ name, field_type }, i) => {
+    const value = custom_fields[String(i + 1)]
+    return [name, field_type === 'date' ? new Date(String(value)) : value] as const
+  })
+  return { email, subscribe_time, ...Object.fromEntries(values) }
 }
 
 /** A thread whose documents are ready in memory when this resolves; each insert says how long its batches took. */

@@ -5,10 +5,13 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { wrongDocuments } from '../contenders/rollcall-import.ts'
+import { wrongDocuments } from '../contenders/check-import.ts'
+import { sampledRows, wrongSample, type Sample } from '../datasets/sample.ts'
 import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
+import { endOnInterrupt } from '../interrupt.ts'
 import { childProcess } from '../processes.ts'
 import type { BenchContext, Contender } from '../scenario.ts'
+import { cellsOf } from './flat-document.ts'
 import { findPostgres, freePort, postgresSettings, postgresUser, startPostgres } from './postgres-server.ts'
 
 /**
@@ -42,10 +45,12 @@ export async function listmonkPeer(
         const scratch = path.join(context.folder, `listmonk-${round}`)
         await mkdir(scratch)
         const server = await startPostgres(postgres)
+        const forget = endOnInterrupt(server.remove)
         try {
           return await importOnce(context, work, { folder, scratch, server })
         } finally {
           await server.remove()
+          forget()
         }
       },
     },
@@ -108,10 +113,14 @@ async function importOnce(
         }
       },
     })
-    const [count, points] = await server.query(
+    const [sums] = await server.query(
       `select count(*), sum((attribs->>'points')::bigint) from subscribers join subscriber_lists on id = subscriber_id where list_id = ${id}`,
     )
-    const wrong = wrongDocuments({ count: Number(count), points: Number(points) }, firstWins(dataset))
+    const [count, points] = sums!.split('|').map(Number) as [number, number]
+    const expected = expectedSample(dataset)
+    const wrong =
+      wrongDocuments({ count, points }, firstWins(dataset)) ??
+      wrongSample(await storedSample(server, [...expected.keys()]), expected)
     if (wrong !== null) context.say(`listmonk: ${wrong}`)
     const cpu = (name: string) => (measured.processes[name]!.cpuSeconds / dataset.rows) * 1e6
     return {
@@ -137,6 +146,36 @@ function firstWins(dataset: SubscriberFile): Documents {
   return documents
 }
 
+/** The columns of its file that make up the attributes, as texts but for `points`. */
+export function attributesOf(dataset: SubscriberFile, row: number) {
+  const [email, firstName, lastName, ...values] = cellsOf(dataset.line(row).slice(0, -1))
+  const names = dataset.columns.slice(3)
+  const attributes = Object.fromEntries(
+    names.map((name, i) => [name, name === 'points' ? Number(values[i]) : values[i]]),
+  )
+  return { email: email!, name: `${firstName} ${lastName}`, attributes }
+}
+
+function expectedSample(dataset: SubscriberFile): Sample {
+  const sample: Sample = new Map()
+  for (const sampled of sampledRows(dataset.rows)) {
+    const row = dataset.kindOf(sampled) === 'duplicate' ? dataset.originalOf(sampled)! : sampled
+    const { email, ...subscriber } = attributesOf(dataset, row)
+    sample.set(email, dataset.kindOf(row) === 'bad_email' ? null : subscriber)
+  }
+  return sample
+}
+
+/** The addresses are made up: none holds a quote. */
+async function storedSample({ query }: Place['server'], emails: string[]): Promise<Sample> {
+  const wanted = emails.map((email) => `'${email}'`).join(',')
+  const lines = await query(
+    `select json_build_object('email', email, 'name', name, 'attributes', attribs) from subscribers where email in (${wanted})`,
+  )
+  const found = lines.map((line) => JSON.parse(line) as { email: string; name: string; attributes: unknown })
+  return new Map(found.map(({ email, ...subscriber }) => [email, subscriber]))
+}
+
 const startMs = 30_000
 
 async function startListmonk({ folder, scratch, server }: Place) {
@@ -152,6 +191,11 @@ async function startListmonk({ folder, scratch, server }: Place) {
   const token = await install(program, folder, config, env)
   const child = spawn(program, ['--config', config], { cwd: folder, env, stdio: 'ignore' })
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()))
+  const stop = async () => {
+    child.kill('SIGTERM')
+    await ended
+  }
+  void ended.then(endOnInterrupt(stop))
   const base = `http://127.0.0.1:${port}/api`
   const headers = { authorization: `token bench:${token}` }
   const call = async <T>(
@@ -186,10 +230,7 @@ async function startListmonk({ folder, scratch, server }: Place) {
       form.set('file', await openAsBlob(file), 'rows.csv')
       await call('/import/subscribers', { method: 'POST', body: form })
     },
-    stop: async () => {
-      child.kill('SIGTERM')
-      await ended
-    },
+    stop,
   }
 }
 

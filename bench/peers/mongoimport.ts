@@ -1,9 +1,11 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { promisify } from 'node:util'
 import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
+import { endOnInterrupt } from '../interrupt.ts'
 import { childProcess } from '../processes.ts'
 import type { BenchContext, Contender } from '../scenario.ts'
 import { findMongoimport } from './find-mongoimport.ts'
+import { flatSample } from './flat-document.ts'
 import { peer, type PeerTarget } from './peer.ts'
 
 /**
@@ -39,6 +41,10 @@ export async function mongoimportPeers(
       ...(before === undefined ? {} : { before }),
       indexes: [{ key: { email: 1 }, unique: true }],
       expected: before !== undefined && mode === 'insert' ? before.expectedDocuments() : asTyped(dataset),
+      sample:
+        before !== undefined && mode === 'insert'
+          ? flatSample(before, (row) => row)
+          : flatSample(dataset, (row) => (dataset.kindOf(row) === 'bad_date' ? null : row)),
       // Of rows that differ by capitals alone either may come first: those in capitals aren't summed.
       points: { match: { email: /[a-z]$/ } },
       about: {
@@ -104,10 +110,15 @@ async function runMongoimport(
   onStart(child)
   let errors = ''
   child.stderr.on('data', (piece: Buffer) => (errors = (errors + piece.toString()).slice(-1_000)))
-  const code = await new Promise<number | null>((resolve, reject) => {
+  const ended = new Promise<number | null>((resolve, reject) => {
     child.once('error', reject)
     child.once('close', resolve)
   })
+  const forget = endOnInterrupt(() => {
+    child.kill()
+    return ended
+  })
+  const code = await ended.finally(forget)
   if (code !== 0) throw new Error(`${binary} ${options.join(' ')} ended with ${code}: ${errors}`)
 }
 

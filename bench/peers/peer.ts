@@ -1,5 +1,6 @@
 import type { Collection, Document } from 'mongodb'
-import { wrongDocuments } from '../contenders/rollcall-import.ts'
+import { wrongDocuments } from '../contenders/check-import.ts'
+import { wrongSample, type Sample } from '../datasets/sample.ts'
 import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
 import type { ProcessOfContender } from '../processes.ts'
 import type { BenchContext, Contender } from '../scenario.ts'
@@ -17,6 +18,10 @@ export interface PeerWork {
   expected: Documents
   /** Where the documents hold `points`, and which of them count for the sum; by default all. */
   points?: { path?: string; match?: Document }
+  /** Some documents whole, by their email. */
+  sample: Sample
+  /** A document as the sample shows it, where it isn't stored with a field a column. */
+  shown?: (document: Document) => Record<string, unknown>
   /** What it is, what it was told, and what it does less. */
   about: Pick<Contender, 'version' | 'settings' | 'note'>
   /** Gets ready; what it returns does the work. */
@@ -58,7 +63,9 @@ export function peer(context: BenchContext, work: PeerWork): Contender {
         // Its rate is given in the file's rows, as the import's is.
         const measured = await context.measure({ processes: [peer.process], rows, do: peer.do })
         await peer.end?.()
-        const wrong = wrongDocuments(await documentsOf(collection, work), work.expected)
+        const wrong =
+          wrongDocuments(await documentsOf(collection, work), work.expected) ??
+          wrongSample(await sampleOf(collection, work), work.sample)
         if (wrong !== null) context.say(`${name}: ${wrong}`)
         const times = peer.batchTimes?.()
         const latency = times && { latency: latencyOf('a batch of 1,000 rows', times) }
@@ -97,4 +104,12 @@ async function documentsOf(collection: Collection, { points = {} }: PeerWork): P
     ])
     .toArray()
   return { count: await collection.countDocuments(), points: sums?.points ?? 0 }
+}
+
+async function sampleOf(collection: Collection, { sample, shown = (document) => document }: PeerWork) {
+  const found: Sample = new Map()
+  const wanted = { email: { $in: [...sample.keys()] } }
+  for await (const { _id, ...document } of collection.find(wanted))
+    found.set(document['email'] as string, shown(document))
+  return found
 }

@@ -11,10 +11,10 @@ import { treeOf, type ProcessOfContender } from '../processes.ts'
 export interface PostgresServer {
   port: number
   process: ProcessOfContender
-  /** The first row's cells as text. */
-  query(sql: string): Promise<string[]>
+  /** Rows as text, cells separated by bars. */
+  query: (sql: string) => Promise<string[]>
   /** Ends it and removes its folder. */
-  remove(): Promise<void>
+  remove: () => Promise<void>
 }
 
 export const postgresUser = 'bench'
@@ -65,7 +65,7 @@ export async function startPostgres(binaries: string): Promise<PostgresServer> {
     process: treeOf('postgres', pid),
     query: async (sql) => {
       const { stdout } = await run('psql', [...address, '-d', 'postgres', '-At', '-c', sql])
-      return stdout.split('\n')[0]!.split('|')
+      return stdout.trimEnd().split('\n')
     },
     remove: async () => {
       await run('pg_ctl', ['-D', data, '-m', 'fast', '-w', 'stop'])

@@ -21,7 +21,7 @@ export const allSkipped: Comparison = {
         file,
         before,
         expected: { skipped_overwrite: dataset.rows },
-        documents: before.dataset.expectedDocuments(),
+        leaves: before.dataset,
       }),
       rollcallImport(context, { name: 'rollcall, new rows', dataset, file }),
       ...(await mongoimportPeers(context, { ...peers, modes: ['insert'] })),

@@ -58,6 +58,8 @@ interface Round {
   smallMs: { median: number; p99: number; slowest: number; count: number }
   keptMs: { median: number; p99: number; slowest: number; count: number }
   memoryMB: number
+  /** Of the FTP server. */
+  cpuSeconds: number
   loadAverage: number
 }
 
@@ -84,7 +86,7 @@ async function runRound(work: Work, tls: boolean, name: string): Promise<Round> 
       megabytes,
       seed: work.seed,
     })
-    const { peakMemoryMB } = await watch.stop()
+    const { peakMemoryMB, cpuSeconds } = await watch.stop()
     const view = await importEnd(client, importId)
     const isImported =
       view.state === 'finished' &&
@@ -96,6 +98,7 @@ async function runRound(work: Work, tls: boolean, name: string): Promise<Round> 
       smallMs: figures(report.smallMs),
       keptMs: figures(report.keptMs),
       memoryMB: peakMemoryMB,
+      cpuSeconds,
       loadAverage: loadavg()[0]!,
     }
   } finally {
@@ -178,13 +181,14 @@ const shown = ({ median, slowest, count }: Round['smallMs']) =>
   `${Math.round(median)} ms, at most ${Math.round(slowest)} (${count})`
 
 function describe(round: Round): string {
-  const { tls, megabytesPerSecond, smallMs, keptMs, memoryMB, loadAverage, isRight } = round
+  const { tls, megabytesPerSecond, smallMs, keptMs, memoryMB, cpuSeconds, loadAverage, isRight } = round
   return [
     tls ? 'TLS  ' : 'plain',
     `${Math.round(megabytesPerSecond)} MB/s`,
     `1 kB with login ${shown(smallMs)}`,
     `1 kB in a session ${shown(keptMs)}`,
     `memory ${Math.round(memoryMB)} MB`,
+    `CPU ${((cpuSeconds * 1000) / (partners * megabytes)).toFixed(1)} ms a MB`,
     `load ${loadAverage.toFixed(1)}`,
     ...(isRight ? [] : ['WRONG RESULT']),
   ].join('; ')

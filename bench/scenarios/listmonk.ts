@@ -4,8 +4,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { rollcallImport } from '../contenders/rollcall-import.ts'
 import { writeSubscriberFile, type SubscriberFile } from '../datasets/subscriber-file.ts'
-import { cellsOf } from '../peers/flat-document.ts'
-import { listmonkPeer } from '../peers/listmonk.ts'
+import { attributesOf, listmonkPeer } from '../peers/listmonk.ts'
 import type { Comparison } from '../scenario.ts'
 
 /** What users of another mailing list program get on the same machine. */
@@ -29,12 +28,8 @@ export const listmonk: Comparison = {
 function* listmonkText(dataset: SubscriberFile): Generator<string> {
   let piece = 'email,name,attributes\n'
   for (let row = 0; row < dataset.rows; row += 1) {
-    const [email, firstName, lastName, ...values] = cellsOf(dataset.line(row).slice(0, -1))
-    const names = dataset.columns.slice(3)
-    const attributes = Object.fromEntries(
-      names.map((name, i) => [name, name === 'points' ? Number(values[i]) : values[i]]),
-    )
-    piece += `${email},${firstName} ${lastName},"${JSON.stringify(attributes).replaceAll('"', '""')}"\n`
+    const { email, name, attributes } = attributesOf(dataset, row)
+    piece += `${email},${name},"${JSON.stringify(attributes).replaceAll('"', '""')}"\n`
     if (piece.length < 256 * 1024) continue
     yield piece
     piece = ''

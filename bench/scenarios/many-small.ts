@@ -1,9 +1,11 @@
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { ImportView } from '../../control-plane/cli/api-client.ts'
 import { createList, documentsOf, importEnd, secondsOf, type List } from '../contenders/installation.ts'
 import { placeUpload } from '../contenders/place-upload.ts'
-import { wrongCounts, wrongDocuments } from '../contenders/rollcall-import.ts'
+import { wrongDocuments, wrongImport, wrongLogs, wrongSubscribers } from '../contenders/check-import.ts'
 import { SubscriberFile } from '../datasets/subscriber-file.ts'
+import { costOf, describeCost, type Cost } from '../load/cost.ts'
 import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { linesOf, startImport, writeRows } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
@@ -48,28 +50,37 @@ async function measure(service: MeasuredService, options: StudyOptions) {
     const organization = { name: `Organization ${i}` }
     organizations.push((await service.client.post<{ id: number }>('/organizations', { organization })).id)
   }
-  const measured: { manyPerSecond: number; onePerSecond: number; wrong: string | null }[] = []
+  const measured: MeasuredRound[] = []
   const milliseconds: number[] = []
   for (let round = 1; round <= rounds; round += 1) {
     const lists: List[] = []
     for (const id of organizations) lists.push(await createList(service.client, `Round ${round}`, file, id))
     const one = await createList(service.client, `Round ${round}`, file)
-    const turns = [() => importMany(service, file, lists, importCount), () => importOne(service, file, one)]
+    const turns = [
+      () => costOf(service, file.rows, () => importMany(service, file, lists, importCount)),
+      () => costOf(service, file.rows, () => importOne(service, file, one)),
+    ]
     const order = round % 2 === 1 ? turns : turns.reverse()
     const done = [await order[0]!(), await order[1]!()]
     if (round % 2 === 0) done.reverse()
-    const [many, single] = done as [Done, Done]
+    const [{ done: many, cost }, { done: single, cost: costOfOne }] = done as [Costed, Costed]
     milliseconds.push(...many.milliseconds)
-    const wrong = many.wrong ?? single.wrong
+    const wrong = (await many.wrong()) ?? (await single.wrong())
     const result = {
       manyPerSecond: file.rows / many.seconds,
       onePerSecond: file.rows / single.seconds,
+      cost,
+      costOfOne,
       wrong,
     }
     measured.push(result)
     say(
       `round ${round}  ${importCount} imports in ${many.seconds.toFixed(1)} s (${(importCount / many.seconds).toFixed(0)} a second, ${Math.round(result.manyPerSecond).toLocaleString('en')} rows/s); all rows in one ${single.seconds.toFixed(1)} s${wrong === null ? '' : `  WRONG RESULT: ${wrong}`}`,
     )
+  }
+  for (const { cost, costOfOne } of measured) {
+    say(`many    ${describeCost(cost)}`)
+    say(`in one  ${describeCost(costOfOne)}`)
   }
   const importsPerSecond = spread(measured.map(({ manyPerSecond }) => manyPerSecond / rowsOfImport))
   const share = spread(measured.map(({ manyPerSecond, onePerSecond }) => manyPerSecond / onePerSecond))
@@ -96,11 +107,25 @@ async function measure(service: MeasuredService, options: StudyOptions) {
   }
 }
 
+interface MeasuredRound {
+  manyPerSecond: number
+  onePerSecond: number
+  cost: Cost
+  costOfOne: Cost
+  wrong: string | null
+}
+
+interface Costed {
+  done: Done
+  cost: Cost
+}
+
 interface Done {
   seconds: number
   /** Of each import, from the creation to the end. */
   milliseconds: number[]
-  wrong: string | null
+  /** Asked for once the costs are known: it isn't part of them. */
+  wrong: () => Promise<string | null>
 }
 
 /** From the first request to the end of the last import. */
@@ -111,6 +136,7 @@ async function importMany(
   count: number,
 ): Promise<Done> {
   const { imports } = service.database.collections
+  const listOf = (i: number) => lists[i % lists.length]!
   const ids: number[] = []
   let next = 0
   const lane = async () => {
@@ -119,7 +145,7 @@ async function importMany(
       next += 1
       const rows = [{ first: i * rowsOfImport, count: rowsOfImport }]
       const content = [...linesOf(file, rows)].join('')
-      const { id } = await startImport(service, lists[i % lists.length]!.listId, { type: 'json', content })
+      const { id } = await startImport(service, listOf(i).listId, { type: 'json', content })
       ids.push(id)
     }
   }
@@ -131,19 +157,37 @@ async function importMany(
     .find({ _id: { $in: ids } }, { projection: { created_at: 1, finished_at: 1, state: 1 } })
     .toArray()
   const failed = documents.filter(({ state }) => state !== 'finished').length
-  const found = { count: 0, points: 0 }
-  for (const list of lists) {
-    const { count, points } = await documentsOf(service.database, list, 'small')
-    found.count += count
-    found.points += points
-  }
   return {
     seconds: (Math.max(...documents.map(({ finished_at }) => finished_at!.getTime())) - startedAt) / 1000,
     milliseconds: documents.map(
       ({ created_at, finished_at }) => finished_at!.getTime() - created_at.getTime(),
     ),
-    wrong: failed > 0 ? `${failed} imports didn't finish` : wrongDocuments(found, file.expectedDocuments()),
+    wrong: async () => {
+      if (failed > 0) return `${failed} imports didn't finish`
+      const found = { count: 0, points: 0 }
+      for (const list of lists) {
+        const { count, points } = await documentsOf(service.database, list, 'small')
+        found.count += count
+        found.points += points
+      }
+      return (
+        wrongDocuments(found, file.expectedDocuments()) ??
+        (await wrongSubscribers(service.database, file, (row) => listOf(Math.floor(row / rowsOfImport)))) ??
+        (await wrongLogsOf(service, ids.slice(0, checkedLogs)))
+      )
+    },
   }
+}
+
+/** A hundred of five hundred logs would say no more. */
+const checkedLogs = 20
+
+async function wrongLogsOf({ client }: MeasuredService, ids: number[]): Promise<string | null> {
+  for (const id of ids) {
+    const wrong = await wrongLogs(client, await client.get<ImportView>(`/subscriber_imports/${id}`))
+    if (wrong !== null) return wrong
+  }
+  return null
 }
 
 async function importOne(service: MeasuredService, file: SubscriberFile, list: List): Promise<Done> {
@@ -153,8 +197,6 @@ async function importOne(service: MeasuredService, file: SubscriberFile, list: L
   return {
     seconds: await secondsOf(database, id),
     milliseconds: [],
-    wrong:
-      wrongCounts(view, { added: file.rows }) ??
-      wrongDocuments(await documentsOf(database, list), file.expectedDocuments()),
+    wrong: () => wrongImport(service, { view, list, expected: { added: file.rows }, leaves: file }),
   }
 }

@@ -22,6 +22,8 @@ export const overwriting: Comparison = {
         before,
         request: { overwrite: true },
         expected: { updated: dataset.rows },
+        // Without `overwrite_what` it stays.
+        subscribeTimes: before.dataset,
       }),
       ...(await mongoimportPeers(context, { ...peers, modes: ['merge', 'upsert'] })),
       bulkWritePeer(context, { ...peers, overwrite: true }),

@@ -1,10 +1,11 @@
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
-import { createList, documentsOf, importEnd } from '../contenders/installation.ts'
+import { createList, importEnd, type List } from '../contenders/installation.ts'
 import { placeUpload } from '../contenders/place-upload.ts'
-import { wrongCounts, wrongDocuments } from '../contenders/rollcall-import.ts'
+import { wrongImport } from '../contenders/check-import.ts'
 import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
+import { costOf, describeCost } from '../load/cost.ts'
 import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { startImport } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
@@ -43,8 +44,15 @@ async function measure(service: MeasuredService, { rows, rounds, seed, folder, s
   await placeUpload(file, { STAGING: 'disk', DATA_DIR: path.join(folder, 'data') }, database)
   const source = { type: 'upload_directory', filename: 'rows.csv' }
   const undisturbed = await createList(client, 'Undisturbed', dataset)
-  const { id: undisturbedId } = await startImport(service, undisturbed.listId, source)
-  let wrong = wrongCounts(await importEnd(client, undisturbedId), dataset.expectedCounts())
+  // The engine that is killed takes its figures along: cost is that of the undisturbed import.
+  const { done: undisturbedEnd, cost } = await costOf(service, dataset.rows, async () => {
+    const { id } = await startImport(service, undisturbed.listId, source)
+    return importEnd(client, id)
+  })
+  say(`undisturbed  ${describeCost(cost)}`)
+  const wrongEnd = async (view: ImportView, list: List) =>
+    wrongImport(service, { view, list, expected: dataset.expectedCounts(), leaves: dataset })
+  let wrong = await wrongEnd(undisturbedEnd, undisturbed)
   const pauses: number[] = []
   const recoveries: number[] = []
   for (let round = 1; round <= rounds && wrong === null; round += 1) {
@@ -56,9 +64,7 @@ async function measure(service: MeasuredService, { rows, rounds, seed, folder, s
     await untilPart(service, id, 0.5)
     const recovery = await recoverySeconds(service)
     wrong =
-      wrongCounts(await importEnd(client, id), dataset.expectedCounts()) ??
-      wrongDocuments(await documentsOf(database, list), dataset.expectedDocuments()) ??
-      (await wrongLogs(service, undisturbedId, id))
+      (await wrongEnd(await importEnd(client, id), list)) ?? (await wrongLogs(service, undisturbedEnd.id, id))
     pauses.push(pause)
     recoveries.push(recovery)
     say(
@@ -78,6 +84,7 @@ async function measure(service: MeasuredService, { rows, rounds, seed, folder, s
     result: {
       mongodb: await serverVersion(database.client),
       rows: dataset.rows,
+      cost_undisturbed: cost,
       pause_seconds: pauses,
       recovery_seconds: recoveries,
     },

@@ -1,4 +1,4 @@
-import { mkdir } from 'node:fs/promises'
+import { mkdir, rm } from 'node:fs/promises'
 import { loadavg } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -11,10 +11,11 @@ import {
 import { nextIds } from '../../shared/database.ts'
 import { ring } from '../../shared/store/doorbell.ts'
 import { customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
+import { costOf } from '../load/cost.ts'
 import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { startImport, writeRows } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
-import type { Study, StudyOptions } from '../scenario.ts'
+import type { Outcome, Study, StudyOptions } from '../scenario.ts'
 
 /**
  * A million reactions that all fall due in one moment, because their autoresponder is unpaused, while imports run: how
@@ -24,11 +25,22 @@ export const reactions: Study = {
   name: 'reactions',
   summary: 'reactions that are due, on their way into the outbox beside running imports',
   async run(options) {
-    const service = await startMeasuredService(options.folder)
-    try {
-      return await measure(service, options)
-    } finally {
-      await service.stop()
+    const rounds: Outcome[] = []
+    for (let round = 1; round <= options.rounds; round += 1) {
+      const folder = path.join(options.folder, `round-${round}`)
+      await mkdir(folder)
+      const service = await startMeasuredService(folder)
+      try {
+        rounds.push(await measure(service, options))
+      } finally {
+        await service.stop()
+        await rm(folder, { recursive: true, force: true })
+      }
+    }
+    return {
+      isRight: rounds.every(({ isRight }) => isRight),
+      result: { rounds: rounds.map(({ result }) => result) },
+      goals: rounds.flatMap(({ goals = [] }) => goals),
     }
   },
 }
@@ -65,9 +77,12 @@ async function measure(service: MeasuredService, { rows, seed, seconds, say }: S
   await database.collections.autoresponders.updateOne({ _id: autoresponderId }, { $set: { paused: false } })
   await ring(database.collections, 'unpaused')
   const startedAt = performance.now()
-  const beside = await rateOf(imported, async () => {
-    while ((await database.collections.outbox.estimatedDocumentCount()) < amount) await sleep(100)
-  })
+  // Of all that goes on, the imports included.
+  const { done: beside, cost } = await costOf(service, amount, () =>
+    rateOf(imported, async () => {
+      while ((await database.collections.outbox.estimatedDocumentCount()) < amount) await sleep(100)
+    }),
+  )
   const perSecond = amount / ((performance.now() - startedAt) / 1000)
   const stillRuns = (await views(service, imports)).some((view) => view.state === 'importing')
   for (const id of imports)
@@ -85,6 +100,8 @@ async function measure(service: MeasuredService, { rows, seed, seconds, say }: S
       isMet: share >= leastShareOfImport,
     },
   ]
+  const peaks = Object.entries(cost.peakMemoryMB).map(([name, peak]) => `${name} ${Math.round(peak)}`)
+  say(`peak memory in MB: ${peaks.join(', ')}`)
   for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
   if (!stillRuns) say('the imports ended before the reactions were all in the outbox: take fewer (--rows)')
   return {
@@ -94,6 +111,7 @@ async function measure(service: MeasuredService, { rows, seed, seconds, say }: S
       reactions: amount,
       reactions_per_second: perSecond,
       import_rows_per_second: { alone, beside },
+      peak_memory_mb: cost.peakMemoryMB,
     },
     goals,
   }

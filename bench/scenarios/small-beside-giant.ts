@@ -2,10 +2,12 @@ import { mkdir, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ImportView } from '../../control-plane/cli/api-client.ts'
-import { createList, documentsOf, importEnd, secondsOf } from '../contenders/installation.ts'
+import { createList, importEnd, secondsOf } from '../contenders/installation.ts'
 import { placeUpload } from '../contenders/place-upload.ts'
-import { wrongCounts, wrongDocuments, type WrittenFile } from '../contenders/rollcall-import.ts'
+import { wrongImport } from '../contenders/check-import.ts'
+import type { WrittenFile } from '../contenders/rollcall-import.ts'
 import { SubscriberFile, writeSubscriberFile } from '../datasets/subscriber-file.ts'
+import { costOf, describeCost, type Cost } from '../load/cost.ts'
 import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { linesOf, startImport } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
@@ -41,6 +43,8 @@ interface Round {
   /** Of each small import. */
   seconds: number[]
   giantRowsPerSecond: number
+  /** Of all rows, the small imports' too. */
+  cost: Cost
   wrong: string | null
 }
 
@@ -59,30 +63,38 @@ async function runRound(
     const mongodb = await serverVersion(database.client)
     await placeUpload(giant.file, { STAGING: 'disk', DATA_DIR: path.join(folder, 'data') }, database)
     const list = await createList(client, 'Giant', dataset)
-    const { id } = await startImport(service, list.listId, {
-      type: 'upload_directory',
-      filename: 'rows.csv',
-    })
     const seconds: number[] = []
-    let wrong: string | null = null
-    for (const part of moments) {
-      const state = await untilRows(service, id, part * dataset.rows)
-      const small = await importSmall(service, seed)
-      wrong ??= small.wrong
-      if (wrong !== null) break
-      seconds.push(small.seconds)
-      say(`500 rows in ${small.seconds.toFixed(2)} s; the giant was ${state}`)
-    }
-    wrong ??=
-      wrongCounts(await importEnd(client, id), dataset.expectedCounts()) ??
-      wrongDocuments(await documentsOf(database, list), dataset.expectedDocuments())
-    const giantRowsPerSecond = wrong === null ? dataset.rows / (await secondsOf(database, id)) : 0
+    const checks: (() => Promise<string | null>)[] = []
+    const rows = dataset.rows + moments.length * smallRows
+    const { done: view, cost } = await costOf(service, rows, async () => {
+      const { id } = await startImport(service, list.listId, {
+        type: 'upload_directory',
+        filename: 'rows.csv',
+      })
+      for (const part of moments) {
+        const state = await untilRows(service, id, part * dataset.rows)
+        const small = await importSmall(service, seed)
+        checks.push(small.wrong)
+        seconds.push(small.seconds)
+        say(`500 rows in ${small.seconds.toFixed(2)} s; the giant was ${state}`)
+      }
+      return importEnd(client, id)
+    })
+    say(describeCost(cost))
+    let wrong = await wrongImport(service, {
+      view,
+      list,
+      expected: dataset.expectedCounts(),
+      leaves: dataset,
+    })
+    for (const check of checks) wrong ??= await check()
+    const giantRowsPerSecond = wrong === null ? dataset.rows / (await secondsOf(database, view.id)) : 0
     say(
       wrong === null
         ? `the giant did ${Math.round(giantRowsPerSecond).toLocaleString('en')} rows/s`
         : `WRONG RESULT: ${wrong}`,
     )
-    return { mongodb, seconds, giantRowsPerSecond, wrong }
+    return { mongodb, seconds, giantRowsPerSecond, cost, wrong }
   } finally {
     await service.stop()
     await rm(folder, { recursive: true, force: true })
@@ -93,7 +105,7 @@ async function runRound(
 async function importSmall(
   service: MeasuredService,
   seed: number,
-): Promise<{ seconds: number; wrong: string | null }> {
+): Promise<{ seconds: number; wrong: () => Promise<string | null> }> {
   const { client, database } = service
   const small = new SubscriberFile({ rows: smallRows, seed: seed + 1, defects: false })
   const content = [...linesOf(small, [{ first: 0, count: smallRows }])].join('')
@@ -103,10 +115,11 @@ async function importSmall(
   const list = await createList(client, 'Small', small, organization.id)
   const { id } = await startImport(service, list.listId, { type: 'json', content })
   const view = await importEnd(client, id)
-  const wrong =
-    wrongCounts(view, { added: smallRows }) ??
-    wrongDocuments(await documentsOf(database, list, 'small'), small.expectedDocuments())
-  return { seconds: wrong === null ? await secondsOf(database, id) : 0, wrong }
+  return {
+    seconds: view.state === 'finished' ? await secondsOf(database, id) : 0,
+    wrong: () =>
+      wrongImport(service, { view, list, expected: { added: smallRows }, leaves: small, size: 'small' }),
+  }
 }
 
 function report(measured: Round[], rows: number, say: (text: string) => void): Outcome {

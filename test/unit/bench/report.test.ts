@@ -9,6 +9,7 @@ import { compactJson, reportOfComparison, type Report } from '../../../bench/rep
 import { ResultsFolder } from '../../../bench/report/results-folder.ts'
 import type { Measurement } from '../../../bench/scenario.ts'
 import { latencyOf } from '../../../bench/statistics.ts'
+import { turns } from '../../../bench/turns.ts'
 
 function measurement(seconds: number, cpu: number): Measurement {
   const moments = Array.from({ length: 20 }, (_, i) => (i / 19) * seconds)
@@ -145,3 +146,18 @@ t.test('the guard finds what became slower by more than a fifth, client and serv
     'what was not measured has fallen',
   )
 })
+
+t.test(
+  'nobody begins a second time before all have begun, and the others come in changing orders',
+  async (t) => {
+    const contenders = ['a', 'b', 'c', 'd', 'e']
+    for (let seed = 1; seed <= 20; seed += 1) {
+      const rounds = Array.from({ length: 10 }, (_, round) => turns(contenders, round, seed))
+      for (const order of rounds) t.strictSame([...order].sort(), contenders)
+      for (const half of [rounds.slice(0, 5), rounds.slice(5)])
+        t.equal(new Set(half.map(([first]) => first)).size, contenders.length)
+      t.ok(new Set(rounds.map((order) => order.slice(1).join())).size > 5)
+      t.strictSame(turns(contenders, 3, seed), rounds[3])
+    }
+  },
+)

@@ -1,11 +1,12 @@
 import { parse } from 'csv-parse/sync'
 import t from 'tap'
+import { sampledRows, wrongSample } from '../../../bench/datasets/sample.ts'
 import {
   columns,
   SubscriberFile,
   type SubscriberFileOptions,
 } from '../../../bench/datasets/subscriber-file.ts'
-import { flatDocument } from '../../../bench/peers/flat-document.ts'
+import { flatDocument, flatSample } from '../../../bench/peers/flat-document.ts'
 
 const rows = 10_000
 const made = (options: Partial<SubscriberFileOptions> = {}) =>
@@ -52,4 +53,23 @@ t.test('a wide file has its columns in each row, typed as their fields are', asy
   t.ok(recordsOf(file).every((cells) => cells.length === 60))
   const document = flatDocument(file, 17)
   t.match(document, { extra_1: String, extra_2: Number, extra_3: Date, extra_4: Boolean, birthday: Date })
+})
+
+t.test('a sample is spread over the whole file, and shows what is stored otherwise', async (t) => {
+  t.strictSame(sampledRows(1), [0])
+  t.strictSame(sampledRows(3), [0, 1, 2])
+  const rows = sampledRows(1_000_000)
+  t.equal(rows[0], 0)
+  t.equal(rows.at(-1), 999_999)
+  t.equal(new Set(rows).size, rows.length)
+
+  const file = new SubscriberFile({ rows: 5_000, seed: 3 })
+  const right = flatSample(file, (row) => (file.kindOf(row) === 'good' ? row : null))
+  t.ok([...right.values()].includes(null))
+  t.equal(wrongSample(right, right), null)
+  const [email, fields] = [...right].find(([, stored]) => stored !== null)!
+  t.match(wrongSample(new Map(right).set(email, { ...fields, first_name: 'Nobody' }), right), 'Nobody')
+  const [absent] = [...right].find(([, stored]) => stored === null)!
+  t.match(wrongSample(new Map(right).set(absent, {}), right), 'not null')
+  t.match(wrongSample(new Map(), right), 'as null')
 })

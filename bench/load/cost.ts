@@ -1,0 +1,37 @@
+import { measure } from '../measure.ts'
+import type { Measured } from '../scenario.ts'
+import { measuredProcess } from '../processes.ts'
+import type { MeasuredService } from './service-client.ts'
+
+/** What is kept of a round's cost: CPU microseconds a row, and the highest memory of each process in MB. */
+export type Cost = Pick<Measured, 'clientMicroseconds' | 'serverMicroseconds'> & {
+  peakMemoryMB: Record<string, number>
+}
+
+/** Does work that is about so many rows, and says what it cost the service's processes and the server. */
+export async function costOf<T>(
+  { database, metrics }: MeasuredService,
+  rows: number,
+  work: () => Promise<T>,
+): Promise<{ done: T; cost: Cost }> {
+  let done: T | undefined
+  const { clientMicroseconds, serverMicroseconds, processes } = await measure(database.client, rows, {
+    processes: [
+      measuredProcess('engine', metrics['engine']!),
+      measuredProcess('control plane', metrics['control_plane']!),
+    ],
+    do: async () => {
+      done = await work()
+    },
+  })
+  const peaks = Object.entries(processes).map(([name, { peakMemoryMB }]) => [name, peakMemoryMB] as const)
+  return {
+    done: done as T,
+    cost: { clientMicroseconds, serverMicroseconds, peakMemoryMB: Object.fromEntries(peaks) },
+  }
+}
+
+export function describeCost({ clientMicroseconds, serverMicroseconds, peakMemoryMB }: Cost): string {
+  const memory = Object.entries(peakMemoryMB).map(([name, peak]) => `${name} ${Math.round(peak)}`)
+  return `client ${clientMicroseconds.toFixed(1)} and server ${serverMicroseconds.toFixed(1)} us a row; peak memory in MB: ${memory.join(', ')}`
+}
