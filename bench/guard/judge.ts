@@ -51,8 +51,9 @@ export function judge(recorded: Ratios, measured: Ratios): Verdict[] {
 }
 
 /** The better of two runs, ratio by ratio: a neighbour that comes and goes spoils one, what became dearer spoils both. */
-export function betterOf(one: Ratios, other: Ratios): Ratios {
-  return Object.fromEntries(
-    Object.entries(one).map(([name, ratio]) => [name, Math.max(ratio, other[name] ?? 0)]),
-  )
-}
+export const betterOf = (one: Ratios, other: Ratios): Ratios => choose(Math.max, one, other)
+
+export const leastOf = (one: Ratios, other: Ratios): Ratios => choose(Math.min, one, other)
+
+const choose = (which: (a: number, b: number) => number, one: Ratios, other: Ratios): Ratios =>
+  Object.fromEntries(Object.entries(one).map(([name, ratio]) => [name, which(ratio, other[name] ?? ratio)]))
