@@ -24,7 +24,6 @@ export class BsonWriter extends ByteWriter {
     this.documents = 0
   }
 
-  /** Begins a document; what is returned ends it. */
   /** The documents in portions of so many bytes at most, a larger document alone in its own. */
   *pieces(mostBytes: number): Generator<Buffer> {
     const { bytes } = this
@@ -40,6 +39,7 @@ export class BsonWriter extends ByteWriter {
     if (start < bytes.length) yield bytes.subarray(start)
   }
 
+  /** Begins a document; what is returned ends it. */
   begin(): number {
     this.reserve(8)
     const start = this.at
@@ -57,6 +57,19 @@ export class BsonWriter extends ByteWriter {
     this.target[this.at] = 0
     this.at += 1
     this.#putInt32(start, this.at - start)
+  }
+
+  /** Ends an object that `beginObject` began; takes it back, and says false, when nothing was put into it. */
+  endFilled(key: string, start: number): boolean {
+    const isFilled = this.at > start + 4
+    if (isFilled) this.end(start)
+    else this.at = start - nameBytes(key).length - 1
+    return isFilled
+  }
+
+  /** Takes back a document that was begun. */
+  cancel(start: number): void {
+    this.at = start
   }
 
   string(key: string, text: string): void {

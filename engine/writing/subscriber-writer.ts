@@ -45,62 +45,39 @@ export function updateWriter(
   const paths = fields.map((field) => `custom_fields.${field.id}`)
   return (writer, key, update, isRequested) => {
     const { values } = update
-    let clearedValues = 0
-    let newValues = 0
-    for (let i = 0; i < values.length; i += 1) {
-      if (values[i] === cleared) clearedValues += 1
-      else if (values[i] !== null) newValues += 1
-    }
-    const sets = newValues > 0 || setsOwnFields(update)
-    const unsets = clearedValues > 0 || update.forgetsRemoval
-    if (!sets && !unsets && !isRequested) return
     const statement = writer.begin()
     // `{_id}` alone keeps the server on its fast path; the transaction's snapshot stands in for every guard.
     const filter = writer.beginObject('q')
     writer.string('_id', key)
     writer.end(filter)
     const changes = writer.beginObject('u')
-    if (sets) {
-      const set = writer.beginObject('$set')
-      writeOwnFields(writer, update)
-      for (let i = 0; newValues > 0 && i < paths.length; i += 1) {
-        const value = values[i]!
-        if (value !== null && value !== cleared) writer.value(paths[i]!, value)
-      }
-      writer.end(set)
+    const set = writer.beginObject('$set')
+    writeOwnFields(writer, update)
+    for (let i = 0; i < paths.length; i += 1) {
+      const value = values[i]!
+      if (value !== null && value !== cleared) writer.value(paths[i]!, value)
     }
-    if (unsets) {
-      const unset = writer.beginObject('$unset')
-      if (update.forgetsRemoval) {
-        writer.string('remove_time', '')
-        writer.string('remove_ip', '')
-      }
-      for (let i = 0; clearedValues > 0 && i < paths.length; i += 1)
-        if (values[i] === cleared) writer.string(paths[i]!, '')
-      writer.end(unset)
+    writer.endFilled('$set', set)
+    const unset = writer.beginObject('$unset')
+    if (update.forgetsRemoval) {
+      writer.string('remove_time', '')
+      writer.string('remove_ip', '')
     }
+    for (let i = 0; i < paths.length; i += 1) if (values[i] === cleared) writer.string(paths[i]!, '')
+    writer.endFilled('$unset', unset)
     if (isRequested) {
       const increment = writer.beginObject('$inc')
       writer.number('reaction_requests', 1)
       writer.end(increment)
     }
-    writer.end(changes)
+    if (!writer.endFilled('u', changes)) {
+      writer.cancel(statement)
+      return
+    }
     writer.end(statement)
     writer.documents += 1
   }
 }
-
-const setsOwnFields = (update: SubscriberUpdate): boolean =>
-  update.email !== null ||
-  update.status !== null ||
-  update.subscribeTime !== null ||
-  update.subscribeIp !== null ||
-  update.removeTime !== null ||
-  update.removeIp !== null ||
-  update.reactivations !== null ||
-  update.format !== null ||
-  update.confirmed !== null ||
-  update.confirmTime !== null
 
 function writeOwnFields(writer: BsonWriter, update: SubscriberUpdate): void {
   if (update.email !== null) writer.string('email', update.email)
