@@ -8,6 +8,7 @@ import { hostOfQueue, organizationOfQueue, type CallbackDocument } from '../../s
 import { claimCallback, markDelivered, noteFailure, releaseCallback } from '../../shared/store/callbacks.ts'
 import { readBeginnings, waitingCallbacks, type QueueBeginning } from '../../shared/store/due-queues.ts'
 import { leadingEngine } from '../../shared/store/engines.ts'
+import { LookLoop, lookEveryMs, untilDue } from '../look-loop.ts'
 import type { EngineMetrics } from '../metrics.ts'
 import type { CallbackBounds } from './callback-bounds.ts'
 import { sendCallback } from './send-callback.ts'
@@ -29,7 +30,6 @@ export interface CallbackDispatcherOptions {
   log: Logger
 }
 
-const lookEveryMs = 1_000
 /** Between two looks while callbacks end and begin: each of them reads the beginnings of all queues. */
 const shortestPauseMs = 25
 /** How long a stop waits for answers before it gives the callbacks back. */
@@ -45,45 +45,34 @@ export class CallbackDispatcher {
   readonly #options: CallbackDispatcherOptions
   readonly #tries = new Set<Try>()
   readonly #broken = new AbortController()
-  #stopped = false
-  #wake: () => void = () => undefined
-  #loop: Promise<void> = Promise.resolve()
+  readonly #loop: LookLoop
 
   constructor(options: CallbackDispatcherOptions) {
     this.#options = options
+    this.#loop = new LookLoop({
+      look: () => this.#look(),
+      problem: "callbacks can't be looked for",
+      log: options.log,
+      shortestPauseMs,
+    })
   }
 
   start(): void {
-    this.#loop = this.#run()
+    this.#loop.start()
   }
 
   /** Something may be due, or a place is free: look now. */
-  readonly wake = (): void => {
-    this.#wake()
+  get wake(): () => void {
+    return this.#loop.wake
   }
 
   /** Begins no more tries, and gives back those that aren't answered in time. */
   async stop(): Promise<void> {
-    this.#stopped = true
-    this.#wake()
-    const ended = Promise.all([this.#loop, ...[...this.#tries].map((each) => each.ended)])
+    this.#loop.stop()
+    const ended = Promise.all([this.#loop.ended, ...[...this.#tries].map((each) => each.ended)])
     await Promise.race([ended, sleep(graceMs, undefined, { ref: false })])
     this.#broken.abort()
     await Promise.race([ended, sleep(breakOffMs, undefined, { ref: false })])
-  }
-
-  async #run(): Promise<void> {
-    while (!this.#stopped) {
-      const rung = new Promise<void>((resolve) => (this.#wake = resolve))
-      let waitMs = lookEveryMs
-      try {
-        waitMs = await this.#look()
-      } catch (error) {
-        this.#options.log.warn(`callbacks can't be looked for, trying again: ${messageOf(error)}`)
-      }
-      await Promise.race([rung, sleep(waitMs)])
-      if (!this.#stopped) await sleep(shortestPauseMs)
-    }
   }
 
   /** Begins what is due while there are places. Resolves to how many milliseconds nothing will be due. */
@@ -95,15 +84,12 @@ export class CallbackDispatcher {
       readBeginnings<CallbackDocument, string>(waitingCallbacks(database.collections)),
     ])
     const open = beginnings.filter(({ dueAt }) => dueAt <= now)
-    while (!this.#stopped) {
+    while (!this.#loop.isStopped) {
       const next = this.#nextOf(open)
       if (next === undefined) break
       if (!(await this.#begin(next.queue, now))) open.splice(open.indexOf(next), 1)
     }
-    const later = beginnings.find(({ dueAt }) => dueAt > now)
-    return later === undefined
-      ? lookEveryMs
-      : Math.min(lookEveryMs, later.dueAt.getTime() - now.getTime() + 1)
+    return untilDue(beginnings, now)
   }
 
   /** The queue whose turn it is: of the organization with the fewest tries, among those the one that waits longest. */

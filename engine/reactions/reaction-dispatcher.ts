@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import { databaseTime, type Database } from '../../shared/database.ts'
-import { messageOf } from '../../shared/errors.ts'
 import type { Logger } from '../../shared/logger.ts'
 import {
   queuedReactions,
@@ -10,6 +9,7 @@ import {
   type QueueBeginning,
 } from '../../shared/store/due-queues.ts'
 import { leadingEngine } from '../../shared/store/engines.ts'
+import { LookLoop, lookEveryMs, untilDue } from '../look-loop.ts'
 import type { EngineMetrics } from '../metrics.ts'
 import { dueReactionFields, moveReactions, type DueReaction } from './move-reactions.ts'
 
@@ -36,48 +36,36 @@ export interface ReactionDispatcherOptions {
 export const reactionLanes = 4
 const perTransaction = 1_000
 const perRound = 2 * reactionLanes * perTransaction
-const lookEveryMs = 1_000
 /** How long a stop waits for the transactions under way. */
 const graceMs = 2_000
 
 export class ReactionDispatcher {
   readonly #options: ReactionDispatcherOptions
-  #stopped = false
-  #wake: () => void = () => undefined
-  #loop: Promise<void> = Promise.resolve()
+  readonly #loop: LookLoop
   /** Organizations whose turn was last, latest last. */
   #served: number[] = []
 
   constructor(options: ReactionDispatcherOptions) {
     this.#options = options
+    this.#loop = new LookLoop({
+      look: () => this.#look(),
+      problem: "reactions can't be moved into the outbox",
+      log: options.log,
+    })
   }
 
   start(): void {
-    this.#loop = this.#run()
+    this.#loop.start()
   }
 
   /** Something may have become due: look now. */
-  readonly wake = (): void => {
-    this.#wake()
+  get wake(): () => void {
+    return this.#loop.wake
   }
 
   async stop(): Promise<void> {
-    this.#stopped = true
-    this.#wake()
-    await Promise.race([this.#loop, sleep(graceMs, undefined, { ref: false })])
-  }
-
-  async #run(): Promise<void> {
-    while (!this.#stopped) {
-      const rung = new Promise<void>((resolve) => (this.#wake = resolve))
-      let waitMs = lookEveryMs
-      try {
-        waitMs = await this.#look()
-      } catch (error) {
-        this.#options.log.warn(`reactions can't be moved into the outbox, trying again: ${messageOf(error)}`)
-      }
-      if (waitMs > 0) await Promise.race([rung, sleep(waitMs)])
-    }
+    this.#loop.stop()
+    await Promise.race([this.#loop.ended, sleep(graceMs, undefined, { ref: false })])
   }
 
   /** One round. Resolves to how many milliseconds there is nothing to do. */
@@ -102,8 +90,7 @@ export class ReactionDispatcher {
       // None: others move them, or they were dropped.
       return moved > 0 ? 0 : lookEveryMs
     }
-    const next = beginnings.find(({ dueAt }) => dueAt > now)
-    return next === undefined ? lookEveryMs : Math.min(lookEveryMs, next.dueAt.getTime() - now.getTime() + 1)
+    return untilDue(beginnings, now)
   }
 
   /** Queues of autoresponders that aren't paused, by organization; whose turn was longest ago comes first. */
@@ -156,7 +143,7 @@ export class ReactionDispatcher {
     const ends = await Promise.allSettled(
       sessions.map(async (session) => {
         for (const reactions of waiting) {
-          if (this.#stopped) return
+          if (this.#loop.isStopped) return
           const moved = await moveReactions(database, session, reactions)
           metrics.reactionsMoved(moved)
           total += moved
