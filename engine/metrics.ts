@@ -2,6 +2,7 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { importErrorCodes, type ImportErrorCode } from '../shared/errors.ts'
 import { endedStates, type ImportState } from '../shared/import-state.ts'
 import { Figure, registerGauges } from '../shared/metrics/figure.ts'
+import { knownCounter } from '../shared/metrics/known-counter.ts'
 import { rowResults, sourceTypes, type SourceType } from '../shared/schemas/import.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import {
@@ -50,35 +51,26 @@ export interface EngineMetrics {
 
 export function createEngineMetrics(registry: Registry): EngineMetrics {
   const registers = [registry]
-  const rows = new Counter({
+  const rows = knownCounter(registry, {
     name: 'rollcall_import_rows_total',
     help: 'Records by what became of them',
-    labelNames: ['result'],
-    registers,
+    labels: { result: rowResults },
   })
-  for (const result of rowResults) rows.inc({ result }, 0)
-  const bytes = new Counter({
+  const bytes = knownCounter(registry, {
     name: 'rollcall_import_bytes_total',
     help: 'Bytes of import files by the stage that they went through',
-    labelNames: ['stage'],
-    registers,
+    labels: { stage: ['download', 'stage', 'split', 'import'] },
   })
-  for (const stage of ['download', 'stage', 'split', 'import']) bytes.inc({ stage }, 0)
-  const chunks = new Counter({
+  const chunks = knownCounter(registry, {
     name: 'rollcall_import_chunks_total',
     help: 'Chunk tasks by how they ended',
-    labelNames: ['result'],
-    registers,
+    labels: { result: ['done', 'stopped', 'lost', 'failed'] },
   })
-  for (const result of ['done', 'stopped', 'lost', 'failed']) chunks.inc({ result }, 0)
-  const retries = new Counter({
+  const retries = knownCounter(registry, {
     name: 'rollcall_import_batch_retries_total',
     help: 'Batch transactions that were done again, by reason',
-    labelNames: ['reason'],
-    registers,
+    labels: { reason: ['write_conflict', 'duplicate_key', 'network', 'transient', 'commit_unknown'] },
   })
-  for (const reason of ['write_conflict', 'duplicate_key', 'network', 'transient', 'commit_unknown'])
-    retries.inc({ reason }, 0)
   const stageDurations = new Histogram({
     name: 'rollcall_import_stage_duration_seconds',
     help: 'Time that an import spent in a stage',
@@ -93,48 +85,37 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
     buckets: [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
     registers,
   })
-  const ends = new Counter({
+  const ends = knownCounter(registry, {
     name: 'rollcall_imports_ended_total',
     help: 'Imports that ended and were cleared up after by this engine, by how and by the kind of their source',
-    labelNames: ['state', 'source'],
-    registers,
+    labels: { state: endedStates, source: sourceTypes },
   })
-  for (const state of endedStates) for (const source of sourceTypes) ends.inc({ state, source }, 0)
-  const failures = new Counter({
+  const failures = knownCounter(registry, {
     name: 'rollcall_import_failures_total',
     help: 'Imports that this engine let fail, by reason',
-    labelNames: ['reason'],
-    registers,
+    labels: { reason: failureReasons },
   })
-  for (const reason of failureReasons) failures.inc({ reason }, 0)
   const writes = new Histogram({
     name: 'rollcall_bulk_write_duration_seconds',
     help: 'Time that a batch took from its first read to its commit, retries included',
     buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     registers,
   })
-  const downloads = new Counter({
+  const downloads = knownCounter(registry, {
     name: 'rollcall_import_download_attempts_total',
     help: 'Tries to download a file',
-    labelNames: ['result'],
-    registers,
+    labels: { result: ['ok', 'failed', 'refused'] },
   })
-  for (const result of ['ok', 'failed', 'refused']) downloads.inc({ result }, 0)
-  const downloadProblems = new Counter({
+  const downloadProblems = knownCounter(registry, {
     name: 'rollcall_import_download_failures_total',
     help: 'Tries to download a file that went wrong, by the scheme of the URL and by what it was',
-    labelNames: ['scheme', 'reason'],
-    registers,
+    labels: { scheme: downloadSchemes, reason: downloadFailures },
   })
-  for (const scheme of downloadSchemes)
-    for (const reason of downloadFailures) downloadProblems.inc({ scheme, reason }, 0)
-  const renewals = new Counter({
+  const renewals = knownCounter(registry, {
     name: 'rollcall_engine_lease_renewals_total',
     help: "Renewals of the engine's lease by whether the database took them",
-    labelNames: ['result'],
-    registers,
+    labels: { result: ['ok', 'failed'] },
   })
-  for (const result of ['ok', 'failed']) renewals.inc({ result }, 0)
   const leases = new Counter({
     name: 'rollcall_engine_leases_lost_total',
     help: 'Times that this engine was taken for dead by the others, or, while it was not, a chunk of it was taken over',
@@ -145,13 +126,11 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
     help: 'Autoresponder reactions that this engine put into the outbox when they were due',
     registers,
   })
-  const callbacks = new Counter({
+  const callbacks = knownCounter(registry, {
     name: 'rollcall_callback_attempts_total',
     help: 'Tries to send the callback of an import that has ended; refused is an address that may not be reached',
-    labelNames: ['result'],
-    registers,
+    labels: { result: callbackResults },
   })
-  for (const result of callbackResults) callbacks.inc({ result }, 0)
   const givenUp = new Counter({
     name: 'rollcall_callbacks_given_up_total',
     help: 'Callbacks of which the last try failed',

@@ -1,4 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import { knownCounter } from '../shared/metrics/known-counter.ts'
 
 /** Who ended a session, and why. */
 export const sessionEnds = [
@@ -39,27 +40,21 @@ export function createFtpMetrics(registry: Registry): FtpMetrics {
     help: 'Control connections that are open',
     registers,
   })
-  const logins = new Counter({
+  const logins = knownCounter(registry, {
     name: 'rollcall_ftp_logins_total',
     help: 'Logins by result',
-    labelNames: ['result'],
-    registers,
+    labels: { result: ['ok', 'wrong', 'throttled', 'forbidden'] },
   })
-  for (const result of ['ok', 'wrong', 'throttled', 'forbidden']) logins.inc({ result }, 0)
-  const bytes = new Counter({
+  const bytes = knownCounter(registry, {
     name: 'rollcall_ftp_bytes_total',
     help: 'Bytes of files by direction',
-    labelNames: ['direction'],
-    registers,
+    labels: { direction: ['in', 'out'] },
   })
-  for (const direction of ['in', 'out']) bytes.inc({ direction }, 0)
-  const ends = new Counter({
+  const ends = knownCounter(registry, {
     name: 'rollcall_ftp_disconnections_total',
     help: 'Sessions that ended, by reason',
-    labelNames: ['reason'],
-    registers,
+    labels: { reason: sessionEnds },
   })
-  for (const reason of sessionEnds) ends.inc({ reason }, 0)
   const refusals = new Counter({
     name: 'rollcall_ftp_connections_refused_total',
     help: 'Connections that were refused because there were too many sessions, in all or from their address',
@@ -72,13 +67,11 @@ export function createFtpMetrics(registry: Registry): FtpMetrics {
     registers,
   })
   for (const kind of transferKinds) running.set({ kind }, 0)
-  const transfers = new Counter({
+  const transfers = knownCounter(registry, {
     name: 'rollcall_ftp_transfers_total',
     help: 'Transfers that ended, by result: refused ones had not begun to send',
-    labelNames: ['kind', 'result'],
-    registers,
+    labels: { kind: transferKinds, result: transferResults },
   })
-  for (const kind of transferKinds) for (const result of transferResults) transfers.inc({ kind, result }, 0)
   const durations = new Histogram({
     name: 'rollcall_ftp_transfer_duration_seconds',
     help: 'Time that transfers took',

@@ -1,0 +1,15 @@
+import { Counter, type Registry } from 'prom-client'
+
+/** A counter whose labels' values are known: each series is there from the start, at 0, so that its first step shows. */
+export function knownCounter<Label extends string>(
+  registry: Registry,
+  { name, help, labels }: { name: string; help: string; labels: Record<Label, readonly string[]> },
+): Counter<Label> {
+  const labelNames = Object.keys(labels) as Label[]
+  const counter = new Counter({ name, help, labelNames, registers: [registry] })
+  let series: Partial<Record<Label, string>>[] = [{}]
+  for (const label of labelNames)
+    series = series.flatMap((known) => labels[label].map((value) => ({ ...known, [label]: value })))
+  for (const each of series) counter.inc(each, 0)
+  return counter
+}
