@@ -1,4 +1,7 @@
-import { rm } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { messageOf } from '../shared/errors.ts'
 
 /** How what this process started ends; what began last ends first, as it may need what was there before it. */
 const endings: (() => Promise<unknown>)[] = []
@@ -13,8 +16,24 @@ export function endOnInterrupt(end: () => Promise<unknown>): () => void {
   }
 }
 
+/** Does a program's work in a folder of its own and ends the process with the exit code that it resolves to, 1 if it throws. */
+export async function exitAfter(prefix: string, work: (folder: string) => Promise<number>): Promise<never> {
+  const folder = await mkdtemp(path.join(tmpdir(), prefix))
+  endOnSignals(folder)
+  let exitCode = 1
+  try {
+    exitCode = await work(folder)
+  } catch (error) {
+    await unlessInterrupted()
+    console.error(messageOf(error))
+  }
+  await unlessInterrupted()
+  await removeFolder(folder)
+  process.exit(exitCode)
+}
+
 /** SIGINT and SIGTERM end everything and this process; the folder goes when nobody is left who could write into it. */
-export function endOnSignals(folder: string): void {
+function endOnSignals(folder: string): void {
   for (const [signal, code] of [
     ['SIGINT', 130],
     ['SIGTERM', 143],

@@ -1,11 +1,9 @@
-import { mkdtemp, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { messageOf } from '../shared/errors.ts'
 import { benchmarks } from './benchmarks.ts'
 import { compare } from './compare.ts'
-import { endOnSignals, removeFolder, unlessInterrupted } from './interrupt.ts'
+import { exitAfter } from './interrupt.ts'
 import { describeMachine, loadAverage, versions } from './machine.ts'
 import { htmlPage } from './report/html.ts'
 import {
@@ -69,27 +67,18 @@ const options: Omit<StudyOptions, 'folder'> = {
   data: given.data === undefined ? null : path.resolve(given.data),
   say,
 }
-const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-bench-'))
-endOnSignals(folder)
-let exitCode = 1
-try {
-  exitCode = benchmark === undefined ? await runMany() : await runOne(benchmark)
-} catch (error) {
-  await unlessInterrupted()
-  console.error(messageOf(error))
-}
-await unlessInterrupted()
-await removeFolder(folder)
-process.exit(exitCode)
+await exitAfter('rollcall-bench-', (folder) =>
+  benchmark === undefined ? runMany(folder) : runOne(benchmark, folder),
+)
 
-async function runOne(benchmark: Comparison | Study): Promise<number> {
+async function runOne(benchmark: Comparison | Study, folder: string): Promise<number> {
   const report = await run(benchmark, { ...options, folder })
   if (given.json !== undefined) await writeFile(given.json, compactJson(report))
   if (given.html !== undefined) await writeFile(given.html, htmlPage(report))
   return report.is_right ? 0 : 1
 }
 
-async function runMany(): Promise<number> {
+async function runMany(folder: string): Promise<number> {
   const out = given.out === undefined ? import.meta.dirname : path.resolve(given.out)
   const only = name === 'results' ? [] : (given.only?.split(',') ?? null)
   const unknown = only?.find((wanted) => benchmarks.every((known) => known.name !== wanted))

@@ -1,16 +1,11 @@
 import type { ImportView } from '../../control-plane/cli/api-client.ts'
 import type { ImportCounts } from '../../shared/schemas/import.ts'
-import type { SubscriberFile } from '../datasets/subscriber-file.ts'
+import type { SubscriberFile, WrittenFile } from '../datasets/subscriber-file.ts'
 import { measuredProcess } from '../processes.ts'
 import type { BenchContext, Contender, Measurement } from '../scenario.ts'
 import { batchTimes } from './batch-times.ts'
 import { wrongImport } from './check-import.ts'
 import { createList, importEnd, install, secondsOf, type Installation } from './installation.ts'
-
-export interface WrittenFile {
-  dataset: SubscriberFile
-  file: string
-}
 
 export interface ImportWork extends WrittenFile {
   name: string

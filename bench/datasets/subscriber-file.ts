@@ -298,11 +298,16 @@ const dateOf = (number: number): string =>
 
 const two = (value: number): string => String(value).padStart(2, '0')
 
+export interface WrittenFile {
+  dataset: SubscriberFile
+  file: string
+}
+
 /** The file of a benchmark, in its scratch folder. */
 export async function writeSubscriberFile(
   context: Pick<BenchContext, 'rows' | 'seed' | 'folder' | 'say'>,
   options: Partial<SubscriberFileOptions> & { name?: string } = {},
-): Promise<{ dataset: SubscriberFile; file: string }> {
+): Promise<WrittenFile> {
   const { name = 'rows.csv', ...rest } = options
   const dataset = new SubscriberFile({ rows: context.rows, seed: context.seed, ...rest })
   const file = path.join(context.folder, name)
@@ -328,4 +333,12 @@ const peerTypes: Record<CustomField['field_type'], string> = {
   number: 'int32()',
   boolean: 'boolean()',
   date: 'date_go(1/2/2006)',
+}
+
+/** The file that fills a list, and one of the same addresses with other values. */
+export async function writeFileTwice(
+  context: Parameters<typeof writeSubscriberFile>[0],
+): Promise<WrittenFile & { before: WrittenFile }> {
+  const before = await writeSubscriberFile(context, { name: 'before.csv', defects: false })
+  return { before, ...(await writeSubscriberFile(context, { defects: false, revision: 1 })) }
 }

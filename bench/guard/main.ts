@@ -1,10 +1,8 @@
 import { mkdtemp, readFile, rename, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
-import { messageOf } from '../../shared/errors.ts'
 import { onServer } from '../compare.ts'
-import { endOnSignals, removeFolder, unlessInterrupted } from '../interrupt.ts'
+import { exitAfter, removeFolder } from '../interrupt.ts'
 import { describeMachine, loadAverage, versions, type Machine } from '../machine.ts'
 import { describe } from '../report/text.ts'
 import { betterOf, judge, leastOf, ratiosOf, type Ratios, type Verdict } from './judge.ts'
@@ -44,23 +42,13 @@ const { values: given } = parseArgs({
 })
 const [rows, rounds] = [Number(given.rows), Number(given.rounds)]
 
-const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-guard-'))
-endOnSignals(folder)
-let exitCode = 1
-try {
-  exitCode = given.record ? await record() : await guard()
-} catch (error) {
-  await unlessInterrupted()
-  console.error(messageOf(error))
-}
-await unlessInterrupted()
-await removeFolder(folder)
-process.exit(exitCode)
+await exitAfter('rollcall-guard-', (folder) => (given.record ? record(folder) : guard(folder)))
 
-async function record(): Promise<number> {
+async function record(folder: string): Promise<number> {
   const machine = describeMachine()
-  let ratios = await measureRatios()
-  for (let again = 1; again < recordedPasses; again += 1) ratios = leastOf(ratios, await measureRatios())
+  let ratios = await measureRatios(folder)
+  for (let again = 1; again < recordedPasses; again += 1)
+    ratios = leastOf(ratios, await measureRatios(folder))
   machine.load_average_after = loadAverage()
   const recorded: Recorded = {
     at: new Date().toISOString(),
@@ -79,7 +67,7 @@ async function record(): Promise<number> {
   return 0
 }
 
-async function guard(): Promise<number> {
+async function guard(folder: string): Promise<number> {
   const recorded = JSON.parse(await readFile(recordedFile, 'utf8')) as Recorded
   if (rows !== recorded.rows) {
     console.error(
@@ -100,12 +88,12 @@ async function guard(): Promise<number> {
     )
     return 0
   }
-  let ratios = await measureRatios()
+  let ratios = await measureRatios(folder)
   let verdicts = judge(recorded.ratios, ratios)
   print(verdicts)
   for (let again = 0; again < mostRepeats && verdicts.some(({ hasFallen }) => hasFallen); again += 1) {
     console.log('one has fallen by more than a fifth; once more, to see whether it was the machine')
-    ratios = betterOf(ratios, await measureRatios())
+    ratios = betterOf(ratios, await measureRatios(folder))
     verdicts = judge(recorded.ratios, ratios)
     print(verdicts)
   }
@@ -118,7 +106,7 @@ async function guard(): Promise<number> {
   return 1
 }
 
-async function measureRatios(): Promise<Ratios> {
+async function measureRatios(folder: string): Promise<Ratios> {
   const say = () => undefined
   const scratch = await mkdtemp(path.join(folder, 'run-'))
   const server = { rows, seed: 1, cacheMB: 1_024, folder: scratch, say }

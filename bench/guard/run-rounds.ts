@@ -1,6 +1,6 @@
 import { createList, importEnd, install, type Installation } from '../contenders/installation.ts'
 import { wrongCounts } from '../contenders/check-import.ts'
-import type { WrittenFile } from '../contenders/rollcall-import.ts'
+import type { WrittenFile } from '../datasets/subscriber-file.ts'
 import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
 import { bulkWritePeer } from '../peers/bulk-write.ts'
 import { measuredProcess } from '../processes.ts'

@@ -21,7 +21,20 @@ export interface MeasuredService {
   stop: () => Promise<void>
 }
 
-export async function startMeasuredService(folder: string): Promise<MeasuredService> {
+/** Measures on a service of its own, which ends whatever comes of it. */
+export async function onMeasuredService<T>(
+  folder: string,
+  measure: (service: MeasuredService) => Promise<T>,
+): Promise<T> {
+  const service = await startMeasuredService(folder)
+  try {
+    return await measure(service)
+  } finally {
+    await service.stop()
+  }
+}
+
+async function startMeasuredService(folder: string): Promise<MeasuredService> {
   const key = 'bench_key_0123456789'
   const rollcall = await startRollcall({ folder, settings: { BOOTSTRAP_API_KEY: key } })
   const url = rollcall.ready.http

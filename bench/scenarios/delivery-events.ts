@@ -2,7 +2,7 @@ import { mkdir } from 'node:fs/promises'
 import { loadavg } from 'node:os'
 import { Cannon, type CannonRequest } from '../load/cannon.ts'
 import { summarizeVolleys, type MeasuredVolley } from '../load/report.ts'
-import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
+import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { serverVersion } from '../mongodb-server.ts'
 import type { Goal, Latency, Study, StudyOptions } from '../scenario.ts'
 import { spread } from '../statistics.ts'
@@ -20,13 +20,11 @@ export const deliveryEvents: Study = {
   async run(options) {
     const folder = options.data ?? options.folder
     await mkdir(folder, { recursive: true })
-    const service = await startMeasuredService(folder)
     const cannon = new Cannon()
     try {
-      return await measure(service, cannon, options)
+      return await onMeasuredService(folder, (service) => measure(service, cannon, options))
     } finally {
       cannon.stop()
-      await service.stop()
     }
   },
 }

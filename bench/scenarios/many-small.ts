@@ -6,7 +6,7 @@ import { placeUpload } from '../contenders/place-upload.ts'
 import { wrongDocuments, wrongImport, wrongLogs, wrongSubscribers } from '../contenders/check-import.ts'
 import { SubscriberFile } from '../datasets/subscriber-file.ts'
 import { costOf, describeCost, type Cost } from '../load/cost.ts'
-import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
+import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { linesOf, startImport, writeRows } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
 import type { Study, StudyOptions } from '../scenario.ts'
@@ -20,14 +20,7 @@ export const manySmall: Study = {
   name: 'many-small',
   summary: 'imports of 500 rows of 100 organizations, all at once, against one import of all the rows',
   quick: ['--rows', '20000', '--rounds', '2'],
-  async run(options) {
-    const service = await startMeasuredService(options.folder)
-    try {
-      return await measure(service, options)
-    } finally {
-      await service.stop()
-    }
-  },
+  run: (options) => onMeasuredService(options.folder, (service) => measure(service, options)),
 }
 
 const usualRows = 250_000

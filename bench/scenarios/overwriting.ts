@@ -1,5 +1,5 @@
 import { rollcallImport } from '../contenders/rollcall-import.ts'
-import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
+import { writeFileTwice } from '../datasets/subscriber-file.ts'
 import { bulkWritePeer } from '../peers/bulk-write.ts'
 import { mongoimportPeers } from '../peers/mongoimport.ts'
 import type { Comparison } from '../scenario.ts'
@@ -11,8 +11,7 @@ export const overwriting: Comparison = {
     'rows that overwrite subscribers, every one of them, against mongoimport and csv-parse with bulkWrite',
   defaultRows: 1_000_000,
   async prepare(context) {
-    const before = await writeSubscriberFile(context, { name: 'before.csv', defects: false })
-    const { dataset, file } = await writeSubscriberFile(context, { defects: false, revision: 1 })
+    const { before, dataset, file } = await writeFileTwice(context)
     const peers = { dataset, file, before: before.dataset }
     return [
       rollcallImport(context, {

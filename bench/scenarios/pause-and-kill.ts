@@ -6,7 +6,7 @@ import { placeUpload } from '../contenders/place-upload.ts'
 import { wrongImport } from '../contenders/check-import.ts'
 import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
 import { costOf, describeCost } from '../load/cost.ts'
-import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
+import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { startImport } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
 import type { Goal, Study, StudyOptions } from '../scenario.ts'
@@ -22,14 +22,7 @@ export const pauseAndKill: Study = {
   summary:
     'how soon a pause holds, and how soon an import goes on after kill -9 of its engine, with the same counts',
   quick: ['--rows', '200000', '--rounds', '1'],
-  async run(options) {
-    const service = await startMeasuredService(options.folder)
-    try {
-      return await measure(service, options)
-    } finally {
-      await service.stop()
-    }
-  },
+  run: (options) => onMeasuredService(options.folder, (service) => measure(service, options)),
 }
 
 const usualRows = 1_000_000

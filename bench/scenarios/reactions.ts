@@ -12,7 +12,7 @@ import { nextIds } from '../../shared/database.ts'
 import { ring } from '../../shared/store/doorbell.ts'
 import { customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
 import { costOf } from '../load/cost.ts'
-import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
+import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { startImport, writeRows } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
 import type { Outcome, Study, StudyOptions } from '../scenario.ts'
@@ -29,11 +29,9 @@ export const reactions: Study = {
     for (let round = 1; round <= options.rounds; round += 1) {
       const folder = path.join(options.folder, `round-${round}`)
       await mkdir(folder)
-      const service = await startMeasuredService(folder)
       try {
-        rounds.push(await measure(service, options))
+        rounds.push(await onMeasuredService(folder, (service) => measure(service, options)))
       } finally {
-        await service.stop()
         await rm(folder, { recursive: true, force: true })
       }
     }

@@ -7,7 +7,7 @@ import { Cannon } from '../load/cannon.ts'
 import { operationsOn, type Operation } from '../load/operations.ts'
 import { rowsOfTable, summarizeVolleys, type MeasuredVolley, type OperationResult } from '../load/report.ts'
 import { RunningImport, writeImportFiles } from '../load/running-import.ts'
-import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
+import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { loadSubscribers, type LoadedSubscribers } from '../load/subscribers.ts'
 import type { Goal, Study, StudyOptions } from '../scenario.ts'
 
@@ -23,12 +23,7 @@ export const requests: Study = {
   async run(options) {
     const folder = options.data ?? options.folder
     await mkdir(folder, { recursive: true })
-    const service = await startMeasuredService(folder)
-    try {
-      return await measureAll(service, folder, options)
-    } finally {
-      await service.stop()
-    }
+    return onMeasuredService(folder, (service) => measureAll(service, folder, options))
   },
 }
 

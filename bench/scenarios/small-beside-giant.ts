@@ -5,10 +5,10 @@ import type { ImportView } from '../../control-plane/cli/api-client.ts'
 import { createList, importEnd, secondsOf } from '../contenders/installation.ts'
 import { placeUpload } from '../contenders/place-upload.ts'
 import { wrongImport } from '../contenders/check-import.ts'
-import type { WrittenFile } from '../contenders/rollcall-import.ts'
+import type { WrittenFile } from '../datasets/subscriber-file.ts'
 import { SubscriberFile, writeSubscriberFile } from '../datasets/subscriber-file.ts'
 import { costOf, describeCost, type Cost } from '../load/cost.ts'
-import { startMeasuredService, type MeasuredService } from '../load/service-client.ts'
+import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { linesOf, startImport } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
 import type { Goal, Outcome, Study } from '../scenario.ts'
@@ -56,49 +56,57 @@ async function runRound(
   say: (text: string) => void,
 ): Promise<Round> {
   await mkdir(folder)
-  const service = await startMeasuredService(folder)
   try {
-    const { client, database } = service
-    const { dataset } = giant
-    const mongodb = await serverVersion(database.client)
-    await placeUpload(giant.file, { STAGING: 'disk', DATA_DIR: path.join(folder, 'data') }, database)
-    const list = await createList(client, 'Giant', dataset)
-    const seconds: number[] = []
-    const checks: (() => Promise<string | null>)[] = []
-    const rows = dataset.rows + moments.length * smallRows
-    const { done: view, cost } = await costOf(service, rows, async () => {
-      const { id } = await startImport(service, list.listId, {
-        type: 'upload_directory',
-        filename: 'rows.csv',
-      })
-      for (const part of moments) {
-        const state = await untilRows(service, id, part * dataset.rows)
-        const small = await importSmall(service, seed)
-        checks.push(small.wrong)
-        seconds.push(small.seconds)
-        say(`500 rows in ${small.seconds.toFixed(2)} s; the giant was ${state}`)
-      }
-      return importEnd(client, id)
-    })
-    say(describeCost(cost))
-    let wrong = await wrongImport(service, {
-      view,
-      list,
-      expected: dataset.expectedCounts(),
-      leaves: dataset,
-    })
-    for (const check of checks) wrong ??= await check()
-    const giantRowsPerSecond = wrong === null ? dataset.rows / (await secondsOf(database, view.id)) : 0
-    say(
-      wrong === null
-        ? `the giant did ${Math.round(giantRowsPerSecond).toLocaleString('en')} rows/s`
-        : `WRONG RESULT: ${wrong}`,
-    )
-    return { mongodb, seconds, giantRowsPerSecond, cost, wrong }
+    return await onMeasuredService(folder, (service) => measureRound(service, folder, giant, seed, say))
   } finally {
-    await service.stop()
     await rm(folder, { recursive: true, force: true })
   }
+}
+
+async function measureRound(
+  service: MeasuredService,
+  folder: string,
+  giant: WrittenFile,
+  seed: number,
+  say: (text: string) => void,
+): Promise<Round> {
+  const { client, database } = service
+  const { dataset } = giant
+  const mongodb = await serverVersion(database.client)
+  await placeUpload(giant.file, { STAGING: 'disk', DATA_DIR: path.join(folder, 'data') }, database)
+  const list = await createList(client, 'Giant', dataset)
+  const seconds: number[] = []
+  const checks: (() => Promise<string | null>)[] = []
+  const rows = dataset.rows + moments.length * smallRows
+  const { done: view, cost } = await costOf(service, rows, async () => {
+    const { id } = await startImport(service, list.listId, {
+      type: 'upload_directory',
+      filename: 'rows.csv',
+    })
+    for (const part of moments) {
+      const state = await untilRows(service, id, part * dataset.rows)
+      const small = await importSmall(service, seed)
+      checks.push(small.wrong)
+      seconds.push(small.seconds)
+      say(`500 rows in ${small.seconds.toFixed(2)} s; the giant was ${state}`)
+    }
+    return importEnd(client, id)
+  })
+  say(describeCost(cost))
+  let wrong = await wrongImport(service, {
+    view,
+    list,
+    expected: dataset.expectedCounts(),
+    leaves: dataset,
+  })
+  for (const check of checks) wrong ??= await check()
+  const giantRowsPerSecond = wrong === null ? dataset.rows / (await secondsOf(database, view.id)) : 0
+  say(
+    wrong === null
+      ? `the giant did ${Math.round(giantRowsPerSecond).toLocaleString('en')} rows/s`
+      : `WRONG RESULT: ${wrong}`,
+  )
+  return { mongodb, seconds, giantRowsPerSecond, cost, wrong }
 }
 
 /** Into a list of an organization of its own. */
