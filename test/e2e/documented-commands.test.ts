@@ -7,7 +7,7 @@ import t, { type Test } from 'tap'
 import { collectionsOf } from '../../shared/schemas/collections.ts'
 import { DocumentedCommands, missing, runCommands } from '../helpers/documented-commands.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
-import { callerOf, startProgram, until, type Json } from '../helpers/service.ts'
+import { callerOf, freePorts, startProgram, until, type Json } from '../helpers/service.ts'
 
 /**
  * The commands of the pages on backup, upgrading and scaling, run as they stand there, on a real service. The hot backup
@@ -24,11 +24,7 @@ t.teardown(() => rm(folder, { recursive: true, force: true }))
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const key = 'documented_key_0123456789'
 const settings = {
-  HTTP_PORT: '0',
-  FTP_PORT: '0',
-  FTP_PASSIVE_PORTS: '0',
-  ENGINE_METRICS_PORT: '0',
-  FTP_METRICS_PORT: '0',
+  ...freePorts,
   ENGINE_WORKERS: '1',
   BOOTSTRAP_API_KEY: key,
   NODE_COMPILE_CACHE: path.join(root, 'node_modules/.cache/rollcall'),

@@ -8,16 +8,12 @@ import t from 'tap'
 import { findMongod, defaultCacheFolder } from '../../shared/mongod/find-mongod.ts'
 import { programSearchPath } from '../../shared/config.ts'
 import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
-import { callerOf, startProgram, testMongodbUri } from '../helpers/service.ts'
+import { callerOf, freePorts, startProgram, testMongodbUri } from '../helpers/service.ts'
 import pino from 'pino'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const free = {
-  HTTP_PORT: '0',
-  FTP_PORT: '0',
-  FTP_PASSIVE_PORTS: '0',
-  ENGINE_METRICS_PORT: '0',
-  FTP_METRICS_PORT: '0',
+  ...freePorts,
   ENGINE_WORKERS: '1',
 }
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall e2e '))

@@ -91,11 +91,7 @@ export async function startService(
     MONGODB_URI: uri,
     MONGODB_DATABASE: database,
     DATA_DIR: dataFolder,
-    HTTP_PORT: '0',
-    FTP_PORT: '0',
-    FTP_PASSIVE_PORTS: '0',
-    ENGINE_METRICS_PORT: '0',
-    FTP_METRICS_PORT: '0',
+    ...freePorts,
     ENGINE_WORKERS: '1',
     BOOTSTRAP_API_KEY: bootstrapKey,
     URL_IMPORT_ALLOW: '127.0.0.1',
@@ -153,6 +149,15 @@ export async function startProcess(
     throw new Error(`${name} didn't start (exit code ${running.child.exitCode}):\n${running.log()}`)
   return { ...running, ready: running.ready }
 }
+
+/** Settings with which a process takes ports that nobody has. */
+export const freePorts = {
+  HTTP_PORT: '0',
+  FTP_PORT: '0',
+  FTP_PASSIVE_PORTS: '0',
+  ENGINE_METRICS_PORT: '0',
+  FTP_METRICS_PORT: '0',
+} as const
 
 /** Starts a program and waits for its ready line, or for its end without one. */
 export async function startProgram(

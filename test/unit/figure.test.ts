@@ -3,47 +3,34 @@ import { Registry } from 'prom-client'
 import t from 'tap'
 import { Figure, registerGauges } from '../../shared/metrics/figure.ts'
 
+/** A figure of how often it was read. */
+function countedFigure(takesMs: number, options: ConstructorParameters<typeof Figure>[1]) {
+  let count = 0
+  const figure = new Figure(async () => {
+    count += 1
+    await sleep(takesMs)
+    return count
+  }, options)
+  return { figure, readings: () => count }
+}
+
 t.test('scrapes at the same time and shortly after share one reading', async (t) => {
-  let readings = 0
-  const figure = new Figure(
-    async () => {
-      readings += 1
-      await sleep(1)
-      return readings
-    },
-    { freshMs: 600_000 },
-  )
+  const { figure, readings } = countedFigure(1, { freshMs: 600_000 })
   t.same(await Promise.all([figure.value(), figure.value(), figure.value()]), [1, 1, 1])
   t.equal(await figure.value(), 1)
-  t.equal(readings, 1)
+  t.equal(readings(), 1)
 })
 
 t.test('a reading that took long counts for longer', async (t) => {
-  let readings = 0
-  const figure = new Figure(
-    async () => {
-      readings += 1
-      await sleep(50)
-      return readings
-    },
-    { freshMs: 0 },
-  )
+  const { figure, readings } = countedFigure(50, { freshMs: 0 })
   await figure.value()
   await sleep(20)
   await figure.value()
-  t.equal(readings, 1, 'for 200 times as long')
+  t.equal(readings(), 1, 'for 200 times as long')
 })
 
 t.test('but not for longer than it is told to', async (t) => {
-  let readings = 0
-  const figure = new Figure(
-    async () => {
-      readings += 1
-      await sleep(50)
-      return readings
-    },
-    { freshMs: 0, mostFreshMs: 10 },
-  )
+  const { figure } = countedFigure(50, { freshMs: 0, mostFreshMs: 10 })
   await figure.value()
   await sleep(20)
   t.equal(await figure.value(), 2)
