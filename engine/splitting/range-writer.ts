@@ -26,11 +26,12 @@ export interface RecordToWrite {
   end: number
 }
 
-/** The end of the partition file: buffers queue up during a scan and are written in one go between its steps. */
+/** The end of the partition file: buffers queue up during a step of a scan, and are written in one go during the next. */
 export class PartitionOutput {
   readonly #file: StagedWriter
   #position = 0
   #queue: Buffer[] = []
+  #writing: Promise<void> = Promise.resolve()
   /** Of `#bufferSize` each, as many as may lie in wait at once; the buffers of longer records aren't kept. */
   readonly #free: Buffer[] = []
   #bufferSize = 0
@@ -53,10 +54,24 @@ export class PartitionOutput {
     return this.#free.pop() ?? Buffer.allocUnsafeSlow(size)
   }
 
+  /** Begins to write what lies in wait, once what was before it is written. */
   async flush(): Promise<void> {
-    if (this.#queue.length === 0) return
     const batch = this.#queue
     this.#queue = []
+    await this.#writing
+    this.#writing = this.#write(batch)
+    // Told by the next flush, or the end.
+    this.#writing.catch(() => undefined)
+  }
+
+  /** Resolves when all of it is written. */
+  async end(): Promise<void> {
+    await this.flush()
+    await this.#writing
+  }
+
+  async #write(batch: Buffer[]): Promise<void> {
+    if (batch.length === 0) return
     await this.#file.append(batch)
     for (const { buffer } of batch) {
       if (buffer.byteLength === this.#bufferSize && this.#free.length < mostFreeBuffers)

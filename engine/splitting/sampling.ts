@@ -9,7 +9,10 @@ import { dialectBytes, RecordScanner } from '../../shared/records/record-scanner
  * nothing about a sorted one.
  */
 
+/** Of a place; it is read in steps until there are enough keys. */
 const placeBytes = 16 * 1024
+const stepBytes = 4 * 1024
+const keysOfPlace = 24
 
 export interface SampleOptions {
   source: StagedFile
@@ -27,20 +30,22 @@ export interface SampleOptions {
 export async function sampleKeys(options: SampleOptions): Promise<Buffer[]> {
   const { source, start, places } = options
   const length = source.size - start
-  if (length <= places * placeBytes) return sortKeys(await keysBetween(options, start, source.size, false))
+  if (length <= places * placeBytes)
+    return sortKeys(await keysBetween(options, { from: start, to: source.size, isInside: false }))
   const keys: Buffer[] = []
   for (let place = 0; place < places; place += 1) {
     const from = start + Math.floor(((length - placeBytes) / (places - 1)) * place)
-    for (const key of await keysBetween(options, from, from + placeBytes, place > 0)) keys.push(key)
+    const bounds = { from, to: from + placeBytes, isInside: place > 0 }
+    for (const key of await keysBetween(options, bounds, keysOfPlace)) keys.push(key)
   }
   return sortKeys(keys)
 }
 
+/** Stops after a step that brought `enough` keys. `isInside`: the first line is the rest of one. */
 async function keysBetween(
   options: SampleOptions,
-  from: number,
-  to: number,
-  dropFirstLine: boolean,
+  { from, to, isInside }: { from: number; to: number; isInside: boolean },
+  enough = Infinity,
 ): Promise<Buffer[]> {
   const { source, identities, format } = options
   const keys: Buffer[] = []
@@ -53,10 +58,11 @@ async function keysBetween(
     },
   })
   let position = from
-  let atLineStart = !dropFirstLine
-  while (position < to) {
+  let atLineStart = !isInside
+  const step = enough === Infinity ? Infinity : stepBytes
+  while (position < to && keys.length < enough) {
     const space = scanner.space()
-    const read = await source.read(space.subarray(0, Math.min(space.length, to - position)), position)
+    const read = await source.read(space.subarray(0, Math.min(step, space.length, to - position)), position)
     if (read === 0) break
     position += read
     let usable = read

@@ -96,7 +96,7 @@ export async function splitFile(options: SplitOptions): Promise<SplitResult> {
   }
   scanner.end()
   const { sorted, unidentified } = sorter.finish()
-  await output.flush()
+  await output.end()
 
   const ranges = await splitOversized(sorted, options, output, sizes)
   return {
@@ -293,7 +293,7 @@ async function splitRange(
       await output.flush()
     }
     const parts = writer.finish()
-    await output.flush()
+    await output.end()
     return parts
   } finally {
     await file.close()

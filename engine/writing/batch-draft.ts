@@ -1,5 +1,5 @@
 import { readRow } from '../../shared/rows/row-reader.ts'
-import { readBatch, type Batch, type ReadRecord } from '../../shared/rows/chunk-records.ts'
+import { BatchReader, type Batch, type ReadRecord } from '../../shared/rows/chunk-records.ts'
 import { takesPlace, type ExistingSubscriber } from '../../shared/rows/row-decision.ts'
 import {
   contentFormat,
@@ -39,9 +39,6 @@ export interface BatchStart {
   mostPlaces: number
 }
 
-/** Records that are alive as objects at once; csv-parse is called once for those of them that are enclosed. */
-const recordsAtOnce = 128
-
 /** What a batch writes at most. Long defaults and many reactions make much of a short row. */
 const mostBytes = 4 * 1024 * 1024
 
@@ -56,8 +53,8 @@ export class BatchTooLarge extends Error {
 }
 
 /**
- * What a batch changes, by what its records say and what the database has. Records are read, judged and written down a
- * few at a time and are gone then: rows that lived until the commit would be moved about by the garbage collector
+ * What a batch changes, by what its records say and what the database has. Records are read, judged and written down
+ * one by one and are gone then: rows that lived until the commit would be moved about by the garbage collector
  * first, which took a third of the engine's time.
  */
 export class BatchDraft {
@@ -67,6 +64,8 @@ export class BatchDraft {
   readonly leaving: number[] = []
   /** Autoresponders of which reactions were queued. */
   readonly triggered = new Set<number>()
+  /** Of the records, in the file that is imported. */
+  bytesRead = 0
   /** Places under the subscriber limit that its rows take; those that they free don't count. */
   placesTaken = 0
   lastIdentity: string | null
@@ -90,16 +89,15 @@ export class BatchDraft {
   }
 
   /** Throws BatchTooLarge. */
-  take({ offsets, bytes }: Batch): void {
-    const format = contentFormat(this.#context.document)
-    for (let first = 0; first < offsets.length; first += recordsAtOnce) {
-      const some = { offsets: offsets.subarray(first, first + recordsAtOnce), bytes }
-      const records = readBatch(some, format, this.#chunk.kind)
-      for (let i = 0; i < records.length; i += 1) {
-        if (this.#written() > mostBytes) throw new BatchTooLarge(Math.max(1, first + i - 1))
-        this.#takeRecord(records[i]!, this.#start.position + first + i)
-      }
+  take(batch: Batch): void {
+    const reader = new BatchReader(batch, contentFormat(this.#context.document), this.#chunk.kind)
+    let taken = 0
+    for (let record = reader.read(); record !== null; record = reader.read()) {
+      if (this.#written() > mostBytes) throw new BatchTooLarge(Math.max(1, taken - 1))
+      this.#takeRecord(record, this.#start.position + taken)
+      taken += 1
     }
+    this.bytesRead = reader.bytesRead
     for (const [kind, lines] of Object.entries(this.#logs) as [LogKind, LineWriter][])
       this.counts[kind] = lines.lines
   }

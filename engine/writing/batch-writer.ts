@@ -1,6 +1,5 @@
 import { deflateSync } from 'node:zlib'
 import type { ClientSession, Db } from 'mongodb'
-import { recordLengthAt } from '../../shared/records/partition-file.ts'
 import { batchRecords, identitiesOf, type Batch } from '../../shared/rows/chunk-records.ts'
 import type { ExistingSubscriber } from '../../shared/rows/row-decision.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
@@ -135,7 +134,7 @@ export class BatchWriter {
     this.#chunkCounts = sumCounts(this.#chunkCounts, draft.counts)
     this.#places.take(draft.placesTaken)
     const writeMs = performance.now() - startedAt
-    onCommit({ counts: draft.counts, bytes: bytesOf(work.batch), writeMs, retries: this.#retries })
+    onCommit({ counts: draft.counts, bytes: draft.bytesRead, writeMs, retries: this.#retries })
     this.#retries = {}
     // The batch is written whatever becomes of this; the next one notes it then.
     await noteTriggered(collections, draft.triggered, context.plan.time_zone_name).catch(() => undefined)
@@ -263,11 +262,6 @@ export class BatchWriter {
 interface BatchWork {
   batch: Batch
   isLast: boolean
-}
-
-/** Of the file that is imported: headers and identities are the partition's own. */
-function bytesOf({ offsets, bytes }: Batch): number {
-  return offsets.reduce((sum, offset) => sum + recordLengthAt(bytes, offset), 0)
 }
 
 const retryReasons = { duplicateKey: 'duplicate_key' } satisfies Record<

@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import type { ChunkDocument, FileFormat } from '../schemas/import.ts'
 import {
   endOfRecordAt,
+  flagsAt,
   headerLength,
   keyLengthAt,
   readRecordAt,
@@ -22,11 +23,11 @@ export interface ReadRecord {
 }
 
 /** Records of a batch at most, and the bytes after which no further one is taken: functions of the chunk alone. */
-export const batchRecords = 1_000
+export const batchRecords = 2_000
 const batchBytes = 4 * 1024 * 1024
 
 /**
- * Records are known by where they begin in `bytes` and decoded a batch at a time: an object for each record of a chunk
+ * Records are known by where they begin in `bytes` and decoded one at a time: an object for each record of a chunk
  * would live long enough to cost more in garbage collection than in use.
  */
 export interface Batch {
@@ -100,43 +101,78 @@ export function* identitiesOf({ offsets, bytes }: Batch): Generator<string> {
   }
 }
 
-/** Decodes a batch's records and cuts them into cells. */
-export function readBatch(
-  { offsets, bytes }: Batch,
-  format: FileFormat,
-  kind: ChunkDocument['kind'],
-): ReadRecord[] {
-  const encoding = format.character_set === 'utf-8' ? 'utf8' : 'latin1'
-  const enclosed: { record: ReadRecord; text: string }[] = []
-  const records = new Array<ReadRecord>(offsets.length)
-  for (let i = 0; i < offsets.length; i += 1) {
-    const place = readRecordAt(bytes, offsets[i]!)!
-    const { flags } = place
-    const text = bytes.toString(encoding, place.start, place.end)
-    const identity = kind === 'unidentified' ? null : bytes.toString('utf8', place.keyStart, place.start)
+/**
+ * Decodes a batch's records and cuts them into cells, one after the other: each is looked at and gone before the next
+ * is read. Only those for csv-parse are read ahead, since a call of it costs as much as reading a dozen of them.
+ */
+export class BatchReader {
+  readonly #batch: Batch
+  readonly #format: FileFormat
+  readonly #kind: ChunkDocument['kind']
+  readonly #encoding: 'utf8' | 'latin1'
+  /** Of the file that is imported: headers and identities are the partition's own. */
+  bytesRead = 0
+  #next = 0
+  /** Cells of records that csv-parse has read and nobody has asked for yet, from `#nextParsed` on. */
+  #parsed: string[][] = []
+  #nextParsed = 0
+
+  constructor(batch: Batch, format: FileFormat, kind: ChunkDocument['kind']) {
+    this.#batch = batch
+    this.#format = format
+    this.#kind = kind
+    this.#encoding = format.character_set === 'utf-8' ? 'utf8' : 'latin1'
+  }
+
+  /** The next record; null behind the last. */
+  read(): ReadRecord | null {
+    const { offsets, bytes } = this.#batch
+    if (this.#next === offsets.length) return null
+    const place = readRecordAt(bytes, offsets[this.#next]!)!
+    this.bytesRead += place.end - place.start
+    const text = bytes.toString(this.#encoding, place.start, place.end)
     const record: ReadRecord = {
       number: place.number,
-      identity,
-      cells: noCells,
-      problem: problemOf(place, text, bytes, format),
+      identity: this.#kind === 'unidentified' ? null : bytes.toString('utf8', place.keyStart, place.start),
+      cells: this.#cells(place.flags, text),
+      problem: problemOf(place, text, bytes, this.#format),
     }
-    if (flags === 0) record.cells = text.split(format.csv_field_separator)
-    else if ((flags & recordFlags.unterminated) !== 0) record.cells = [text]
-    else if (flags === recordFlags.enclosed) enclosed.push({ record, text })
-    else record.cells = readCells(text, format)
-    records[i] = record
+    this.#next += 1
+    return record
   }
-  if (enclosed.length > 0) {
-    const cells = parseEnclosedRecords(
-      enclosed.map(({ text }) => text),
-      format,
-    )
-    enclosed.forEach(({ record }, i) => (record.cells = cells[i]!))
+
+  #cells(flags: number, text: string): string[] {
+    if (flags === 0) return text.split(this.#format.csv_field_separator)
+    if ((flags & recordFlags.unterminated) !== 0) return [text]
+    if (!isForCsvParse(flags, text, this.#format)) return readCells(text, this.#format)
+    if (this.#nextParsed === this.#parsed.length) this.#parseAhead()
+    this.#nextParsed += 1
+    return this.#parsed[this.#nextParsed - 1]!
   }
-  return records
+
+  /** The next record, which is one for csv-parse, and more such that follow. */
+  #parseAhead(): void {
+    const { offsets, bytes } = this.#batch
+    const texts: string[] = []
+    for (let i = this.#next; i < offsets.length && texts.length < parsedAtOnce; i += 1) {
+      if (flagsAt(bytes, offsets[i]!) !== recordFlags.enclosed) continue
+      const { start, end, flags } = readRecordAt(bytes, offsets[i]!)!
+      const text = bytes.toString(this.#encoding, start, end)
+      if (isForCsvParse(flags, text, this.#format)) texts.push(text)
+    }
+    this.#parsed = parseEnclosedRecords(texts, this.#format)
+    this.#nextParsed = 0
+  }
 }
 
-const noCells: string[] = []
+const parsedAtOnce = 128
+
+/** Regularly enclosed, with an enclosure within. */
+const isForCsvParse = (
+  flags: number,
+  text: string,
+  { csv_field_enclosure: enclosure }: FileFormat,
+): boolean => flags === recordFlags.enclosed && text.includes(enclosure + enclosure)
 
 function problemOf(place: PartitionedRecord, text: string, bytes: Buffer, format: FileFormat): string | null {
   if ((place.flags & recordFlags.unterminated) !== 0) return `unterminated enclosure, line ${place.line}`

@@ -2,9 +2,9 @@ import { parse } from 'csv-parse/sync'
 import type { CsvDialect } from '../values/csv-line.ts'
 
 /**
- * The cells of records whose borders are known. Three readers, by how much a record asks for: a record without an
- * enclosure is split; regularly enclosed ones go to csv-parse, a thousand at a time; the rest is read by the rules
- * of the contract, which csv-parse doesn't know (blanks or text after a closing enclosure).
+ * The cells of records whose borders are known. Three readers, by what a record asks for: one without an enclosure is
+ * split; regularly enclosed ones with an enclosure within go to csv-parse, many at a time; the rest is read by the rules
+ * of the contract, some of which csv-parse doesn't know (blanks or text after a closing enclosure).
  */
 
 /** Cells of regularly enclosed records. Throws when csv-parse sees other borders, which would be a defect. */

@@ -72,9 +72,10 @@ function readYearFirst(text: string): WrittenDateTime | null {
   return readPlain(text) ?? readYearFirstByPattern(text)
 }
 
-/** `YYYY-MM-DD` and `YYYY-MM-DD HH:MM:SS`, what programs write, without a pattern's matches; null for all else. */
+/** `YYYY-MM-DD`, alone or with ` HH:MM` or ` HH:MM:SS`, without a pattern's matches; null for all else. */
 function readPlain(text: string): WrittenDateTime | null {
-  const hasTime = text.length === 19
+  const hasSeconds = text.length === 19
+  const hasTime = hasSeconds || text.length === 16
   if (!hasTime && text.length !== 10) return null
   if (text.charCodeAt(4) !== 0x2d || text.charCodeAt(7) !== 0x2d) return null
   const year = twoDigitsAt(text, 0) * 100 + twoDigitsAt(text, 2)
@@ -83,14 +84,17 @@ function readPlain(text: string): WrittenDateTime | null {
   if (!hasTime) return Number.isNaN(year + month + day) ? null : written(year, month, day, 0, null)
   const between = text.charCodeAt(10)
   if (between !== 0x20 && between !== 0x54) return null
-  if (text.charCodeAt(13) !== 0x3a || text.charCodeAt(16) !== 0x3a) return null
+  if (text.charCodeAt(13) !== 0x3a || (hasSeconds && text.charCodeAt(16) !== 0x3a)) return null
   const hour = twoDigitsAt(text, 11)
   const minute = twoDigitsAt(text, 14)
-  const second = twoDigitsAt(text, 17)
+  const second = hasSeconds ? twoDigitsAt(text, 17) : 0
   if (Number.isNaN(year + month + day + hour + minute + second)) return null
   const exists = hour <= 23 && minute <= 59 && second <= 59
   return written(year, month, day, exists ? (hour * 60 + minute) * 60 + second : -1, null)
 }
+
+const digitAt = (text: string, at: number): number =>
+  isDigit(text.charCodeAt(at)) ? text.charCodeAt(at) - 0x30 : Number.NaN
 
 /** NaN where there aren't two digits. */
 function twoDigitsAt(text: string, at: number): number {
@@ -138,6 +142,25 @@ function readDayFirst(text: string): WrittenDateTime | null {
 }
 
 function readYearLast(text: string, order: DateOrder): WrittenDateTime | null {
+  return readPlainYearLast(text, order) ?? readYearLastByPattern(text, order)
+}
+
+/** `D/M/YYYY` with one or two digits each, without a time and a pattern's matches; null for all else. */
+function readPlainYearLast(text: string, order: DateOrder): WrittenDateTime | null {
+  const firstEnd = isDigit(text.charCodeAt(1)) ? 2 : 1
+  const separator = text.charCodeAt(firstEnd)
+  const secondEnd = firstEnd + (isDigit(text.charCodeAt(firstEnd + 2)) ? 3 : 2)
+  if (separator !== 0x2f && separator !== 0x2d) return null
+  if (text.length !== secondEnd + 5 || text.charCodeAt(secondEnd) !== separator) return null
+  const first = firstEnd === 2 ? twoDigitsAt(text, 0) : digitAt(text, 0)
+  const second = secondEnd - firstEnd === 3 ? twoDigitsAt(text, firstEnd + 1) : digitAt(text, firstEnd + 1)
+  const year = twoDigitsAt(text, secondEnd + 1) * 100 + twoDigitsAt(text, secondEnd + 3)
+  if (Number.isNaN(first + second + year)) return null
+  const [month, day] = order === 'mdy' ? [first, second] : [second, first]
+  return written(year, month, day, 0, null)
+}
+
+function readYearLastByPattern(text: string, order: DateOrder): WrittenDateTime | null {
   const match = yearLast.exec(text)
   if (match === null) return null
   const first = Number(match[1])

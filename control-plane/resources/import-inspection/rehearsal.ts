@@ -5,7 +5,7 @@ import { IdentityReader } from '../../../shared/records/identity-reader.ts'
 import { headerLength, writeHeader } from '../../../shared/records/partition-file.ts'
 import { dialectBytes, type ScannedRecord } from '../../../shared/records/record-scanner.ts'
 import { checkedRecords, mostlyInvalid } from '../../../shared/records/file-beginning.ts'
-import { readBatch, type ReadRecord } from '../../../shared/rows/chunk-records.ts'
+import { BatchReader, type ReadRecord } from '../../../shared/rows/chunk-records.ts'
 import { rowDecider, takesPlace, type ExistingSubscriber } from '../../../shared/rows/row-decision.ts'
 import { readRow, rowReader, type Row, type RowReader } from '../../../shared/rows/row-reader.ts'
 import { activeSubscribers, subscriberLimitOf } from '../../../shared/store/places.ts'
@@ -93,7 +93,7 @@ function readRecord(
   writeHeader(header, 0, { number, line: record.line, flags: record.flags, keyLength: key.length, length })
   const bytes = Buffer.concat([header, key, record.bytes.subarray(record.start, record.end)])
   const kind = keyLength === -1 ? 'unidentified' : 'sorted'
-  return readBatch({ offsets: Uint32Array.of(0), bytes }, format, kind)[0]!
+  return new BatchReader({ offsets: Uint32Array.of(0), bytes }, format, kind).read()!
 }
 
 /** decisions.md, order of the checks for a row. */
