@@ -283,10 +283,16 @@ function addRecordCommands(program: Command, run: Run, openSession: () => Sessio
   list
     .command('list')
     .description('list the mailing lists')
-    .addHelpText('after', '\nExamples:\n  rollcall list list --json')
+    .addOption(orgOption())
+    .addHelpText('after', '\nExamples:\n  rollcall list list\n  rollcall list list --org 2 --json')
     .action(
-      run((options: Json) =>
-        listRecords(openSession(), '/mailing_lists', ['id', 'name', 'has_format', 'has_confirmed'], options),
+      run((options: { org?: number } & Json) =>
+        listRecords(
+          openSession(),
+          inOrganization(options.org, '/mailing_lists'),
+          ['id', 'name', 'has_format', 'has_confirmed'],
+          options,
+        ),
       ),
     )
 

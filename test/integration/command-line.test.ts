@@ -161,12 +161,17 @@ t.test('creates and lists records', async (t) => {
   t.match(user, { code: 0, json: [{ email: 'eve@example.com', role: 'standard', active: true }] })
   t.match(noPassword, { code: 2, err: /--password-stdin/ })
   t.match(limit, { code: 2, err: /many/ })
-  const [users, fields, orgs] = await Promise.all([
+  const [users, lists, otherLists, fields, orgs] = await Promise.all([
     run(['user', 'list', '--json']),
+    run(['list', 'list', '--org', '1']),
+    run(['list', 'list', '--org', String(org.json[0].id)]),
     run(['field', 'list', '--list', String(listId)]),
     run(['org', 'list']),
   ])
   t.match(users, { code: 0, json: [[{ email: 'eve@example.com' }]] })
+  t.match(lists, { code: 0, out: /^ *\d+ +With all +(true|yes) +(true|yes)/m })
+  t.equal(otherLists.code, 0)
+  t.notMatch(otherLists.out, /With all/)
   t.match(fields.out, /^ *\d+ +First name +text/m)
   t.match(orgs.out, /Acme +Europe\/Berlin +7/)
 })

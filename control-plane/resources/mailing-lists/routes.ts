@@ -53,25 +53,34 @@ export const listChange = z
 
 const takenName = 'name "Newsletter" is taken by another mailing list of the organization'
 
-export const mailingListEndpoints = [
-  endpoint({
+function listing(path: string, operationId: string, summary: string) {
+  return endpoint({
     method: 'get',
-    path: '/mailing_lists',
-    operationId: 'listMailingLists',
-    summary: "The organization's mailing lists, by id",
+    path,
+    operationId,
+    summary,
     tag,
     needs: 'any_key',
     query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
     reply: { data: z.array(view), paging: 'pages', example: [example] },
-    async handle({ deps, caller, query }) {
+    async handle({ deps, organizationId, query }) {
       const { documents, paging } = await readPage(
         deps.database.collections.mailingLists,
-        { organization_id: caller.organizationId },
+        { organization_id: organizationId() },
         { ...query(), sort: { _id: 1 } },
       )
       return { data: documents.map(toView), paging }
     },
-  }),
+  })
+}
+
+export const mailingListEndpoints = [
+  listing('/mailing_lists', 'listMailingLists', "The organization's mailing lists, by id"),
+  listing(
+    '/organizations/:organization_id/mailing_lists',
+    'listMailingListsOfOrganization',
+    'The mailing lists of one organization, by id',
+  ),
   endpoint({
     method: 'get',
     path: '/mailing_lists/:id',

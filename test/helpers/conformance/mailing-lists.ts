@@ -13,6 +13,12 @@ async function primaryKeyChange({ list, service, admin }: World, required: boole
 
 export const mailingListRows: Rows = {
   listMailingLists: { good: () => ({ query: '?page=0&per_page=1' }) },
+  listMailingListsOfOrganization: {
+    good: ({ organizationId }) => ({
+      params: { organization_id: organizationId },
+      query: '?page=0&per_page=1',
+    }),
+  },
   getMailingList: { good: async ({ list }) => ({ params: { id: (await list()).id } }) },
   createMailingList: {
     good: ({ unique }) => ({

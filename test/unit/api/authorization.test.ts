@@ -61,6 +61,7 @@ const contract: [methods: string, path: string, needs: string][] = [
   ['GET', '/organizations', 'any_key'],
   ['GET', '/organizations/*', 'any_key'],
   ['GET', '/mailing_lists', 'any_key'],
+  ['GET', '/organizations/*/mailing_lists', 'any_key'],
   ['GET', '/mailing_lists/*', 'any_key'],
   ['POST', '/mailing_lists', 'mailing_list/create'],
   ['PUT', '/mailing_lists/*', 'mailing_list/update'],
