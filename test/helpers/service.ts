@@ -159,6 +159,12 @@ export const freePorts = {
   FTP_METRICS_PORT: '0',
 } as const
 
+/** Programs of a test that ran out of time are ended with it. */
+const alive = new Set<ChildProcess>()
+process.on('exit', () => {
+  for (const child of alive) child.kill('SIGKILL')
+})
+
 /** Starts a program and waits for its ready line, or for its end without one. */
 export async function startProgram(
   args: string[],
@@ -178,6 +184,8 @@ export async function startProgram(
   child.stderr.setEncoding('utf8').on('data', (text: string) => (log += text))
   const lines = createInterface({ input: child.stdout })
   const ended = new Promise<number | null>((resolve) => child.once('close', resolve))
+  alive.add(child)
+  void ended.then(() => alive.delete(child))
   const ready = await new Promise<RunningProcess['ready'] | null>((resolve) => {
     lines.on('line', (line) => {
       if (line.startsWith('{"ready":true')) resolve(JSON.parse(line) as RunningProcess['ready'])
