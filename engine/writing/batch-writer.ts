@@ -16,6 +16,7 @@ import { subscriberKey } from '../../shared/values/identity.ts'
 import { BatchDraft, BatchTooLarge, type BatchRooms } from './batch-draft.ts'
 import { insertBson, updateBson } from './bson-commands.ts'
 import { ChunkPlaces, PlacesMissing } from './chunk-places.ts'
+import { findExisting } from './existing-subscribers.ts'
 import type { ImportContext } from './import-context.ts'
 import { BatchAbandoned, retryReason, runTransaction, TooManyConflicts } from './transaction.ts'
 
@@ -213,18 +214,16 @@ export class BatchWriter {
   }
 
   async #findExisting(batch: Batch): Promise<Map<string, ExistingSubscriber>> {
-    const { collections, session, chunk, context } = this.#options
+    const { db, collections, session, chunk, context } = this.#options
     if (!this.#looksForExisting || chunk.kind === 'unidentified') return new Map()
-    const keys = [...new Set(identitiesOf(batch))].map((identity) =>
-      subscriberKey(context.document.mailing_list_id, identity),
-    )
-    const found = await collections.subscribers
-      .find(
-        { _id: { $in: keys } },
-        { session, projection: context.decider.projection, batchSize: keys.length + 1 },
-      )
-      .toArray()
-    return new Map(found.map((subscriber) => [subscriber._id, subscriber]))
+    const keys: string[] = []
+    let last: string | null = null
+    // Records of one identity follow each other.
+    for (const identity of identitiesOf(batch)) {
+      if (identity !== last) keys.push(subscriberKey(context.document.mailing_list_id, identity))
+      last = identity
+    }
+    return findExisting({ db, collections, session, keys, projection: context.decider.projection })
   }
 
   /** Reactions that this import has caused already to subscribers that are there; looked for once there may be any. */
