@@ -40,7 +40,13 @@ t.test('elements are read as the driver reads them', async (t) => {
 
 t.test('what is not asked for is passed over, and a wrong type is told', async (t) => {
   const bytes = Buffer.from(
-    BSON.serialize({ at: new Date(), none: null, big: Long.fromNumber(2 ** 40), list: ['a', 'b'], last: 'x' }),
+    BSON.serialize({
+      at: new Date(),
+      none: null,
+      big: Long.fromNumber(2 ** 40),
+      list: ['a', 'b'],
+      last: 'x',
+    }),
   )
   const reader = new BsonReader(bytes)
   while (reader.next()) {
