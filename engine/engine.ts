@@ -112,10 +112,10 @@ export class Engine implements Part {
       onBatch: (report) => {
         metrics.batch(report)
       },
+      onError: (error) => {
+        log.error({ err: error }, `a worker thread broke off: ${messageOf(error)}`)
+      },
     })
-    pool.piscina.on('error', (error: Error) =>
-      log.error({ err: error }, `a worker thread broke off: ${messageOf(error)}`),
-    )
     const guard = this.#options.guard ?? new AddressGuard(settings.URL_IMPORT_ALLOW)
     const dispatcher = new Dispatcher({
       ...this.#options,

@@ -18,11 +18,11 @@ export const stages = ['wait', 'obtain', 'split', 'import', 'finish'] as const
 export type Stage = (typeof stages)[number]
 
 /** Why an import failed: an ImportError's code, or what no code is for. */
-export const failureReasons = [...importErrorCodes, 'broken_step'] as const
+const failureReasons = [...importErrorCodes, 'broken_step'] as const
 export type FailureReason = ImportErrorCode | 'broken_step'
 
 const callbackResults = ['delivered', 'failed', 'refused'] as const
-export type CallbackResult = (typeof callbackResults)[number]
+type CallbackResult = (typeof callbackResults)[number]
 
 /** Everything the engine counts. Added to per batch, never per row. */
 export interface EngineMetrics {

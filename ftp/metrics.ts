@@ -2,7 +2,7 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { knownCounter } from '../shared/metrics/known-counter.ts'
 
 /** Who ended a session, and why. */
-export const sessionEnds = [
+const sessionEnds = [
   'quit',
   'connection_lost',
   'login_timeout',
@@ -16,10 +16,10 @@ export const sessionEnds = [
 export type SessionEnd = (typeof sessionEnds)[number]
 
 /** `in` and `out` are files, `list` is all else that goes over data connections. */
-export const transferKinds = ['in', 'out', 'list'] as const
+const transferKinds = ['in', 'out', 'list'] as const
 export type TransferKind = (typeof transferKinds)[number]
 
-export const transferResults = ['done', 'broken_off', 'refused'] as const
+const transferResults = ['done', 'broken_off', 'refused'] as const
 export type TransferResult = (typeof transferResults)[number]
 
 export interface FtpMetrics {

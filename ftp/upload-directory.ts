@@ -13,7 +13,7 @@ import { UploadLock } from './upload-lock.ts'
 /**
  * The directory of one organization as an FTP client sees it: flat, regular files only. An upload in progress lies
  * beside under a hidden name, and takes its final name when all of it is there; going on with it (REST, APPE) means the
- * hidden one. It is the file system that ftp-srv asks; nothing of the server's paths leaves it.
+ * hidden one. What our commands call; nothing of the server's paths leaves it.
  */
 
 export interface UploadDirectoryOptions {
@@ -25,9 +25,6 @@ export interface UploadDirectoryOptions {
 }
 
 export class UploadDirectory {
-  /** Of no use to anybody, but ftp-srv's own file system has one. */
-  readonly root = '/'
-  readonly cwd = '/'
   readonly #options: UploadDirectoryOptions
   readonly #store: UploadStore
   readonly #quota: UploadQuota
@@ -87,10 +84,6 @@ export class UploadDirectory {
     } finally {
       await lock.release()
     }
-  }
-
-  async mkdir(): Promise<never> {
-    throw new FtpError(550, 'folders are not possible here')
   }
 
   async rename(from: string, to: string): Promise<void> {

@@ -75,7 +75,7 @@ const pause = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(
  * An error as it is logged: what it is and where it came from. Messages of the database quote the very record that
  * they are about (a duplicate key, a document that a validator refuses), so addresses and keys are taken out.
  */
-export function errorWithoutData(error: unknown): Record<string, unknown> {
+function errorWithoutData(error: unknown): Record<string, unknown> {
   if (!(error instanceof Error)) return { message: withoutData(String(error)) }
   const { code, codeName, cause } = error as Error & { code?: unknown; codeName?: unknown }
   return {

@@ -157,7 +157,7 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
   return { url: `http://${hostInUrl(options.host)}:${port}`, stop: () => closeServer(server) }
 }
 
-export interface OperationsAnswer {
+interface OperationsAnswer {
   status: number
   type: string
   body: string
@@ -217,7 +217,7 @@ export function describeListenError(
 }
 
 /** Stops accepting, lets running requests end, and closes connections as soon as they are idle. */
-export function closeServer(server: Server): Promise<void> {
+function closeServer(server: Server): Promise<void> {
   return new Promise((resolve) => {
     if (!server.listening) {
       resolve()

@@ -5,7 +5,7 @@ import { defaultCacheFolder, findMongod } from './mongod/find-mongod.ts'
 import type { Process } from './service.ts'
 
 /** The database as `openDatabase` gives it, with the whole URI for threads that connect by themselves. */
-export type StartedDatabase = Database & { uri: string }
+type StartedDatabase = Database & { uri: string }
 
 /**
  * The database that the settings name, or an embedded server, connected and with every collection and index in

@@ -23,7 +23,7 @@ function jsonOf(data: unknown): string {
   return text
 }
 
-export function sendError(response: Response, error: RequestError): void {
+function sendError(response: Response, error: RequestError): void {
   stateOf(response).errorCode = error.code
   response.status(error.status).set(error.headers)
   response.json({ success: false, data: null, error_code: error.code, error_message: error.message })

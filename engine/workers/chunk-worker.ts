@@ -71,7 +71,7 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
         limitOf: (organizationId) => subscriberLimitOf(collections, organizationId),
         isStopped: () => Atomics.load(word, 0) !== control.run,
         onBatch: ({ counts, bytes, writeMs, retries }) => {
-          const report: BatchReport = { kind: 'batch', counts, bytes, writeMs, retries }
+          const report: BatchReport = { counts, bytes, writeMs, retries }
           parentPort!.postMessage(report)
         },
       })

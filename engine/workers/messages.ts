@@ -47,7 +47,6 @@ export type ChunkReport =
 
 /** Sent after every committed batch, for the metrics. */
 export interface BatchReport {
-  kind: 'batch'
   counts: Record<string, number>
   /** Bytes of its records in the import's file, line ends left out. */
   bytes: number

@@ -14,19 +14,18 @@ export interface WorkerPool {
   /** Chunks that can run at once. */
   lanes: number
   run(task: ChunkTask): Promise<ChunkReport>
-  /** Waits for running chunks, then ends the threads. */
-  close(): Promise<void>
   /** Ends the threads at once. */
   destroy(): Promise<void>
   /** How the threads are. */
   figures(): Promise<WorkerFigures[]>
-  piscina: Piscina<ChunkTask, ChunkReport>
 }
 
 export function startWorkerPool(options: {
   workers: number
   start: WorkerStart
   onBatch: (report: BatchReport) => void
+  /** A thread broke off. */
+  onError: (error: Error) => void
 }): WorkerPool {
   // Little survives a collection, and helpers that have to wait for a busy core first held each one up for 2 ms.
   setFlagsFromString('--no-parallel-scavenge')
@@ -40,7 +39,6 @@ export function startWorkerPool(options: {
     atomics: 'disabled',
     // A thread that ends when idle takes its connections with it.
     idleTimeout: Infinity,
-    recordTiming: true,
     // The old space is a fuse: a thread that needs more is ended, and its chunks are done again. V8 takes a small young
     // space for a reason to collect more often, which is cheap where nearly nothing survives.
     resourceLimits: { maxOldGenerationSizeMb: 512, maxYoungGenerationSizeMb: 24 },
@@ -48,12 +46,11 @@ export function startWorkerPool(options: {
   piscina.on('message', (message: BatchReport) => {
     options.onBatch(message)
   })
+  piscina.on('error', options.onError)
   return {
     lanes: options.workers * lanesPerWorker,
     run: (task) => piscina.run(task),
-    close: () => piscina.close(),
     destroy: () => piscina.destroy(),
     figures: () => workerFigures(piscina.threads),
-    piscina,
   }
 }

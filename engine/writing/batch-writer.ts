@@ -268,7 +268,7 @@ const retryReasons = { duplicateKey: 'duplicate_key' } satisfies Record<
   ReturnType<typeof retryReason>
 >
 
-export function sumCounts(a: ImportCounts, b: ImportCounts): ImportCounts {
+function sumCounts(a: ImportCounts, b: ImportCounts): ImportCounts {
   const sum = { ...a }
   for (const kind of Object.keys(sum) as LogKind[]) sum[kind] += b[kind]
   return sum

@@ -35,8 +35,6 @@ export function importContext(document: ImportDocument): ImportContext | null {
     partition,
     reader,
     decider: rowDecider({
-      importId: ids.importId,
-      mailingListId: ids.mailingListId,
       plan,
       options,
       mappedFieldIds: reader.mappedFieldIds,

@@ -38,7 +38,7 @@ export const loginCommands: OwnCommands = {
     description: 'Go on in TLS',
     isBeforeLogin: true,
     async handler(session, arg) {
-      if (session.willBeSecured({ directive: 'AUTH', arg, flags: [], raw: '' })) return secure(session)
+      if (session.willBeSecured({ directive: 'AUTH', arg })) return secure(session)
       if (offeredTls(session).control.secureContext !== null)
         throw new FtpError(503, 'this is in TLS already')
       throw new FtpError(504, 'there is AUTH TLS only')

@@ -6,13 +6,10 @@ export interface Command {
   /** In capitals. */
   directive: string
   arg: string | null
-  flags: string[]
-  /** ftp-srv wants it; empty, as it could hold a password. */
-  raw: string
 }
 
 /** Bytes; a line longer than this is no command. */
-export const longestLine = 1_024
+const longestLine = 1_024
 const lineFeed = 0x0a
 
 export class CommandLines {
@@ -51,7 +48,7 @@ export function parseCommand(line: Buffer): Command | string {
   const blank = text.indexOf(' ')
   const directive = (blank === -1 ? text : text.slice(0, blank)).trim().toUpperCase()
   const arg = blank === -1 ? '' : text.slice(blank + 1)
-  return { directive, arg: arg === '' ? null : arg, flags: [], raw: '' }
+  return { directive, arg: arg === '' ? null : arg }
 }
 
 function splitLines(bytes: Buffer): { lines: Buffer[]; unended: Buffer } {

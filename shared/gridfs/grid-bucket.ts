@@ -11,7 +11,7 @@ export interface GridBucket {
 }
 
 /** Longest piece, in bytes; docs/decisions.md has the measurement. */
-export const pieceBytes = 256 * 1024
+const pieceBytes = 256 * 1024
 /** Bytes that one command brings or removes at most: it must end long before its socket's time is up. */
 const commandBytes = 4 * 1024 * 1024
 const removedAtOnce = 256 * 1024 * 1024

@@ -63,7 +63,7 @@ export function endOfRecordAt(bytes: Buffer, at: number): number {
 }
 
 /** Length of the record's own bytes: as in the file that is imported, without the line end. */
-export const recordLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at + 8) & 0xffffff
+const recordLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at + 8) & 0xffffff
 
 export const flagsAt = (bytes: Buffer, at: number): number => bytes[at + 11]!
 

@@ -55,7 +55,7 @@ export interface ScannedRecord {
   longCell: Buffer | null
 }
 
-export const longestRecord = 1024 * 1024
+const longestRecord = 1024 * 1024
 const longestEnclosure = 256 * 1024
 const mostEnclosureLines = 1_000
 

@@ -66,8 +66,6 @@ export type ExistingSubscriber = Pick<
 >
 
 export interface RowContext {
-  importId: number
-  mailingListId: number
   plan: ImportPlan
   options: ImportOptions
   mappedFieldIds: number[]

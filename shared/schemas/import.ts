@@ -66,7 +66,7 @@ export type FileFormat = z.infer<typeof fileFormat>
 const autoresponderReference = z.object({ id: id(), name: z.string() })
 
 /** What the creator of an import asked for, with the defaults filled in. */
-export const importOptions = z.object({
+const importOptions = z.object({
   overwrite: z.boolean(),
   deactivate_subscribers_not_in_import: z.boolean(),
   autoresponders: z.object({
@@ -114,7 +114,7 @@ export type PlannedColumn = z.infer<typeof column>
  * All that reading and writing a row depends on, fixed when the import leaves `scheduled`: what is changed on the
  * list later doesn't reach an import that runs.
  */
-export const importPlan = z.object({
+const importPlan = z.object({
   time_zone_name: z.string(),
   has_format: z.boolean(),
   has_confirmed: z.boolean(),
@@ -144,7 +144,7 @@ export const importPlan = z.object({
 })
 export type ImportPlan = z.infer<typeof importPlan>
 
-export const uploadDocument = z.object({
+const uploadDocument = z.object({
   /** What keeps the file as it was (shared/uploads/upload-store.ts); null when there was none of that name. */
   pin: z.object({ reference: z.string(), identity: z.string(), is_settled: z.boolean() }).nullable(),
   /** Something else than our FTP server was writing it: since when it is waited for, and how it looked last. */
@@ -219,7 +219,7 @@ export function contentFormat({ source, options }: Pick<ImportDocument, 'source'
   return source.type === 'json' ? { ...options.file_format, character_set: 'utf-8' } : options.file_format
 }
 
-export const chunkStates = ['ready', 'running', 'done'] as const
+const chunkStates = ['ready', 'running', 'done'] as const
 
 /**
  * A chunk: the records of one range of identities, the unit of leasing. Whoever holds its token writes its batches

@@ -142,7 +142,7 @@ const tooLarge = ({ bytes }: DownloadBounds) =>
     { cause: new DownloadProblem('too_large') },
   )
 
-export const outOfTime = (url: URL, { totalMs }: DownloadBounds, cause?: unknown) =>
+const outOfTime = (url: URL, { totalMs }: DownloadBounds, cause?: unknown) =>
   new ImportError(
     'source_refused',
     `${shown(url)} had not sent the whole file after ${totalMs / 60_000} minutes`,

@@ -19,7 +19,7 @@ export async function replaceChunks(
 }
 
 /** A chunk of which no batch committed for so long may be taken over, whatever its engine says. */
-export const chunkLeaseMs = 60_000
+const chunkLeaseMs = 60_000
 
 /** Claims without a committed batch in between, after which something is wrong with the chunk itself. */
 export const mostAttempts = 5

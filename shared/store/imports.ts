@@ -81,17 +81,14 @@ export function listDueImports(collections: Collections, heldLists: number[]): P
     .toArray()
 }
 
-export type WorkingImport = Pick<
-  ImportDocument,
-  '_id' | 'organization_id' | 'state' | 'begins_at' | 'source' | 'step' | 'download'
->
+export type WorkingImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state' | 'source' | 'step'>
 
 /** Started imports for which there is something to do, also those that ended and aren't cleared up yet. */
 export function listWorkingImports(collections: Collections): Promise<WorkingImport[]> {
   return collections.imports
     .find(
       { settled: false, state: { $nin: ['scheduled', 'paused'] } },
-      { projection: { organization_id: 1, state: 1, begins_at: 1, source: 1, step: 1, download: 1 } },
+      { projection: { organization_id: 1, state: 1, source: 1, step: 1 } },
     )
     .sort(unsettledIndex)
     .hint(unsettledIndex)

@@ -9,7 +9,7 @@ import { insertSubscriber, type SubscriberWrite, type WriteOptions } from './sub
 /** Who is to follow the link in his mail before he is added. A mail and what it asks for are written together. */
 
 const dayMs = 24 * 3_600_000
-export const confirmableForMs = 7 * dayMs
+const confirmableForMs = 7 * dayMs
 /** A second mail to the same identity isn't sent earlier. */
 const mailPauseMs = 600_000
 

@@ -148,7 +148,7 @@ export async function takePlace(
   collections: Collections,
   session: ClientSession,
   organizationId: number,
-  { amount = 1, isInTurn = true }: { amount?: number; isInTurn?: boolean } = {},
+  { amount = 1, isInTurn }: { amount?: number; isInTurn: boolean },
 ): Promise<'taken' | 'full' | 'busy'> {
   const organization = await collections.organizations.findOne(
     { _id: organizationId },

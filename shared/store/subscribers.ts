@@ -79,7 +79,7 @@ export interface SubscriberChange {
 }
 
 /** As an update document; null when nothing changes. */
-export function updateOf({ set, unset }: SubscriberChange): Record<string, unknown> | null {
+function updateOf({ set, unset }: SubscriberChange): Record<string, unknown> | null {
   const update: Record<string, unknown> = {}
   if (Object.keys(set).length > 0) update['$set'] = set
   if (unset.length > 0) update['$unset'] = Object.fromEntries(unset.map((path) => [path, '']))
@@ -185,17 +185,7 @@ export async function changeInPlace(
   }
 }
 
-/** Removes the subscriber with this `_id` and the reactions that were queued for it. */
-export async function removeSubscriber(
-  database: Database,
-  organizationId: number,
-  key: string,
-): Promise<SubscriberWrite> {
-  const { ids } = await removeSubscribers(database, organizationId, key, 1)
-  return ids.length === 0 ? 'missing' : 'done'
-}
-
-/** Removes up to `most` of the subscribers at an address, lowest id first; their reactions too. */
+/** Removes up to `most` of the subscribers at an address, lowest id first; the reactions that were queued for them too. */
 export function removeSubscribers(
   database: Database,
   organizationId: number,

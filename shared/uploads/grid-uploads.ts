@@ -89,7 +89,7 @@ export function gridUploads(client: MongoClient, collections: Collections): Uplo
 const nameId = (organizationId: number, name: string): string => `${organizationId}/${name}`
 
 /** A content for which its name has no place any more. */
-export async function detach({ uploads }: Collections, content: string): Promise<void> {
+async function detach({ uploads }: Collections, content: string): Promise<void> {
   await uploads.files.updateOne({ _id: new ObjectId(content) }, { $set: { detached: true } })
 }
 

@@ -6,10 +6,8 @@ const entry = (id: number, organization: number): WorkingImport => ({
   _id: id,
   organization_id: organization,
   state: 'importing',
-  begins_at: new Date(id),
   source: { type: 'json', filename: 'data', url: null },
   step: null,
-  download: { attempts: 0, next_attempt_at: null, ends_at: null, bytes_received: 0, bytes_expected: null },
 })
 
 t.test('a small import of another organization is next, however much the first one has queued', async (t) => {

@@ -15,7 +15,7 @@ const targetFields = {
 type TargetField = keyof typeof targetFields
 
 /** What the trigger is about; null where the event itself is enough. */
-export function targetFieldOf(trigger: Trigger): TargetField | null {
+function targetFieldOf(trigger: Trigger): TargetField | null {
   const fields = Object.keys(targetFields) as TargetField[]
   return fields.find((field) => (targetFields[field] as readonly Trigger[]).includes(trigger)) ?? null
 }

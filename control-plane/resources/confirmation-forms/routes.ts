@@ -35,7 +35,7 @@ const content = (fallback: string) =>
     .meta({ pattern: link })
     .default(fallback)
 
-export const formCreation = z.object({
+const formCreation = z.object({
   name: nameText(255),
   from_name: nameText(255).nullable().default(null),
   from_email: validEmail().nullable().default(null),

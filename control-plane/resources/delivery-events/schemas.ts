@@ -56,7 +56,7 @@ type EventType = (typeof deliveryEventTypes)[number]
 const of = <const Type extends EventType, Shape extends z.ZodRawShape>(type: Type, shape: Shape) =>
   z.object({ type: z.literal(type).describe('what happened'), ...common, ...shape })
 
-export const deliveryEvent = z
+const deliveryEvent = z
   .discriminatedUnion(
     'type',
     [

@@ -101,8 +101,6 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
   const { collections, organizationId, mailingListId, plan, options, now } = rehearsal
   const reader = rowReader(plan, options)
   const decider = rowDecider({
-    importId: 0,
-    mailingListId,
     plan,
     options,
     mappedFieldIds: reader.mappedFieldIds,

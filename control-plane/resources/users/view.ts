@@ -5,7 +5,7 @@ import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { userView } from './schemas.ts'
 
-export type UserView = z.infer<typeof userView>
+type UserView = z.infer<typeof userView>
 
 export async function toView(deps: ControlPlane, user: UserDocument): Promise<UserView> {
   return (await toViews(deps, [user]))[0]!

@@ -33,8 +33,6 @@ function decide(
   const wholeOptions = makeOptions(options)
   const reader = rowReader(wholePlan, wholeOptions)
   const decider = rowDecider({
-    importId: 1,
-    mailingListId: 9,
     plan: wholePlan,
     options: wholeOptions,
     mappedFieldIds: reader.mappedFieldIds,

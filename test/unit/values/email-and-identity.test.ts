@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { asciiEmailIdentity } from '../../../shared/records/identity-reader.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
-import { comparisonForm, compareIdentities } from '../../../shared/values/identity.ts'
+import { comparisonForm } from '../../../shared/values/identity.ts'
 import { canonicalIp } from '../../../shared/values/ip.ts'
 
 t.test('addresses that are valid, with the form in which they are compared', async (t) => {
@@ -81,16 +81,6 @@ t.test('the reader of bytes and the reader of texts never disagree', async (t) =
     { numRuns: 50_000 },
   )
   t.pass('50,000 texts')
-})
-
-t.test('identities are ordered by code point, as their bytes are', async (t) => {
-  fc.assert(
-    fc.property(fc.string({ unit: 'binary' }), fc.string({ unit: 'binary' }), (a, b) => {
-      return Math.sign(compareIdentities(a, b)) === Buffer.from(a).compare(Buffer.from(b))
-    }),
-    { numRuns: 5_000 },
-  )
-  t.ok(compareIdentities('\u{10000}', '\ue000') > 0)
 })
 
 t.test('texts are compared without case, composed', async (t) => {
