@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { ZodOpenApiOperationObject } from 'zod-openapi'
-import type { RequestErrorCode } from '../shared/errors.ts'
+import { requestErrorCodes, type RequestErrorCode } from '../shared/errors.ts'
 import { describeNeed } from './api/authorization.ts'
 import { tooLarge } from './api/body-pieces.ts'
 import type { Endpoint } from './api/endpoint.ts'
@@ -10,21 +10,11 @@ import { documentedRefusals, type Refusal } from './refusals.ts'
 
 /** What an endpoint answers, for the description: its reply, its refusals, and what every endpoint may answer. */
 
-const errorCodes = [
-  'validation_failed',
-  'invalid_request',
-  'requested_too_many',
-  'not_found',
-  'multiple_records_found',
-  'not_authorized',
-  'internal_error',
-] as const satisfies readonly RequestErrorCode[]
-
 const failure = z
   .object({
     success: z.literal(false).describe('false: nothing was changed'),
     data: z.null().describe('always null'),
-    error_code: z.enum(errorCodes).describe('what kind of refusal it is'),
+    error_code: z.enum(requestErrorCodes).describe('what kind of refusal it is'),
     error_message: z
       .string()
       .describe('names what is wrong, one sentence each, joined with "; " when there are several'),

@@ -7,17 +7,17 @@ import { peekNextId, type Database } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import { hasEnded } from '../shared/import-state.ts'
 import type { Logger } from '../shared/logger.ts'
-import { noCounts, type ChunkDocument, type UploadDocument } from '../shared/schemas/import.ts'
+import type { ChunkDocument, UploadDocument } from '../shared/schemas/import.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import {
   claimChunk,
   closeChunks,
   countChunkStates,
+  countsOfChunks,
   mostAttempts,
   releaseChunk,
   releaseChunkUnder,
-  sumChunkCounts,
 } from '../shared/store/chunks.ts'
 import {
   claimStep,
@@ -39,6 +39,7 @@ import type { EngineMetrics } from './metrics.ts'
 import type { DownloadBounds } from '../shared/sources/download-bounds.ts'
 import { control, type ChunkReport } from './workers/messages.ts'
 import type { WorkerPool } from './workers/pool.ts'
+import { LookLoop, lookEveryMs } from './look-loop.ts'
 
 /**
  * Decides what this engine does next. Once a second, and at every ring of the doorbell, it looks at the imports for
@@ -68,7 +69,6 @@ export interface DispatcherOptions {
   log: Logger
 }
 
-const lookEveryMs = 1_000
 /** Of each kind: downloads, which may take a quarter of an hour, and all others. */
 const mostStepsOfKind = 8
 /** Of one organization: the others' imports are not to wait for its slow servers and large files. */
@@ -104,24 +104,31 @@ export class Dispatcher {
    * again for a while, because a claim that nobody waits for any more may still be on its way.
    */
   readonly #doubtful = new Map<string, { since: number }>()
-  #stopped = false
   #isDead = false
   readonly #stopping = new AbortController()
-  #wake: () => void = () => undefined
-  #loop: Promise<void> = Promise.resolve()
+  readonly #loop: LookLoop
   #filling: Promise<void> | null = null
 
   constructor(options: DispatcherOptions) {
     this.#options = options
+    this.#loop = new LookLoop({
+      look: async () => {
+        await this.#look()
+        // Engines that began together don't go on looking together.
+        return lookEveryMs * (0.8 + 0.4 * Math.random())
+      },
+      problem: "can't look for work",
+      log: options.log,
+    })
   }
 
   start(): void {
-    this.#loop = this.#run()
+    this.#loop.start()
   }
 
   /** Something changed: look now. */
   readonly wake = (): void => {
-    this.#wake()
+    this.#loop.wake()
   }
 
   /** Steps in hand. */
@@ -143,30 +150,17 @@ export class Dispatcher {
 
   /** Stops taking work, lets running batches end, hands back what is left. */
   async stop(): Promise<void> {
-    this.#stopped = true
+    this.#loop.stop()
     this.#stopping.abort()
-    this.#wake()
     for (const step of this.#steps.values()) step.abort.abort()
     for (const chunk of this.#chunks.values()) Atomics.store(chunk.word, 0, control.stop)
     const ended = Promise.all([
-      this.#loop,
+      this.#loop.ended,
       ...[...this.#steps.values(), ...this.#chunks.values(), ...this.#starting.values()].map(
         (work) => work.ended,
       ),
     ])
     await Promise.race([ended, sleep(graceMs, undefined, { ref: false })])
-  }
-
-  async #run(): Promise<void> {
-    while (!this.#stopped) {
-      const rung = new Promise<void>((resolve) => (this.#wake = resolve))
-      try {
-        await this.#look()
-      } catch (error) {
-        this.#options.log.warn(`can't look for work, trying again: ${messageOf(error)}`)
-      }
-      await Promise.race([rung, sleep(lookEveryMs * (0.8 + 0.4 * Math.random()))])
-    }
   }
 
   async #look(): Promise<void> {
@@ -178,7 +172,7 @@ export class Dispatcher {
     this.#scheduler.setImports(working.filter((entry) => entry.state === 'importing'))
     await this.#fillLanes({ wakes: false })
     for (const entry of working) {
-      if (this.#stopped) return
+      if (this.#loop.isStopped) return
       await this.#advance(entry).catch((error: unknown) => {
         this.#options.log.warn(
           { import_id: entry._id },
@@ -278,7 +272,7 @@ export class Dispatcher {
       )
     }
     const isOurs = await this.#startNow(entry, upload)
-    if (isOurs) this.#wake()
+    if (isOurs) this.#loop.wake()
     else if (upload?.pin) await uploads.releasePin(upload.pin)
   }
 
@@ -318,10 +312,10 @@ export class Dispatcher {
       .finally(() => {
         this.#steps.delete(entry._id)
         this.#options.stepSessions.push(session)
-        this.#wake()
+        this.#loop.wake()
       })
     this.#steps.set(entry._id, { entry, abort, ended })
-    if (this.#stopped) abort.abort()
+    if (this.#loop.isStopped) abort.abort()
   }
 
   #hasPlaceFor(entry: WorkingImport): boolean {
@@ -336,7 +330,7 @@ export class Dispatcher {
     const { metrics, database } = this.#options
     const { collections } = database
     if ((await closeChunks(collections, importId)) > 0) return
-    const totals = (await sumChunkCounts(collections, [importId])).get(importId) ?? noCounts()
+    const totals = await countsOfChunks(collections, importId)
     await fixTotals(collections, importId, totals)
     await queueCallback(this.#options.database, importId)
     await removeWorkingData(importId, this.#options)
@@ -351,7 +345,7 @@ export class Dispatcher {
 
   async #claimUntilFull({ wakes }: { wakes: boolean }): Promise<void> {
     const { database, engineId, pool } = this.#options
-    while (!this.#stopped && this.#chunks.size < pool.lanes) {
+    while (!this.#loop.isStopped && this.#chunks.size < pool.lanes) {
       const entry = this.#scheduler.next()
       if (entry === null) return
       const token = randomUUID()
@@ -371,7 +365,7 @@ export class Dispatcher {
   #startChunk(chunk: ChunkDocument, token: string): void {
     const shared = new SharedArrayBuffer(4)
     const word = new Int32Array(shared)
-    if (this.#stopped) Atomics.store(word, 0, control.stop)
+    if (this.#loop.isStopped) Atomics.store(word, 0, control.stop)
     const startedAt = clock.monotonicMs()
     const ended = this.#options.pool
       .run({ importId: chunk.import_id, chunkId: chunk._id, token, control: shared })
@@ -395,7 +389,7 @@ export class Dispatcher {
       .finally(() => {
         this.#chunks.delete(chunk._id)
         this.#wakeIfExhausted(chunk.import_id)
-        if (!this.#stopped) void this.#fillLanes({ wakes: true }).catch(() => undefined)
+        if (!this.#loop.isStopped) void this.#fillLanes({ wakes: true }).catch(() => undefined)
       })
     this.#chunks.set(chunk._id, { importId: chunk.import_id, word, ended })
   }
@@ -422,7 +416,7 @@ export class Dispatcher {
   /** When this engine has done its part of an import and nobody has more, it may be the one to finish it. */
   #wakeIfExhausted(importId: number): void {
     const isRunning = [...this.#chunks.values()].some((chunk) => chunk.importId === importId)
-    if (!isRunning && this.#scheduler.isDry(importId)) this.#wake()
+    if (!isRunning && this.#scheduler.isDry(importId)) this.#loop.wake()
   }
 
   async #endFailedChunk(

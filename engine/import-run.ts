@@ -22,7 +22,7 @@ import {
 } from '../shared/schemas/import.ts'
 import { isStagingFull, stagedPartition, stagedSource, type Staging } from '../shared/staging/staging.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
-import { countChunkStates, deleteChunks, replaceChunks, sumChunkCounts } from '../shared/store/chunks.ts'
+import { countChunkStates, countsOfChunks, deleteChunks, replaceChunks } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
 import {
   beginTry,
@@ -349,7 +349,7 @@ async function finish(document: ImportDocument, step: Step, context: StepContext
   if (states.ready + states.running > 0) return
   const startedAt = clock.monotonicMs()
 
-  const counts = await importCounts(context, document._id)
+  const counts = await countsOfChunks(context.database.collections, document._id)
   const records = document.number_of_records ?? 0
   if (recordsIn(counts) !== records) {
     throw new ImportError(
@@ -366,7 +366,7 @@ async function finish(document: ImportDocument, step: Step, context: StepContext
     await warnOfManyAbsent(document, step, context)
     await deactivateAbsent(document, step, context)
   }
-  const totals = await importCounts(context, document._id)
+  const totals = await countsOfChunks(context.database.collections, document._id)
   if (!(await finishImport(collections, step, totals))) return
   context.metrics.stageEnded('finish', (clock.monotonicMs() - startedAt) / 1000)
   context.metrics.stageEnded('import', (Date.now() - (document.started_at?.getTime() ?? Date.now())) / 1000)
@@ -384,10 +384,6 @@ async function warnOfManyAbsent(document: ImportDocument, step: Step, context: S
     { ...step, state: 'importing' },
     { $addToSet: { warnings: warning } },
   )
-}
-
-async function importCounts(context: StepContext, id: number) {
-  return (await sumChunkCounts(context.database.collections, [id])).get(id) ?? noCounts()
 }
 
 async function endInFailure(

@@ -4,7 +4,7 @@ import type { Logger } from '../shared/logger.ts'
 
 /** Looks for work again and again: at once when it is woken, else after as long as the last look said. */
 export interface LookLoopOptions {
-  /** Resolves to how many milliseconds nothing will be due, `lookEveryMs` at most; 0 looks again without a pause. */
+  /** Resolves to how many milliseconds nothing will be due, about `lookEveryMs` at most; 0 looks again without a pause. */
   look: () => Promise<number>
   /** What can't be done when a look throws: "callbacks can't be looked for". */
   problem: string

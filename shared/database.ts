@@ -242,3 +242,8 @@ export function retryReasonOfDriver(error: unknown): 'network' | 'transient' | n
 export function isDuplicateKey(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 11000
 }
+
+/** Another transaction wrote the same documents. */
+export function isWriteConflict(error: unknown): boolean {
+  return error instanceof MongoServerError && error.code === 112
+}

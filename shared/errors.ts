@@ -40,14 +40,16 @@ export class ImportError extends RollcallError {
   }
 }
 
-export type RequestErrorCode =
-  | 'validation_failed'
-  | 'invalid_request'
-  | 'requested_too_many'
-  | 'not_found'
-  | 'multiple_records_found'
-  | 'not_authorized'
-  | 'internal_error'
+export const requestErrorCodes = [
+  'validation_failed',
+  'invalid_request',
+  'requested_too_many',
+  'not_found',
+  'multiple_records_found',
+  'not_authorized',
+  'internal_error',
+] as const
+export type RequestErrorCode = (typeof requestErrorCodes)[number]
 
 export class RequestError extends RollcallError {
   override readonly name = 'RequestError'

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isDuplicateKey } from '../../shared/database.ts'
 import { RequestError, type RequestErrorCode } from '../../shared/errors.ts'
 import type { BodyDescription } from './endpoint.ts'
 
@@ -84,6 +85,12 @@ function parse<T>(
   throw new RequestError(code, sentences.join('; '))
 }
 
+/** The keys that were given, null ones too. */
+export const withoutUndefined = <Fields extends object>(fields: Fields) =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
+    [Key in keyof Fields]?: Exclude<Fields[Key], undefined>
+  }
+
 /** A thousand faulty records make no message of a megabyte. */
 const mostSentences = 50
 
@@ -98,6 +105,16 @@ const integerMessage: z.core.$ZodErrorMap = ({ code, inst }) => {
 /** Problems that a schema can't see, as the same kind of message. Throws when there are any. */
 export function refuseProblems(problems: readonly string[]): void {
   if (problems.length > 0) throw new RequestError('validation_failed', problems.join('; '))
+}
+
+/** Writes what must be unique: what is taken already is refused with the message. */
+export async function refusingTaken<T>(message: string, write: () => Promise<T>): Promise<T> {
+  try {
+    return await write()
+  } catch (error) {
+    if (isDuplicateKey(error)) throw new RequestError('validation_failed', message)
+    throw error
+  }
 }
 
 const typeNames: Record<string, string> = {

@@ -1,7 +1,12 @@
 import { crc32 } from 'node:zlib'
 import type { StagedWriter } from '../../shared/staging/staging.ts'
 import type { ChunkDocument } from '../../shared/schemas/import.ts'
-import { headerLength, writeHeader, type Extents } from '../../shared/records/partition-file.ts'
+import {
+  headerLength,
+  identityPrefix,
+  writeHeader,
+  type Extents,
+} from '../../shared/records/partition-file.ts'
 
 /** One range of identities [from, to) and where its records lie; null is open. The future chunk. */
 export interface Range {
@@ -109,7 +114,7 @@ export class RangeWriter {
     this.#output = options.output
     this.#bufferSize = options.bufferSize
     this.#borders = borders
-    this.#prefixes = Float64Array.from(borders, (border) => prefixOf(border, border.length))
+    this.#prefixes = Float64Array.from(borders, (border) => identityPrefix(border, 0, border.length))
     this.#ranges = Array.from({ length: borders.length + 1 }, (_, i) =>
       openRange(borders[i - 1] ?? within.from, borders[i] ?? within.to),
     )
@@ -131,7 +136,7 @@ export class RangeWriter {
   }
 
   #indexOf(key: Buffer, length: number): number {
-    const prefix = prefixOf(key, length)
+    const prefix = identityPrefix(key, 0, length)
     let low = 0
     let high = this.#prefixes.length
     while (low < high) {
@@ -201,10 +206,3 @@ function openRange(from: Buffer | null, to: Buffer | null): OpenRange {
 
 /** The least key above `key`: a range [key, successor) holds one identity. */
 export const successor = (key: Buffer): Buffer => Buffer.concat([key, Buffer.alloc(1)])
-
-function prefixOf(key: Buffer, length: number): number {
-  if (length >= 6) return key.readUIntBE(0, 6)
-  let prefix = 0
-  for (let i = 0; i < 6; i += 1) prefix = prefix * 256 + (i < length ? key[i]! : 0)
-  return prefix
-}

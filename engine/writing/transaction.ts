@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { MongoError, MongoServerError, type ClientSession } from 'mongodb'
-import { retryReasonOfDriver } from '../../shared/database.ts'
+import { MongoError, type ClientSession } from 'mongodb'
+import { isDuplicateKey, isWriteConflict, retryReasonOfDriver } from '../../shared/database.ts'
 
 /**
  * One batch as one transaction. Whoever writes the same rows at the same moment makes it fail; then all of it is done
@@ -79,10 +79,8 @@ async function commit(
 
 /** Why another attempt may go well; null when it would not. */
 export function retryReason(error: unknown): string | null {
-  if (error instanceof MongoServerError) {
-    if (error.code === 112) return 'write_conflict'
-    if (error.code === 11000) return 'duplicate_key'
-  }
+  if (isWriteConflict(error)) return 'write_conflict'
+  if (isDuplicateKey(error)) return 'duplicate_key'
   return retryReasonOfDriver(error)
 }
 

@@ -69,6 +69,14 @@ export const flagsAt = (bytes: Buffer, at: number): number => bytes[at + 11]!
 
 export const keyLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at + 12)
 
+/** The first six bytes of an identity as a number, which orders as they do; zeros stand in for what isn't there. */
+export function identityPrefix(bytes: Buffer, start: number, length: number): number {
+  if (length >= 6) return bytes.readUIntBE(start, 6)
+  let prefix = 0
+  for (let i = 0; i < 6; i += 1) prefix = prefix * 256 + (i < length ? bytes[start + i]! : 0)
+  return prefix
+}
+
 export const extentsLength = (extents: Extents): number =>
   extents.reduce((sum, value, index) => (index % 2 === 1 ? sum + value : sum), 0)
 

@@ -4,6 +4,7 @@ import {
   endOfRecordAt,
   flagsAt,
   headerLength,
+  identityPrefix,
   keyLengthAt,
   readRecordAt,
   type PartitionedRecord,
@@ -44,7 +45,9 @@ export function listRecords(bytes: Buffer): Uint32Array {
 
 /** In the order of identities, records of the same one in file order. Bytes of UTF-8 sort as code points do. */
 export function sortedByIdentity(offsets: Uint32Array, bytes: Buffer): Uint32Array {
-  const prefixes = Float64Array.from(offsets, (offset) => prefixOf(bytes, offset))
+  const prefixes = Float64Array.from(offsets, (offset) =>
+    identityPrefix(bytes, offset + headerLength, keyLengthAt(bytes, offset)),
+  )
   const order = Uint32Array.from(offsets, (_, i) => i)
   order.sort((i, j) => prefixes[i]! - prefixes[j]! || compareKeys(bytes, offsets[i]!, offsets[j]!) || i - j)
   return order.map((i) => offsets[i]!)
@@ -60,15 +63,6 @@ function compareKeys(bytes: Buffer, a: number, b: number): number {
     startOfA,
     startOfA + keyLengthAt(bytes, a),
   )
-}
-
-function prefixOf(bytes: Buffer, offset: number): number {
-  const start = offset + headerLength
-  const length = keyLengthAt(bytes, offset)
-  if (length >= 6) return bytes.readUIntBE(start, 6)
-  let prefix = 0
-  for (let i = 0; i < 6; i += 1) prefix = prefix * 256 + (i < length ? bytes[start + i]! : 0)
-  return prefix
 }
 
 /** Cuts records into batches. */

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { id, instant, integer } from './bson-schema.ts'
+import { contentFormats } from './campaign-template.ts'
 
 export const autoresponderTriggers = [
   'subscription',
@@ -63,12 +64,19 @@ export const autoresponderDocument = z.object({
   /** When its last reaction was queued; moved at most once a day. */
   triggered_at: instant().nullable(),
   content_subject: z.string().nullable(),
-  content_format: z.enum(['html', 'text', 'both']),
+  content_format: z.enum(contentFormats),
   content_html: z.string().nullable(),
   content_text: z.string().nullable(),
   created_at: instant(),
 })
 export type AutoresponderDocument = z.infer<typeof autoresponderDocument>
+
+/** What autoresponders that answer another one's mail have its id in. */
+export const autoresponderTargets = [
+  'trigger_autoresponder_to_open_id',
+  'trigger_autoresponder_to_click_id',
+  'trigger_autoresponder_to_send_id',
+] as const
 
 /** What of an autoresponder says when its reactions are due. */
 export const delayOf = autoresponderDocument.pick({

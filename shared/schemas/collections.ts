@@ -3,6 +3,7 @@ import type { z } from 'zod'
 import { apiKeyDocument, type ApiKeyDocument } from './api-key.ts'
 import {
   autoresponderDocument,
+  autoresponderTargets,
   reactionDocument,
   type AutoresponderDocument,
   type ReactionDocument,
@@ -111,13 +112,6 @@ export const leasedIndex = { state: 1, leased_until: 1 } as const
 export const callbacksIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
 
 export const placesHeldIndex = 'organization_id_with_places_held'
-
-/** What autoresponders that answer another one's mail have its id in. */
-export const autoresponderTargets = [
-  'trigger_autoresponder_to_open_id',
-  'trigger_autoresponder_to_click_id',
-  'trigger_autoresponder_to_send_id',
-] as const
 
 /** Every collection with its documents' shape and its indexes; `_id` has its index anyway. */
 export const collectionDefinitions: CollectionDefinition[] = [

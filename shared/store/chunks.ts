@@ -24,6 +24,7 @@ const chunkLeaseMs = 60_000
 /** Claims without a committed batch in between, after which something is wrong with the chunk itself. */
 export const mostAttempts = 5
 
+/** Under what an engine holds a chunk, or a step of an import: a token of that one hold. */
 export interface Claim {
   engineId: string
   token: string
@@ -207,6 +208,11 @@ export async function sumChunkCounts(
   const result = new Map<number, ImportCounts>()
   for await (const { _id, ...counts } of sums) result.set(_id, counts)
   return result
+}
+
+/** The same of one import. */
+export async function countsOfChunks(collections: Collections, importId: number): Promise<ImportCounts> {
+  return (await sumChunkCounts(collections, [importId])).get(importId) ?? noCounts()
 }
 
 /**

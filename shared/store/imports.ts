@@ -3,6 +3,7 @@ import { isDuplicateKey } from '../database.ts'
 import { endedStates, pausableStates, unfinishedStates, type ImportState } from '../import-state.ts'
 import { heldListsIndex, unpurgedIndex, unsettledIndex, type Collections } from '../schemas/collections.ts'
 import { logDays, type ImportCounts, type ImportDocument, type UploadDocument } from '../schemas/import.ts'
+import type { Claim } from './chunks.ts'
 
 /**
  * Import documents. Each move is one guarded write: the states it may come from are in its filter, and where an
@@ -163,17 +164,12 @@ export async function startImport(
 
 // ---- steps: obtaining, splitting and finishing are done by one engine at a time ----
 
-export interface StepClaim {
-  engineId: string
-  token: string
-}
-
 /** The import with its step taken; null when another engine has it, or the import moved on. */
 export function claimStep(
   collections: Collections,
   id: number,
   state: ImportState,
-  claim: StepClaim,
+  claim: Claim,
 ): Promise<ImportDocument | null> {
   return collections.imports.findOneAndUpdate(
     {
@@ -193,7 +189,7 @@ export async function releaseStep(collections: Collections, id: number, token: s
 }
 
 /** Gives back whatever step an engine holds under a token, if any. */
-export async function releaseStepUnder(collections: Collections, claim: StepClaim): Promise<void> {
+export async function releaseStepUnder(collections: Collections, claim: Claim): Promise<void> {
   await collections.imports.updateOne(
     { settled: false, 'step.engine_id': claim.engineId, 'step.token': claim.token },
     { $set: { step: null } },

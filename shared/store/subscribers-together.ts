@@ -1,5 +1,5 @@
-import { MongoServerError, type ClientSession } from 'mongodb'
-import { isDuplicateKey, type Database } from '../database.ts'
+import type { ClientSession } from 'mongodb'
+import { isDuplicateKey, isWriteConflict, type Database } from '../database.ts'
 import { noStatusChanges, type SubscriberDocument } from '../schemas/subscriber.ts'
 import { WriteGroups } from '../write-groups.ts'
 import { inTurnForPlaces, takePlace } from './places.ts'
@@ -116,7 +116,7 @@ async function togetherOrAlone(
       } catch (error) {
         // Before the commit: nothing of it is written, whatever the reason. Who wrote the same a moment ago is gone
         // the next time; a row that an import holds for longer is no matter of the others in the group.
-        if (isConflict(error)) conflicts += 1
+        if (isWriteConflict(error)) conflicts += 1
         if (isDuplicateKey(error) || conflicts > mostConflicts) throw new NotTogether('', { cause: error })
         throw error
       }
@@ -129,8 +129,6 @@ async function togetherOrAlone(
 }
 
 const mostConflicts = 5
-
-const isConflict = (error: unknown): boolean => error instanceof MongoServerError && error.code === 112
 
 function groupsOf<Item>(
   known: WeakMap<Database, WriteGroups<number, Item, SubscriberWrite>>,

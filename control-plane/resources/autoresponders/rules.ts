@@ -1,4 +1,4 @@
-import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
+import { autoresponderTargets, type AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
 
 /** What an autoresponder's fields must be beside each other. Nothing here reads the database. */
 
@@ -20,16 +20,11 @@ function targetFieldOf(trigger: Trigger): TargetField | null {
   return fields.find((field) => (targetFields[field] as readonly Trigger[]).includes(trigger)) ?? null
 }
 
-export const autoresponderTargetFields = [
-  'trigger_autoresponder_to_open_id',
-  'trigger_autoresponder_to_click_id',
-  'trigger_autoresponder_to_send_id',
-] as const
-export type WithTargets = Pick<AutoresponderDocument, 'trigger' | (typeof autoresponderTargetFields)[number]>
+export type WithTargets = Pick<AutoresponderDocument, 'trigger' | (typeof autoresponderTargets)[number]>
 
 /** The autoresponder whose message triggers this one, with the field that says so. */
 export function triggeredBy(document: WithTargets): { field: TargetField; id: number } | null {
-  const field = autoresponderTargetFields.find((name) => name === targetFieldOf(document.trigger))
+  const field = autoresponderTargets.find((name) => name === targetFieldOf(document.trigger))
   const id = field === undefined ? null : document[field]
   return field === undefined || id === null ? null : { field, id }
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { autoresponderTriggers, delayUnits } from '../../../shared/schemas/autoresponder.ts'
+import { contentFormats } from '../../../shared/schemas/campaign-template.ts'
 import {
   boundedText,
   flag,
@@ -14,7 +15,6 @@ import {
 
 /** What autoresponders look like in requests and replies. */
 
-const contentFormats = ['html', 'text', 'both'] as const
 const delays = ['immediately', 'with_delay'] as const
 
 const urls = () =>

@@ -1,14 +1,13 @@
 import type { ClientSession } from 'mongodb'
 import { clock } from '../../../shared/clock.ts'
-import { inTransaction, isDuplicateKey, nextIds } from '../../../shared/database.ts'
-import { RequestError } from '../../../shared/errors.ts'
+import { inTransaction, nextIds } from '../../../shared/database.ts'
 import { autoresponderDefaults, type AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
 import { globMatcher } from '../../../shared/values/glob.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { missing, pathId } from '../../api/scope.ts'
-import { refuseProblems } from '../../api/validation.ts'
+import { refuseProblems, refusingTaken, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { namesToForget } from '../outside-names.ts'
 import { faultsOf, impliedByDelay, triggeredBy } from './rules.ts'
@@ -118,19 +117,13 @@ async function writeTakingTurns<T>(
   write: (session: ClientSession) => Promise<T>,
 ): Promise<T> {
   const { client, collections } = database
-  try {
-    return await inTransaction(client, async (session) => {
+  const taken = `name ${JSON.stringify(name)} is taken by another autoresponder of the list`
+  return refusingTaken(taken, () =>
+    inTransaction(client, async (session) => {
       await collections.mailingLists.updateOne({ _id: list._id }, { $inc: { revision: 1 } }, { session })
       return write(session)
-    })
-  } catch (error) {
-    if (isDuplicateKey(error))
-      throw new RequestError(
-        'validation_failed',
-        `name ${JSON.stringify(name)} is taken by another autoresponder of the list`,
-      )
-    throw error
-  }
+    }),
+  )
 }
 
 const namesById = {
@@ -144,9 +137,7 @@ function changedBy(
   given: AutoresponderChange,
   now: Date,
 ): AutoresponderDocument {
-  const asGiven = Object.fromEntries(
-    Object.entries(given).filter(([, value]) => value !== undefined),
-  ) as Partial<AutoresponderDocument>
+  const asGiven = withoutUndefined(given) as Partial<AutoresponderDocument>
   const next = { ...stored, ...asGiven }
   return {
     ...next,

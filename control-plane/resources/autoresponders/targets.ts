@@ -1,9 +1,9 @@
 import type { ClientSession } from 'mongodb'
 import { RequestError } from '../../../shared/errors.ts'
-import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
+import { autoresponderTargets, type AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
 import type { Collections } from '../../../shared/schemas/collections.ts'
 import { refuseProblems } from '../../api/validation.ts'
-import { autoresponderTargetFields, triggeredBy, type WithTargets } from './rules.ts'
+import { triggeredBy, type WithTargets } from './rules.ts'
 
 /** The autoresponders that an autoresponder answers: they must be the organization's, and go round in no ring. */
 
@@ -12,7 +12,7 @@ export async function refuseMissingTargets(
   document: AutoresponderDocument,
   session: ClientSession,
 ): Promise<void> {
-  const ids = autoresponderTargetFields.map((field) => document[field]).filter((id) => id !== null)
+  const ids = autoresponderTargets.map((field) => document[field]).filter((id) => id !== null)
   if (ids.length === 0) return
   const found = await autoresponders
     .find(
@@ -22,7 +22,7 @@ export async function refuseMissingTargets(
     .toArray()
   const known = new Set(found.map(({ _id }) => _id))
   refuseProblems(
-    autoresponderTargetFields
+    autoresponderTargets
       .filter((field) => document[field] !== null && !known.has(document[field]))
       .map((field) => `${field}: there is no autoresponder ${document[field]} in the organization`),
   )
@@ -51,7 +51,7 @@ export async function refuseRing(
         projection: {
           mailing_list_id: 1,
           trigger: 1,
-          ...Object.fromEntries(autoresponderTargetFields.map((field) => [field, 1])),
+          ...Object.fromEntries(autoresponderTargets.map((field) => [field, 1])),
         },
       },
     )

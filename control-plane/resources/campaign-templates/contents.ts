@@ -1,9 +1,8 @@
 import type { TemplateContent } from '../../../shared/schemas/campaign-template.ts'
-import type { GivenContent, TemplateChange } from './schemas.ts'
+import { mostContents, type GivenContent, type TemplateChange } from './schemas.ts'
 
 /** The contents of a template: what a request makes of those that are stored. */
 
-const mostContents = 100
 /** The database's limit for a document is 16 MB. */
 const mostBytes = 8_000_000
 

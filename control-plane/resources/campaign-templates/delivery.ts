@@ -1,6 +1,7 @@
 import type { TemplateDispatch } from '../../../shared/schemas/campaign-template.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
+import { withoutUndefined } from '../../api/validation.ts'
 import { namesToForget } from '../outside-names.ts'
 import type { DispatchAttributes, DispatchView } from './schemas.ts'
 
@@ -30,9 +31,7 @@ export function changedDispatch(
   const { begins_at: beginsAt, bounce_email_id: bounceEmail, ...fields } = given
   const beginning = beginsAt === undefined || beginsAt === null ? beginsAt : parseApiTime(beginsAt, zoneName)
   const before = stored ?? defaults
-  const asGiven = Object.fromEntries(
-    Object.entries(fields).filter(([, value]) => value !== undefined),
-  ) as Partial<TemplateDispatch>
+  const asGiven = withoutUndefined(fields)
   const dispatch: TemplateDispatch = {
     ...before,
     ...(namesToForget(namesById, before, given) as Partial<TemplateDispatch>),

@@ -19,7 +19,7 @@ import {
 
 /** What campaign templates look like in requests and replies. */
 
-const mostContents = 100
+export const mostContents = 100
 
 /** Null is the same as nothing in a new content; what it is in a stored one, `contents.ts` says. */
 const givenContent = z.object({

@@ -1,12 +1,11 @@
 import type { Caller } from '../../../shared/api-keys.ts'
 import { clock } from '../../../shared/clock.ts'
-import { isDuplicateKey, nextIds } from '../../../shared/database.ts'
-import { RequestError } from '../../../shared/errors.ts'
+import { nextIds } from '../../../shared/database.ts'
 import type { CampaignTemplateDocument } from '../../../shared/schemas/campaign-template.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
-import { refuseProblems } from '../../api/validation.ts'
+import { refuseProblems, refusingTaken } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { changedContents, newContentsIn } from './contents.ts'
 import { changedDispatch } from './delivery.ts'
@@ -47,7 +46,7 @@ export async function createTemplate(
     updated_at: now,
   }
   const document = changedBy(blank, given, await circumstancesOf(deps, blank, given))
-  await refusingTakenName(document.name, () => collections.campaignTemplates.insertOne(document))
+  await refusingTaken(taken(document.name), () => collections.campaignTemplates.insertOne(document))
   return document
 }
 
@@ -65,7 +64,7 @@ export async function changeTemplate(
   let current = found
   for (;;) {
     const { _id, ...fields } = changedBy(current, given, circumstances)
-    const { matchedCount } = await refusingTakenName(fields.name, () =>
+    const { matchedCount } = await refusingTaken(taken(fields.name), () =>
       campaignTemplates.updateOne({ _id, revision: current.revision }, { $set: fields }),
     )
     if (matchedCount === 1) return { _id, ...fields }
@@ -160,15 +159,5 @@ function segmentOf(stored: Segment, given: TemplateChange): Segment {
   }
 }
 
-async function refusingTakenName<T>(name: string, write: () => Promise<T>): Promise<T> {
-  try {
-    return await write()
-  } catch (error) {
-    if (isDuplicateKey(error))
-      throw new RequestError(
-        'validation_failed',
-        `name ${JSON.stringify(name)} is taken by another template of the list`,
-      )
-    throw error
-  }
-}
+const taken = (name: string): string =>
+  `name ${JSON.stringify(name)} is taken by another template of the list`

@@ -1,6 +1,6 @@
 import type { ClientSession } from 'mongodb'
 import type { z } from 'zod'
-import { inTransaction, isDuplicateKey, nextIds } from '../../../shared/database.ts'
+import { inTransaction, nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { unfinishedStates } from '../../../shared/import-state.ts'
 import {
@@ -13,7 +13,7 @@ import type { MailingListDocument } from '../../../shared/schemas/mailing-list.t
 import { fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { missing, pathId } from '../../api/scope.ts'
-import { refuseProblems } from '../../api/validation.ts'
+import { refuseProblems, refusingTaken, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { fieldChange, fieldCreation } from './routes.ts'
 
@@ -57,7 +57,7 @@ export async function changeCustomField(
 ): Promise<CustomFieldDocument> {
   if (given.field_type !== undefined && given.field_type !== field.field_type)
     throw new RequestError('validation_failed', "field_type can't be changed")
-  const changes = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
+  const changes = withoutUndefined(given)
   const { _id, ...changed } = checked({
     ...field,
     ...changes,
@@ -114,23 +114,17 @@ async function writeTakingTurns(
   write: (session: ClientSession, current: MailingListDocument) => Promise<unknown>,
 ): Promise<void> {
   const { client, collections } = deps.database
-  try {
-    await inTransaction(client, async (session) => {
+  const taken = `name ${JSON.stringify(name)} is taken by another custom field of the list`
+  await refusingTaken(taken, () =>
+    inTransaction(client, async (session) => {
       const current = await collections.mailingLists.findOneAndUpdate(
         { _id: list._id },
         { $inc: { revision: 1 } },
         { session, returnDocument: 'after' },
       )
       await write(session, current!)
-    })
-  } catch (error) {
-    if (isDuplicateKey(error))
-      throw new RequestError(
-        'validation_failed',
-        `name ${JSON.stringify(name)} is taken by another custom field of the list`,
-      )
-    throw error
-  }
+    }),
+  )
 }
 
 const withOptions: readonly FieldType[] = [

@@ -1,13 +1,14 @@
 import type { ClientSession } from 'mongodb'
 import type { z } from 'zod'
 import type { Caller } from '../../../shared/api-keys.ts'
-import { inTransaction, isDuplicateKey, nextIds } from '../../../shared/database.ts'
+import { inTransaction, nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { unfinishedStates } from '../../../shared/import-state.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { keepOutNewSubscribers } from '../../../shared/store/request-counts.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { refusingTaken, withoutUndefined } from '../../api/validation.ts'
 import type { listChange, listCreation } from './routes.ts'
 
 export async function createMailingList(
@@ -31,7 +32,7 @@ export async function createMailingList(
     revision: 0,
     created_at: new Date(),
   }
-  await refusingTakenName(fields.name, () => collections.mailingLists.insertOne(document))
+  await refusingTaken(taken(fields.name), () => collections.mailingLists.insertOne(document))
   return document
 }
 
@@ -41,11 +42,9 @@ export async function changeMailingList(
   given: z.infer<typeof listChange>,
 ): Promise<MailingListDocument> {
   const { client, collections } = deps.database
-  const set: Partial<MailingListDocument> = Object.fromEntries(
-    Object.entries(given).filter(([, value]) => value !== undefined),
-  )
+  const set: Partial<MailingListDocument> = withoutUndefined(given)
   if (given.name !== undefined) set.name_key = comparisonForm(given.name)
-  const changed = await refusingTakenName(given.name ?? list.name, () =>
+  const changed = await refusingTaken(taken(given.name ?? list.name), () =>
     inTransaction(client, async (session) => {
       const current = await collections.mailingLists.findOneAndUpdate(
         { _id: list._id },
@@ -91,18 +90,8 @@ async function refuseBadPrimaryKey(
     throw refuse('must name a required field of type text or number')
 }
 
-async function refusingTakenName<T>(name: string, write: () => Promise<T>): Promise<T> {
-  try {
-    return await write()
-  } catch (error) {
-    if (isDuplicateKey(error))
-      throw new RequestError(
-        'validation_failed',
-        `name ${JSON.stringify(name)} is taken by another mailing list of the organization`,
-      )
-    throw error
-  }
-}
+const taken = (name: string): string =>
+  `name ${JSON.stringify(name)} is taken by another mailing list of the organization`
 
 export function toView(list: MailingListDocument) {
   const {

@@ -8,6 +8,7 @@ import { endpoint } from '../../api/endpoint.ts'
 import { nameText, pagingQuery } from '../../api/fields.ts'
 import { readPage } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
+import { withoutUndefined } from '../../api/validation.ts'
 
 const tag = 'Organizations'
 
@@ -130,7 +131,7 @@ export const organizationEndpoints = [
       if ((await collections.organizations.findOne({ _id: id }, { projection: { _id: 1 } })) === null)
         throw missing('organization', params['id'])
       const given = body()
-      const set = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
+      const set = withoutUndefined(given)
       const organization = await inTransaction(client, async (session) => {
         if (Object.keys(set).length > 0)
           await collections.organizations.updateOne({ _id: id }, { $set: set }, { session })

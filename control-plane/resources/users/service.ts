@@ -1,7 +1,7 @@
 import type { ClientSession, Filter } from 'mongodb'
 import type { z } from 'zod'
 import type { Caller } from '../../../shared/api-keys.ts'
-import { isDuplicateKey, nextIds } from '../../../shared/database.ts'
+import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { systemOrganizationId } from '../../../shared/schemas/organization.ts'
 import type { UserDocument } from '../../../shared/schemas/user.ts'
@@ -10,7 +10,7 @@ import { refuseMore, refuseMoreThanAsked } from '../../api/authorization.ts'
 import type { Call } from '../../api/endpoint.ts'
 import { readPage } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
-import { refuseProblems } from '../../api/validation.ts'
+import { refuseProblems, refusingTaken, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurns } from '../credential-changes.ts'
 import { hashingFor } from './hashing-turns.ts'
@@ -94,7 +94,7 @@ export async function createUser({
     password_tried_at: null,
     created_at: new Date(),
   }
-  await refusingTakenEmail(given.email, () =>
+  await refusingTaken(taken(given.email), () =>
     takingTurns(deps, caller, (session) => collections.users.insertOne(document, { session })),
   )
   return document
@@ -127,7 +127,7 @@ export async function changeUser({
   for (const [key, values] of Object.entries(permissions ?? {})) {
     if (values !== undefined) set[`permissions.${key}`] = values
   }
-  return refusingTakenEmail(given.email, () =>
+  return refusingTaken(taken(given.email), () =>
     takingTurns(deps, caller, async (session) => {
       const current = await findUser(deps, caller, params, session)
       refuseMore(current, caller, 'a user')
@@ -154,9 +154,6 @@ export async function deleteUser({ deps, caller, params }: Call<unknown, unknown
   })
 }
 
-const withoutUndefined = (fields: object): Record<string, unknown> =>
-  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined))
-
 async function missingOrganization({ database }: ControlPlane, id: number): Promise<string[]> {
   const organization = await database.collections.organizations.findOne(
     { _id: id },
@@ -182,12 +179,4 @@ function termsProblems(
     : []
 }
 
-async function refusingTakenEmail<T>(email: string | undefined, write: () => Promise<T>): Promise<T> {
-  try {
-    return await write()
-  } catch (error) {
-    if (isDuplicateKey(error))
-      throw new RequestError('validation_failed', `email is taken: there is a user with ${email} already`)
-    throw error
-  }
-}
+const taken = (email: string | undefined): string => `email is taken: there is a user with ${email} already`
