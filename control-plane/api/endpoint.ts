@@ -109,7 +109,7 @@ export interface Call<Query, Body> {
   deps: ControlPlane
   caller: Caller
   /** The organization that the path names, found and reachable, or the caller's own. */
-  organizationId: () => number
+  organizationId: number
   params: Readonly<Record<string, string>>
   /** The path's last segment as sent: in a list, an encoded comma doesn't separate. */
   lastSegment: string

@@ -150,7 +150,7 @@ async function callOf(
   return {
     deps,
     caller,
-    organizationId: () => organizationId,
+    organizationId,
     params,
     lastSegment: request.path.replace(/\/$/, '').split('/').at(-1)!,
     header: (name) => request.headersDistinct[name] ?? [],

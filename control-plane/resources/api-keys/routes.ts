@@ -61,7 +61,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       async handle({ deps, organizationId, query }) {
         const { documents, paging } = await readPage(
           deps.database.collections.apiKeys,
-          { organization_id: organizationId() },
+          { organization_id: organizationId },
           { ...query(), sort: { _id: 1 } },
         )
         return { data: await toViews(deps, documents), paging }

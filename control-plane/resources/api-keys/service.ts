@@ -8,6 +8,7 @@ import { systemOrganizationId } from '../../../shared/schemas/organization.ts'
 import { refuseMore, refuseMoreThanAsked } from '../../api/authorization.ts'
 import type { Call } from '../../api/endpoint.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
+import { withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurns } from '../credential-changes.ts'
 import type { keyChange, keyCreation } from './routes.ts'
@@ -29,7 +30,7 @@ export async function createApiKey({
   const secret = generateKey()
   const document: ApiKeyDocument = {
     _id: 0,
-    organization_id: organizationId(),
+    organization_id: organizationId,
     ...body(),
     key_hash: hashKey(secret, deps.keyHashSecret),
     created_at: new Date(),
@@ -53,15 +54,13 @@ export async function changeApiKey({
   documentAsSent,
 }: Call<unknown, z.infer<typeof keyChange>>) {
   const { collections } = deps.database
-  const scope = params['organization_id'] === undefined ? null : organizationId()
+  const scope = params['organization_id'] === undefined ? null : organizationId
   // Before any other rule about it, the body's shape included.
   const found = await findApiKey(deps, caller, params['id'], scope)
   await refuseMoreThanCaller(deps, caller, found)
   refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
   const given = body()
-  const set: Partial<ApiKeyDocument> = Object.fromEntries(
-    Object.entries(given).filter(([, value]) => value !== undefined),
-  )
+  const set: Partial<ApiKeyDocument> = withoutUndefined(given)
   const changed = await takingTurns(deps, caller, async (session) => {
     const current = await findApiKey(deps, caller, params['id'], scope, session)
     await refuseMoreThanCaller(deps, caller, current, session)
@@ -83,7 +82,7 @@ export async function deleteApiKey({
   params,
   organizationId,
 }: Call<unknown, unknown>): Promise<void> {
-  const scope = params['organization_id'] === undefined ? null : organizationId()
+  const scope = params['organization_id'] === undefined ? null : organizationId
   await takingTurns(deps, caller, async (session) => {
     const key = await findApiKey(deps, caller, params['id'], scope, session)
     await refuseMoreThanCaller(deps, caller, key, session)

@@ -94,7 +94,7 @@ function jobsEndpoint(path: string, operationId: string, scope: Scope, unfinishe
     },
     async handle({ deps, organizationId, query }) {
       const { jobs, paging } = await listJobs(deps, query(), {
-        organizationId: organizationId(),
+        organizationId,
         everywhere: scope === 'everywhere',
         unfinished,
       })

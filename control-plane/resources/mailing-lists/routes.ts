@@ -66,7 +66,7 @@ function listing(path: string, operationId: string, summary: string) {
     async handle({ deps, organizationId, query }) {
       const { documents, paging } = await readPage(
         deps.database.collections.mailingLists,
-        { organization_id: organizationId() },
+        { organization_id: organizationId },
         { ...query(), sort: { _id: 1 } },
       )
       return { data: documents.map(toView), paging }

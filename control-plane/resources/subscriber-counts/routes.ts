@@ -57,7 +57,7 @@ function countsEndpoint(prefix: string, suffix: string, summary: string): Endpoi
     needs: 'any_key',
     reply: { data: view, example },
     async handle({ deps, organizationId }) {
-      return { data: await subscriberCounts(deps, organizationId()) }
+      return { data: await subscriberCounts(deps, organizationId) }
     },
   })
 }

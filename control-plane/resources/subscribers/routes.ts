@@ -289,7 +289,7 @@ export const subscriberEndpoints = [
     },
     refusals: { invalid_request: faultyTokens },
     async handle({ deps, organizationId, params, query }) {
-      return foundWithOrganizations(deps, params['email']!, { organization_id: organizationId() }, query())
+      return foundWithOrganizations(deps, params['email']!, { organization_id: organizationId }, query())
     },
   }),
 ]

@@ -48,7 +48,7 @@ function listing(path: string, operationId: string, summary: string, isOfAll: bo
     reply: { data: z.array(userView), paging: 'pages', example: [userExample] },
     async handle({ deps, caller, organizationId, query }) {
       const isEverywhere = isOfAll && caller.role === 'system_admin'
-      const { documents, paging } = await listUsers(deps, isEverywhere ? null : organizationId(), query())
+      const { documents, paging } = await listUsers(deps, isEverywhere ? null : organizationId, query())
       return { data: await toViews(deps, documents), paging }
     },
   })
