@@ -192,7 +192,8 @@ export async function databaseTime(db: Db): Promise<Date> {
 
 /**
  * Runs `work` in a transaction that sees one snapshot and commits to a majority; repeated by the driver when it
- * met another one, until the `deadline` (by performance.now). For requests; the engine's batches have a loop of their own (engine/writing).
+ * met another one, until the `deadline` (by performance.now). For requests and uploads; throws RequestError
+ * `internal_error` (503) at the deadline. The engine's batches have a loop of their own (engine/writing).
  */
 export function inTransaction<T>(
   client: MongoClient,

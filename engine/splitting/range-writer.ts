@@ -53,6 +53,7 @@ export class PartitionOutput {
     return offset
   }
 
+  /** One to fill and to enqueue, which comes back when it is written. Content is whatever it held before. */
   takeBuffer(size: number): Buffer {
     if (size !== this.#bufferSize) this.#free.length = 0
     this.#bufferSize = size

@@ -51,6 +51,10 @@ const oversizeFactor = 4
 const readBytes = 1024 * 1024
 const mostRecords = 0xffffffff
 
+/**
+ * Scans the source once and appends its partition to `output`, which stays open. Throws ImportError `content_refused`
+ * or `source_unreadable`, the signal's reason, and the staging's errors as they are.
+ */
 export async function splitFile(options: SplitOptions): Promise<SplitResult> {
   const { source, plan, format } = options
   const start = await contentStart(source)

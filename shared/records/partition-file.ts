@@ -13,7 +13,10 @@ export const headerLength = 16
 /** Positions and lengths in turn: offset, length, offset, length, ... */
 export type Extents = number[]
 
-/** Chunk-sized pieces of a partition, walked record by record. `bytes` holds whole records. */
+/**
+ * Where a record lies in a buffer that holds whole records of a partition: `keyStart`, `start` and `end` are offsets
+ * into that buffer.
+ */
 export interface PartitionedRecord {
   number: number
   line: number
@@ -80,7 +83,10 @@ export function identityPrefix(bytes: Buffer, start: number, length: number): nu
 export const extentsLength = (extents: Extents): number =>
   extents.reduce((sum, value, index) => (index % 2 === 1 ? sum + value : sum), 0)
 
-/** Reads a whole range, into `room` where it is large enough. */
+/**
+ * Reads a whole range, into `room` where it is large enough. Shorter than the extents say where the file ends early: the
+ * caller compares the checksum.
+ */
 export async function readExtents(
   file: StagedFile,
   extents: Extents,

@@ -65,7 +65,10 @@ function compareKeys(bytes: Buffer, a: number, b: number): number {
   )
 }
 
-/** Cuts records into batches. */
+/**
+ * Cuts records, in the order given, into batches of up to `batchRecords`, ended earlier by the record that reaches
+ * `batchBytes`.
+ */
 export function cutBatches(offsets: Uint32Array, bytes: Buffer): Batch[] {
   const batches: Batch[] = []
   let first = 0

@@ -59,7 +59,10 @@ export interface SubscriberUpdate {
   values: (FieldValue | typeof cleared | null)[]
 }
 
-/** What a decision needs to know of an existing subscriber. */
+/**
+ * What a decision needs to know of an existing subscriber. Only `_id` where the import doesn't overwrite; custom fields
+ * only where the decision looks at them.
+ */
 export type ExistingSubscriber = Pick<
   SubscriberDocument,
   '_id' | 'id' | 'status' | 'confirmed' | 'custom_fields' | 'reactivations'

@@ -17,7 +17,7 @@ export const engineDocument = z.object({
   lease_until: instant(),
   /** Its lease ran out and somebody clears up after it; it can't come back. */
   dead: z.boolean(),
-  /** Logical session ids of its lanes. */
+  /** Logical session ids of its lanes, its steps and its movers of reactions. */
   session_ids: z.array(bytes()),
 })
 export type EngineDocument = z.infer<typeof engineDocument>

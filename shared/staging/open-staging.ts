@@ -12,6 +12,7 @@ export interface StagingPlace {
 
 export const stagingFolder = ({ DATA_DIR }: StagingPlace): string => path.join(DATA_DIR, 'staging')
 
+/** By `STAGING`: DATA_DIR of this machine, or the database. All processes must be given the same. */
 export function openStaging(place: StagingPlace, collections: Collections): Staging {
   return place.STAGING === 'gridfs' ? gridStaging(collections.staging) : diskStaging(stagingFolder(place))
 }

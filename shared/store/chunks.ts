@@ -30,7 +30,10 @@ export interface Claim {
   token: string
 }
 
-/** The next chunk of the import that is ready, now held under the claim's token; null when there is none. */
+/**
+ * The next chunk of the import that is ready, now held under the claim's token, without its extents; null when there
+ * is none.
+ */
 export function claimChunk(
   collections: Collections,
   importId: number,
@@ -55,6 +58,7 @@ export function claimChunk(
 
 const leaseEnd = { $add: ['$$NOW', chunkLeaseMs] }
 
+/** The chunk with its extents, for its holder's worker; null when it isn't held under that token any more. */
 export function readHeldChunk(
   collections: Collections,
   chunkId: string,

@@ -11,6 +11,7 @@ import type { Claim } from './chunks.ts'
  * nothing has changed.
  */
 
+/** Inside the transaction of the request that creates it. */
 export async function insertImport(
   collections: Collections,
   document: ImportDocument,
@@ -96,6 +97,7 @@ export function listWorkingImports(collections: Collections): Promise<WorkingImp
     .toArray()
 }
 
+/** Null when there is no such import. */
 export async function readState(collections: Collections, id: number): Promise<ImportState | null> {
   return (await collections.imports.findOne({ _id: id }, { projection: { state: 1 } }))?.state ?? null
 }
@@ -184,6 +186,7 @@ export function claimStep(
   )
 }
 
+/** By the step's holder; nothing when it isn't held under that token any more. */
 export async function releaseStep(collections: Collections, id: number, token: string): Promise<void> {
   await collections.imports.updateOne({ _id: id, 'step.token': token }, { $set: { step: null } })
 }
@@ -197,6 +200,7 @@ export async function releaseStepUnder(collections: Collections, claim: Claim): 
   )
 }
 
+/** Gives back the steps of an engine that died or stopped; resolves to how many. */
 export async function releaseStepsOf(collections: Collections, engineId: string): Promise<number> {
   const { modifiedCount } = await collections.imports.updateMany(
     { settled: false, 'step.engine_id': engineId },

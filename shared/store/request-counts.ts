@@ -15,6 +15,10 @@ const stripeKey = (listId: number, stripe: number): string => `${listId}:a${stri
 
 export type StatusChanges = Record<SubscriberStatus, number>
 
+/**
+ * Inside a request's transaction: moves a list's counts by `changes` (negative for who left a status); writes nothing
+ * where all are 0.
+ */
 export function countMoves(
   database: Database,
   session: ClientSession,

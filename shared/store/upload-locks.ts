@@ -57,6 +57,7 @@ export async function renewUploadLock(
   return matchedCount === 1
 }
 
+/** By its holder; nothing when it is another's by now. */
 export async function releaseUploadLock(
   { uploadLocks }: Collections,
   { id, token }: UploadLockHolder,

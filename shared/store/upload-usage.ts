@@ -27,6 +27,7 @@ function fits(more: { bytes: number; files: number }, limits: UploadLimits): Rec
     .map((field) => ({ $lte: [{ $add: [total(field), more[field]] }, limits[field]] }))
 }
 
+/** Null when the directory's figures were never counted. */
 export function readUsage(
   { uploadUsage }: Collections,
   organizationId: number,

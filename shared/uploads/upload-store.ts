@@ -91,6 +91,7 @@ export interface UploadInProgress {
   readonly size: number
   /** There is nothing in it that the finished file doesn't have. */
   readonly isCopy: boolean
+  /** Appends; one call at a time. Throws the medium's errors. */
   write(piece: Uint8Array): Promise<void>
   /** Before it is published: what was written lasts from here on, whatever is killed. */
   prepare(): Promise<void>
