@@ -10,7 +10,7 @@ import {
   listRecords,
   sortedByIdentity,
   type Batch,
-} from '../../shared/rows/chunk-records.ts'
+} from '../../shared/records/chunk-records.ts'
 import type { StagedFile, Staging } from '../../shared/staging/staging.ts'
 import { readHeldChunk } from '../../shared/store/chunks.ts'
 import { readState } from '../../shared/store/imports.ts'

@@ -1,5 +1,5 @@
 import { readRow } from '../../shared/rows/row-reader.ts'
-import { BatchReader, type Batch, type ReadRecord } from '../../shared/rows/chunk-records.ts'
+import { BatchReader, type Batch, type ReadRecord } from '../../shared/records/chunk-records.ts'
 import { takesPlace, type ExistingSubscriber } from '../../shared/rows/row-decision.ts'
 import {
   contentFormat,

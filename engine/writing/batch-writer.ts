@@ -1,6 +1,6 @@
 import { deflateSync } from 'node:zlib'
 import type { ClientSession, Db } from 'mongodb'
-import { batchRecords, identitiesOf, type Batch } from '../../shared/rows/chunk-records.ts'
+import { batchRecords, identitiesOf, type Batch } from '../../shared/records/chunk-records.ts'
 import type { ExistingSubscriber } from '../../shared/rows/row-decision.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
 import {

@@ -3,7 +3,7 @@ import type { FileFormat, ImportPlan } from '../schemas/import.ts'
 import { emailIdentity } from '../values/email.ts'
 import { fieldReader, type FieldReader } from '../values/field-value.ts'
 import { comparisonForm } from '../values/identity.ts'
-import { readCells } from '../rows/csv-cells.ts'
+import { readCells } from './csv-cells.ts'
 import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 
 /**

@@ -10,7 +10,7 @@ import { parseDateTime, toInstant } from '../values/date-time.ts'
 import { emailExpectation, emailIdentity } from '../values/email.ts'
 import { booleanExpectation, booleanFromText, fieldReader, longestText } from '../values/field-value.ts'
 import { canonicalIp, ipExpectation } from '../values/ip.ts'
-import type { ReadRecord } from './chunk-records.ts'
+import type { ReadRecord } from '../records/chunk-records.ts'
 
 /** What the cells of a good row say. Null: the file brings no value (no such column, or a blank cell). */
 export interface Row {

@@ -53,12 +53,19 @@ for (const room of rooms) {
   })
 }
 
-t.test('row functions know nothing of MongoDB, threads or files', async (t) => {
-  for (const { file, imports } of await sourcesOf('shared/rows')) {
-    t.notOk(
-      imports.find((name) => /^(mongodb|piscina|node:(fs|worker_threads|net|http))/.test(name)),
-      file,
-    )
+t.test('records and rows know nothing of MongoDB, threads or files, records nothing of rows', async (t) => {
+  for (const room of ['shared/records', 'shared/rows']) {
+    for (const { file, imports } of await sourcesOf(room)) {
+      t.notOk(
+        imports.find((name) => /^(mongodb|piscina|node:(fs|worker_threads|net|http))/.test(name)),
+        file,
+      )
+      if (room === 'shared/records')
+        t.notOk(
+          imports.find((name) => name.startsWith('../rows/')),
+          file,
+        )
+    }
   }
 })
 

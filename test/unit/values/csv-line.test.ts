@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { readCells } from '../../../shared/rows/csv-cells.ts'
+import { readCells } from '../../../shared/records/csv-cells.ts'
 import { writeLine } from '../../../shared/values/csv-line.ts'
 import { referenceRecords } from '../../helpers/reference-csv.ts'
 

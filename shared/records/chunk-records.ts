@@ -8,8 +8,8 @@ import {
   keyLengthAt,
   readRecordAt,
   type PartitionedRecord,
-} from '../records/partition-file.ts'
-import { recordFlags } from '../records/record-scanner.ts'
+} from './partition-file.ts'
+import { recordFlags } from './record-scanner.ts'
 import { parseEnclosedRecords, readCells } from './csv-cells.ts'
 
 /** A record with its text decoded and cut into cells. */
