@@ -6,7 +6,7 @@ import type { StagedFile } from '../shared/staging/staging.ts'
 import { noteDeactivated } from '../shared/store/chunks.ts'
 import { dropReactionsInList } from '../shared/store/reactions.ts'
 import { subscriberKey } from '../shared/values/identity.ts'
-import type { StepContext } from './import-run.ts'
+import type { Step, StepContext } from './step.ts'
 import { readInPieces, readRecordAt } from '../shared/records/partition-file.ts'
 import { TooManyConflicts } from './writing/transaction.ts'
 
@@ -25,7 +25,7 @@ const mostAttempts = 3
 
 export async function deactivateAbsent(
   document: ImportDocument,
-  step: { id: number; token: string },
+  step: Step,
   context: StepContext,
 ): Promise<void> {
   await forEachRange(document, context, (chunk, file) =>
@@ -70,7 +70,7 @@ async function forEachRange(
 
 async function deactivateInRange(
   document: ImportDocument,
-  step: { id: number; token: string },
+  step: Step,
   chunk: ChunkDocument,
   file: StagedFile,
   context: StepContext,
@@ -135,7 +135,7 @@ async function identitiesOf(chunk: ChunkDocument, file: StagedFile): Promise<Set
 /** Deactivates subscribers of one range that follow each other; in halves, where requests write the same ones all the time. */
 async function deactivateSome(
   document: ImportDocument,
-  step: { id: number; token: string },
+  step: Step,
   chunk: ChunkDocument,
   absent: Absent[],
   context: StepContext,
@@ -153,7 +153,7 @@ async function deactivateSome(
 /** In one transaction, which also notes on the chunk how far that went. */
 async function deactivateAtOnce(
   document: ImportDocument,
-  step: { id: number; token: string },
+  step: Step,
   chunk: ChunkDocument,
   absent: Absent[],
   context: StepContext,

@@ -1,16 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import type { ClientSession } from 'mongodb'
-import type { AddressGuard } from '../shared/address-guard.ts'
-import {
-  databaseTime,
-  inTransactionOf,
-  nextIds,
-  retryReasonOfDriver,
-  type Database,
-} from '../shared/database.ts'
+import { inTransactionOf, nextIds } from '../shared/database.ts'
 import { clock } from '../shared/clock.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
-import type { Logger } from '../shared/logger.ts'
 import {
   chunkId,
   contentFormat,
@@ -20,29 +11,19 @@ import {
   type ImportDocument,
   type ImportPlan,
 } from '../shared/schemas/import.ts'
-import { isStagingFull, stagedPartition, stagedSource, type Staging } from '../shared/staging/staging.ts'
-import type { Uploads } from '../shared/uploads/upload-store.ts'
+import { stagedPartition, stagedSource, type Staging } from '../shared/staging/staging.ts'
 import { countChunkStates, countsOfChunks, deleteChunks, replaceChunks } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
-import {
-  beginTry,
-  failImport,
-  finishImport,
-  postponeStep,
-  releaseStep,
-  scheduleRetry,
-  waitForUpload,
-  writeInStep,
-} from '../shared/store/imports.ts'
+import { beginTry, finishImport, releaseStep, writeInStep } from '../shared/store/imports.ts'
 import { countAbsent, deactivateAbsent } from './deactivation.ts'
-import type { EngineMetrics, FailureReason } from './metrics.ts'
 import { makePlan, reactionsPerRecord } from '../shared/import-plan.ts'
-import type { DownloadBounds } from '../shared/sources/download-bounds.ts'
 import { downloadFailureOf, schemeOf } from '../shared/sources/download-failure.ts'
 import { sourceOf } from './sources/source-of.ts'
-import { StillWritten, type SourceContext } from './sources/source.ts'
+import type { SourceContext } from './sources/source.ts'
 import type { Range } from './splitting/range-writer.ts'
 import { splitFile, type SplitResult } from './splitting/split.ts'
+import { endInFailure } from './step-failures.ts'
+import { downloadTimeLeft, type Step, type StepContext } from './step.ts'
 
 /**
  * One import, told from its start to its end. What is here is done by one engine at a time, the holder of the
@@ -53,33 +34,8 @@ import { splitFile, type SplitResult } from './splitting/split.ts'
  * Each part may be done again from its beginning after a crash or a pause: nothing it did counts before its last,
  * guarded write.
  */
-export interface StepContext {
-  /** For transactions: noted with the engine, so that whoever takes over from it ends them. */
-  session: ClientSession
-  database: Database
-  staging: Staging
-  uploads: Uploads
-  /** Says which addresses downloads may reach. */
-  guard: AddressGuard
-  bounds: DownloadBounds
-  stripe: string
-  metrics: EngineMetrics
-  log: Logger
-  /** Aborted when the import is paused, cancelled or no longer this engine's. */
-  signal: AbortSignal
-}
-
-interface Step {
-  id: number
-  token: string
-}
 
 const progressEveryMs = 1_000
-/** Of a step for a reason that nobody foresaw. */
-const mostStepFailures = 5
-/** Between two looks at a file that is still being written, and how long it is looked at. */
-const lookAgainMs = 3_000
-const longestWaitMinutes = 15
 
 /** Takes the import as far as this engine can in one go. The step is released at its end, whatever happened. */
 export async function runStep(document: ImportDocument, token: string, context: StepContext): Promise<void> {
@@ -208,11 +164,6 @@ async function download(
   } finally {
     clearInterval(shown)
   }
-}
-
-/** Of the time for all tries, in ms, by the database's clock. */
-async function downloadTimeLeft({ download }: ImportDocument, { database }: StepContext): Promise<number> {
-  return download.ends_at!.getTime() - (await databaseTime(database.db)).getTime()
 }
 
 async function split(
@@ -384,100 +335,6 @@ async function warnOfManyAbsent(document: ImportDocument, step: Step, context: S
     { ...step, state: 'importing' },
     { $addToSet: { warnings: warning } },
   )
-}
-
-async function endInFailure(
-  error: unknown,
-  document: ImportDocument,
-  step: Step,
-  context: StepContext,
-): Promise<void> {
-  if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
-    await endFailedTry(error, document, step, context)
-  } else if (error instanceof StillWritten) {
-    await lookAgain(error, document, step, context)
-  } else if (error instanceof ImportError) {
-    await fail(step, error.code, error.message, context)
-  } else if (isStagingFull(error)) {
-    await fail(
-      step,
-      'staging_full',
-      `no space is left for the import's files under DATA_DIR/staging (${messageOf(error)}): free some and create the import again`,
-      context,
-    )
-  } else if (retryReasonOfDriver(error) !== null) {
-    context.log.warn(`the step broke off and is taken again: ${messageOf(error)}`)
-  } else {
-    await endBrokenStep(error, document, step, context)
-  }
-}
-
-/** A download is tried again, unless that was the last try or the time for all of them ends before the next. */
-async function endFailedTry(
-  error: ImportError,
-  document: ImportDocument,
-  step: Step,
-  context: StepContext,
-): Promise<void> {
-  const { retryAfterMs, totalMs } = context.bounds
-  const failed = document.download.attempts + 1
-  const wait = retryAfterMs[failed - 1]
-  if (wait === undefined) {
-    await fail(step, error.code, `${error.message} (the last of ${failed} tries)`, context)
-  } else if ((await downloadTimeLeft(document, context)) <= wait) {
-    const minutes = totalMs / 60_000
-    const why = `the ${minutes} minutes for all tries end before the next`
-    await fail(step, error.code, `${error.message} (${why})`, context)
-  } else {
-    context.log.warn(`download failed, next try in ${wait / 1000} s: ${error.message}`)
-    await scheduleRetry(context.database.collections, step, failed, wait)
-  }
-}
-
-/** The wait is stored, and the import's view says what it waits for. */
-async function lookAgain(
-  { identity }: StillWritten,
-  document: ImportDocument,
-  step: Step,
-  context: StepContext,
-): Promise<void> {
-  const { collections } = context.database
-  const filename = JSON.stringify(document.source.filename)
-  // A copy that met a write.
-  await context.staging.removeImport(document._id, { keep: document.upload?.pin?.reference ?? '' })
-  if (await waitForUpload(collections, step, { identity, lookAgainMs, longestWaitMinutes, filename })) return
-  await fail(
-    step,
-    'source_unreadable',
-    `${filename} was still being written ${longestWaitMinutes} minutes after the import began: create the import when the file is whole`,
-    context,
-  )
-}
-
-/** Whatever it was, it may pass: a few tries, with longer and longer waits, which are stored. */
-async function endBrokenStep(
-  error: unknown,
-  document: ImportDocument,
-  step: Step,
-  context: StepContext,
-): Promise<void> {
-  const failures = document.step_failures + 1
-  context.log.error({ err: error, failures }, `the step broke off: ${messageOf(error)}`)
-  if (failures < mostStepFailures) {
-    await postponeStep(context.database.collections, step, failures, 1_000 * 2 ** failures)
-    return
-  }
-  const advice =
-    (error as NodeJS.ErrnoException).syscall === undefined
-      ? 'this is a defect of the engine, its log has more'
-      : 'check DATA_DIR on the engine, and create the import again'
-  await fail(step, 'broken_step', `${messageOf(error)} (the last of ${failures} tries): ${advice}`, context)
-}
-
-async function fail(step: Step, reason: FailureReason, message: string, context: StepContext): Promise<void> {
-  context.log.warn(`import failed: ${message}`)
-  if (await failImport(context.database.collections, step.id, message, step.token))
-    context.metrics.importFailed(reason)
 }
 
 /** Clears up after an ended import for which no chunk is held any more. */

@@ -1,0 +1,40 @@
+import type { ClientSession } from 'mongodb'
+import type { AddressGuard } from '../shared/address-guard.ts'
+import { databaseTime, type Database } from '../shared/database.ts'
+import type { Logger } from '../shared/logger.ts'
+import type { ImportDocument } from '../shared/schemas/import.ts'
+import type { DownloadBounds } from '../shared/sources/download-bounds.ts'
+import type { Staging } from '../shared/staging/staging.ts'
+import type { Uploads } from '../shared/uploads/upload-store.ts'
+import type { EngineMetrics } from './metrics.ts'
+
+/** What one engine does for an import as a whole: whose it is, and what it works with. */
+export interface StepContext {
+  /** For transactions: noted with the engine, so that whoever takes over from it ends them. */
+  session: ClientSession
+  database: Database
+  staging: Staging
+  uploads: Uploads
+  /** Says which addresses downloads may reach. */
+  guard: AddressGuard
+  bounds: DownloadBounds
+  stripe: string
+  metrics: EngineMetrics
+  log: Logger
+  /** Aborted when the import is paused, cancelled or no longer this engine's. */
+  signal: AbortSignal
+}
+
+/** The import, and the token under which its step is held. */
+export interface Step {
+  id: number
+  token: string
+}
+
+/** Of the time for all tries, in ms, by the database's clock. */
+export async function downloadTimeLeft(
+  { download }: ImportDocument,
+  { database }: StepContext,
+): Promise<number> {
+  return download.ends_at!.getTime() - (await databaseTime(database.db)).getTime()
+}
