@@ -6,12 +6,12 @@ import { errorHandler, notAnEndpoint } from './api/envelope.ts'
 import { apiRouter } from './api/router.ts'
 import { confirmationPage } from './confirmation-page.ts'
 import type { ControlPlane } from './control-plane.ts'
-import { docsPage } from './docs-page.ts'
+import { docsPage } from './description/docs-page.ts'
 import { endpoints } from './endpoints.ts'
 import { compress } from './middleware/compress.ts'
 import { requestLog, stateOf } from './middleware/request-log.ts'
 import { notCached, securityHeaders, securityHeadersOfDocs } from './middleware/security-headers.ts'
-import { basePath, openApiDocument } from './openapi.ts'
+import { basePath, openApiDocument } from './description/openapi.ts'
 
 /** The HTTP application, in the order in which a request goes through it. It never listens. */
 export function createApp(deps: ControlPlane, registry: Registry): Express {

@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { RequestError, type RequestErrorCode } from '../shared/errors.ts'
-import type { BodyDescription, Endpoint } from './api/endpoint.ts'
-import { parseJson } from './api/json-text.ts'
-import { missing } from './api/scope.ts'
-import { isHash, readBody, readQuery } from './api/validation.ts'
+import { RequestError, type RequestErrorCode } from '../../shared/errors.ts'
+import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
+import { parseJson } from '../api/json-text.ts'
+import { missing } from '../api/scope.ts'
+import { isHash, readBody, readQuery } from '../api/validation.ts'
 
 /**
  * The refusals with status 200 that an endpoint's description lists. What all endpoints of a kind say is taken from

@@ -1,5 +1,5 @@
-import { autoresponderTexts } from './resources/autoresponders/field-texts.ts'
-import { campaignTemplateTexts } from './resources/campaign-templates/field-texts.ts'
+import { autoresponderTexts } from '../resources/autoresponders/field-texts.ts'
+import { campaignTemplateTexts } from '../resources/campaign-templates/field-texts.ts'
 
 /**
  * What fields mean, for the description: once, although they stand in requests and in replies. The longest dotted end
