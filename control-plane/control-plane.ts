@@ -5,7 +5,7 @@ import type { Logger } from '../shared/logger.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { KnownCallers } from './api/known-callers.ts'
-import type { ImportWatch } from './import-watch.ts'
+import type { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
 
 /** What the control plane's parts work with; put together in main.ts. */
 export interface ControlPlane {

@@ -4,7 +4,11 @@ import pino from 'pino'
 import { Registry } from 'prom-client'
 import t, { type Test } from 'tap'
 import { Agent, EventSource } from 'undici'
-import { ImportWatch, watchBounds, type WatchBounds } from '../../control-plane/import-watch.ts'
+import {
+  ImportWatch,
+  watchBounds,
+  type WatchBounds,
+} from '../../control-plane/resources/subscriber-imports/import-watch.ts'
 import { collectionsOf } from '../../shared/schemas/collections.ts'
 import {
   basic,

@@ -4,7 +4,7 @@ import {
   type SubscriberStatus,
 } from '../../../shared/schemas/subscriber.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { sharedRead } from '../../shared-read.ts'
+import { sharedRead } from '../../api/shared-read.ts'
 
 /** The default would fetch a second batch for more than a hundred lists. */
 const batchSize = 5_000

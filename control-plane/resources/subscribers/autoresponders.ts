@@ -3,7 +3,7 @@ import { delayProjection } from '../../../shared/schemas/autoresponder.ts'
 import type { RequestedReactions } from '../../../shared/store/subscribers.ts'
 import { globMatcher } from '../../../shared/values/glob.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { sharedRead } from '../../shared-read.ts'
+import { sharedRead } from '../../api/shared-read.ts'
 import type { SubscriberList } from './list-context.ts'
 import type { SubscriberCreation } from './schemas.ts'
 

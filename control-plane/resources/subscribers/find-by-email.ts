@@ -7,8 +7,8 @@ import { subscriberKey } from '../../../shared/values/identity.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { gatheredRead } from '../../gathered-read.ts'
-import { sharedRead } from '../../shared-read.ts'
+import { gatheredRead } from '../../api/gathered-read.ts'
+import { sharedRead } from '../../api/shared-read.ts'
 
 /**
  * An email over many lists, by list and then by id. Where the email is the identity it is a point read a list, which

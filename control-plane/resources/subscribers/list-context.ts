@@ -7,8 +7,8 @@ import { comparisonForm, subscriberKey } from '../../../shared/values/identity.t
 import type { SubscriberAddress } from '../../../shared/store/subscribers.ts'
 import { missing, pathId, reaches, refuseRemoteList } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { gatheredRead } from '../../gathered-read.ts'
-import { sharedRead } from '../../shared-read.ts'
+import { gatheredRead } from '../../api/gathered-read.ts'
+import { sharedRead } from '../../api/shared-read.ts'
 
 /** What reading, showing and writing a list's subscribers depends on. */
 export interface SubscriberList {

@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto'
 import { Gauge, type Registry } from 'prom-client'
-import { callersByKey, type Caller } from '../shared/api-keys.ts'
-import { clock } from '../shared/clock.ts'
-import { fullViews } from '../shared/import-views.ts'
-import { hasEnded } from '../shared/import-state.ts'
-import type { Logger } from '../shared/logger.ts'
-import type { Collections } from '../shared/schemas/collections.ts'
-import type { ImportDocument } from '../shared/schemas/import.ts'
-import { sharedRead } from './shared-read.ts'
+import { callersByKey, type Caller } from '../../../shared/api-keys.ts'
+import { clock } from '../../../shared/clock.ts'
+import { fullViews } from '../../../shared/import-views.ts'
+import { hasEnded } from '../../../shared/import-state.ts'
+import type { Logger } from '../../../shared/logger.ts'
+import type { Collections } from '../../../shared/schemas/collections.ts'
+import type { ImportDocument } from '../../../shared/schemas/import.ts'
+import { sharedRead } from '../../api/shared-read.ts'
 
 /**
  * Lets any number of clients follow imports. Once a second one look is taken at all imports that somebody follows, and
