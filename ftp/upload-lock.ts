@@ -10,7 +10,7 @@ import {
   uploadRenewalMs,
   type UploadLockHolder,
 } from '../shared/store/upload-locks.ts'
-import { newUploadToken } from '../shared/uploads.ts'
+import { newUploadToken } from '../shared/uploads/upload-names.ts'
 
 /** How long a session waits for another one to end: that of a client which broke off and comes back at once. */
 const patienceMs = 1_500

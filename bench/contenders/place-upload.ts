@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs'
 import type { Database } from '../../shared/database.ts'
-import { newUploadToken } from '../../shared/uploads.ts'
+import { newUploadToken } from '../../shared/uploads/upload-names.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import type { StagingPlace } from '../../shared/staging/open-staging.ts'
 

@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { open, rm } from 'node:fs/promises'
 import path from 'node:path'
-import { newUploadToken } from '../uploads.ts'
+import { newUploadToken } from './upload-names.ts'
 
 /** What a file is at this moment: its place, size and time. Another one after a write to it. */
 export const identityOf = ({ ino, size, mtimeNs }: BigIntStats): string => `${ino}:${size}:${mtimeNs}`

@@ -12,7 +12,7 @@ import {
 } from '../gridfs/grid-bucket.ts'
 import type { Collections } from '../schemas/collections.ts'
 import type { UploadNameDocument } from '../schemas/upload.ts'
-import { fileNameProblem } from '../uploads.ts'
+import { fileNameProblem } from './upload-names.ts'
 import { GridUpload } from './grid-upload.ts'
 import {
   UploadChanged,

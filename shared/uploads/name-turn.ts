@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../clock.ts'
 import type { Collections } from '../schemas/collections.ts'
 import { releaseUploadLock, takeUploadLock, uploadLeaseMs } from '../store/upload-locks.ts'
-import { newUploadToken } from '../uploads.ts'
+import { newUploadToken } from './upload-names.ts'
 
 /** A dead process's turn has ended by then. */
 const patienceMs = uploadLeaseMs + 15_000

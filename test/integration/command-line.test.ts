@@ -12,7 +12,7 @@ import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { ApiClient } from '../../control-plane/cli/api-client.ts'
 import { watchImport } from '../../control-plane/cli/watch.ts'
-import { uploadFolder } from '../../shared/uploads.ts'
+import { uploadFolder } from '../../shared/uploads/upload-names.ts'
 import { bootstrapKey, startProgram, startService, until, type Json } from '../helpers/service.ts'
 
 /** The command line as it is called, against a running service. */

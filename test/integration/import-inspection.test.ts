@@ -4,7 +4,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { uploadFolder } from '../../shared/uploads.ts'
+import { uploadFolder } from '../../shared/uploads/upload-names.ts'
 import { countsOf, createList, importEnd, startService, type Json } from '../helpers/service.ts'
 
 const service = await startService(t, ['control-plane', 'engine'])

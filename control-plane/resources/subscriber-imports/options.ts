@@ -7,7 +7,7 @@ import {
 } from '../../../shared/schemas/custom-field.ts'
 import { builtInColumns, type ImportOptions } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
-import { fileNameProblem } from '../../../shared/uploads.ts'
+import { fileNameProblem } from '../../../shared/uploads/upload-names.ts'
 import { fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { fileNameOf, storedUrl, urlProblem } from './given-url.ts'
