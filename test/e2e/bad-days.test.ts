@@ -93,6 +93,7 @@ async function checkMetricsOfBack(t: Test, service: Service): Promise<void> {
         /^rollcall_database_up 1$/m.test(text) &&
         /^rollcall_engines\{state="alive"\} 1$/m.test(text) &&
         /^rollcall_database_server_connections \d/m.test(text) &&
+        /^rollcall_database_checkouts_waiting 0$/m.test(text) &&
         text.includes(`rollcall_imports{state="finished"} ${finished}\n`),
       60_000,
     )
