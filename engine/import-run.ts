@@ -320,7 +320,9 @@ async function finish(document: ImportDocument, step: Step, context: StepContext
   const totals = await countsOfChunks(context.database.collections, document._id)
   if (!(await finishImport(collections, step, totals))) return
   context.metrics.stageEnded('finish', (clock.monotonicMs() - startedAt) / 1000)
-  context.metrics.stageEnded('import', (Date.now() - (document.started_at?.getTime() ?? Date.now())) / 1000)
+  // The beginning was told by the database's clock.
+  const wholeMs = clock.now().getTime() - (document.started_at?.getTime() ?? Infinity)
+  context.metrics.stageEnded('import', Math.max(0, wholeMs) / 1000)
   context.log.info({ import_id: document._id, ...totals }, 'import finished')
 }
 

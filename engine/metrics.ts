@@ -73,7 +73,7 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
   })
   const stageDurations = new Histogram({
     name: 'rollcall_import_stage_duration_seconds',
-    help: 'Time that an import spent in a stage',
+    help: 'Time that an import spent in a stage; `import` is the whole of it, from its start to its end, pauses included',
     labelNames: ['stage'],
     buckets: [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600],
     registers,

@@ -43,6 +43,8 @@ async function startEmbedded(process: Process): Promise<string> {
 /** For `/readyz`: whether the database answers. */
 export function databaseProblem(database: Database): () => Promise<string | null> {
   return async () => {
+    // Its reason is a TimeoutError, of which the driver tells the checkout's failure; of other aborts it tells no end, and
+    // metrics would count them as waiting for ever. The driver's own `timeoutMS` doesn't end a command in time.
     await database.db.command({ ping: 1 }, { signal: AbortSignal.timeout(2_000) })
     return null
   }

@@ -7,6 +7,7 @@ import { importSource, type ImportOptions } from './commands/import.ts'
 import { listImports, moveImport, printLog, showImport } from './commands/imports.ts'
 import { becomeProgram } from './commands/processes.ts'
 import { createRecord, listRecords, readPassword } from './commands/records.ts'
+import { usage } from './failures.ts'
 import { programs, startProgram } from './processes.ts'
 import type { Session } from './session.ts'
 import type { Terminal } from './terminal.ts'
@@ -180,9 +181,13 @@ Examples:
     .addOption(new Option('--list <id>', 'only those of a mailing list').argParser(positiveInteger))
     .addHelpText('after', '\nExamples:\n  rollcall imports --scope active\n  rollcall imports 12 --watch')
     .action(
-      run((id: number | undefined, options: { scope?: string; list?: number; watch?: true } & Json) =>
-        id === undefined ? listImports(openSession(), options) : showImport(openSession(), id, options),
-      ),
+      run((id: number | undefined, options: { scope?: string; list?: number; watch?: true } & Json) => {
+        if (id === undefined && options.watch === true)
+          throw usage('--watch follows one import: say its ID, as in rollcall imports 12 --watch')
+        if (id !== undefined && (options.scope !== undefined || options.list !== undefined))
+          throw usage(`--scope and --list choose from all imports: leave them out, or the ID ${id}`)
+        return id === undefined ? listImports(openSession(), options) : showImport(openSession(), id, options)
+      }),
     )
   const moves = {
     pause: 'pause an import: no row is written later than 2 s after',

@@ -21,7 +21,9 @@ const reconnectMs = 1_000
 export async function watchImport(client: ApiClient, id: number, options: WatchOptions): Promise<ImportView> {
   const progress = options.onView === undefined ? progressOn(options) : null
   try {
-    for await (const view of viewsOf(client, id, options, (text) => progress?.note(text))) {
+    const note = (text: string) =>
+      progress === null ? options.out.write(`${options.title}: ${text}\n`) : progress.note(text)
+    for await (const view of viewsOf(client, id, options, note)) {
       progress?.show(view)
       options.onView?.(view)
       if (importEnded(view)) return view

@@ -258,16 +258,25 @@ const ftp: Dashboard = {
   ],
 }
 
+const wholeImport = '`import` is the whole of an import, from its start to its end, pauses included.'
 const stageTimes = 'rollcall_import_stage_duration_seconds'
 const timings: Dashboard = {
   uid: 'rollcall-timings',
   title: 'Rollcall: stages and heat maps',
   description: 'Where does the time of an import go?',
   panels: [
-    graph('Stages, p95', 's', [query('rollcall:import_stage_duration_seconds:p95_5m', '{{stage}}')]),
-    graph('Stages, mean', 's', [
-      query(`${rate('stage', `${stageTimes}_sum`)} / ${rate('stage', `${stageTimes}_count`)}`, '{{stage}}'),
-    ]),
+    graph(
+      'Stages, p95',
+      's',
+      [query('rollcall:import_stage_duration_seconds:p95_5m', '{{stage}}')],
+      wholeImport,
+    ),
+    graph(
+      'Stages, mean',
+      's',
+      [query(`${rate('stage', `${stageTimes}_sum`)} / ${rate('stage', `${stageTimes}_count`)}`, '{{stage}}')],
+      wholeImport,
+    ),
     ...['wait', 'obtain', 'split', 'import', 'finish'].map((stage) =>
       heat(`Stage: ${stage}`, stageTimes, `{stage="${stage}"}`),
     ),

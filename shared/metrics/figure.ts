@@ -7,14 +7,16 @@ import { clock } from '../clock.ts'
  * `freshMs`, or for 200 times as long as it took, so that however many scrape, a process keeps what it asks busy for
  * 0.5 % of the time; but never for longer than `mostFreshMs`, since a reading may take long for other reasons than its
  * size, and alerts need what is true now. Nobody waits for a reading longer than `patienceMs`: who asks gets null
- * then. A reading that failed is null too, for `freshMs`.
+ * then. A reading that took longer than that must count at the scrapes after it, which come every 10 s, or nobody would
+ * ever see one; and the next one is begun before its time is over, so that its gauges don't come and go. A reading that
+ * failed is null too, for `freshMs`.
  */
 export class Figure<T> {
   readonly #read: () => Promise<T>
   readonly #freshMs: number
-  readonly #mostFreshMs: number
+  readonly #mostFreshMs: { seen: number; unseen: number }
   readonly #patienceMs: number
-  #last: { value: T | null; staleAt: number } | null = null
+  #last: { value: T | null; againAt: number; staleAt: number } | null = null
   #reading: { done: Promise<T | null>; impatientAt: number } | null = null
 
   constructor(
@@ -23,14 +25,17 @@ export class Figure<T> {
   ) {
     this.#read = read
     this.#freshMs = options.freshMs ?? 500
-    this.#mostFreshMs = Math.max(this.#freshMs, options.mostFreshMs ?? 5_000)
+    this.#mostFreshMs = { seen: options.mostFreshMs ?? 5_000, unseen: options.mostFreshMs ?? 25_000 }
     this.#patienceMs = options.patienceMs ?? 1_000
   }
 
   async value(): Promise<T | null> {
-    if (this.#last !== null && clock.monotonicMs() < this.#last.staleAt) return this.#last.value
-    this.#reading ??= { done: this.#readOnce(), impatientAt: clock.monotonicMs() + this.#patienceMs }
-    const { done, impatientAt } = this.#reading
+    if (this.#last !== null && clock.monotonicMs() < this.#last.staleAt) {
+      const { value, againAt } = this.#last
+      if (clock.monotonicMs() >= againAt) this.#begin()
+      return value
+    }
+    const { done, impatientAt } = this.#begin()
     const leftMs = impatientAt - clock.monotonicMs()
     if (leftMs <= 0) return null
     const answered = new AbortController()
@@ -42,13 +47,23 @@ export class Figure<T> {
     }
   }
 
+  #begin() {
+    return (this.#reading ??= {
+      done: this.#readOnce(),
+      impatientAt: clock.monotonicMs() + this.#patienceMs,
+    })
+  }
+
   async #readOnce(): Promise<T | null> {
     const startedAt = clock.monotonicMs()
     // Missing from the scrape is how a failure shows; rollcall_database_up says why.
     const value = await this.#read().catch(() => null)
     const now = clock.monotonicMs()
-    const slowMs = value === null ? 0 : Math.min(200 * (now - startedAt), this.#mostFreshMs)
-    this.#last = { value, staleAt: now + Math.max(this.#freshMs, slowMs) }
+    const tookMs = now - startedAt
+    const isUnseen = tookMs > this.#patienceMs
+    const mostMs = isUnseen ? this.#mostFreshMs.unseen : this.#mostFreshMs.seen
+    const countsMs = Math.max(this.#freshMs, value === null ? 0 : Math.min(200 * tookMs, mostMs))
+    this.#last = { value, againAt: now + (isUnseen ? countsMs / 2 : countsMs), staleAt: now + countsMs }
     this.#reading = null
     return value
   }

@@ -23,6 +23,8 @@ const composeText = await readFile(path.join(root, 'docker-compose.yml'), 'utf8'
 
 interface ComposeService {
   image: string
+  build?: string
+  pull_policy?: string
   command?: string[]
   environment?: Record<string, string>
   volumes?: string[]
@@ -72,6 +74,14 @@ t.test('images are pinned, secrets are asked for, files that are mounted are the
     t.match(composeText, `\${${secret}:?`, 'no start without it')
   for (const { ports = [] } of Object.values(compose.services))
     for (const port of ports) t.match(port, /^127\.0\.0\.1:/, 'published on loopback alone')
+})
+
+t.test('an image is built by one service, and the others never ask a registry for it', async (t) => {
+  const built = Object.values(compose.services).filter(({ build }) => build !== undefined)
+  const tags = built.map(({ image }) => image)
+  t.same(tags, [...new Set(tags)])
+  t.same(tags, ['rollcall'])
+  for (const [name, { pull_policy }] of own) t.equal(pull_policy, 'never', name)
 })
 
 t.test('the Dockerfile is valid; nobody runs as root', async (t) => {

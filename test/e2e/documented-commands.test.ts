@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -187,6 +187,24 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     await check(t, restored)
     await restored.stop()
   })
+})
+
+/** What isn't run as it stands there, and why. */
+const notRun = {
+  'README.md':
+    'it starts, installs or tests this very checkout; the demo, the requests and the command line have tests',
+  'docs/contributing.md': 'it installs and tests this very checkout',
+  'docs/following-imports.md': 'a stream that ends with its import: import-events.test.ts reads it',
+  'docs/operating.md': 'it needs a container engine: compose.test.ts checks what would run',
+}
+
+t.test('the commands of every other page are known not to be run', async (t) => {
+  const docs = (await readdir(path.join(root, 'docs'))).filter((name) => name.endsWith('.md'))
+  const pages = ['README.md', ...docs.map((name) => `docs/${name}`)]
+  const texts = await Promise.all(pages.map((page) => readFile(path.join(root, page), 'utf8')))
+  const withCommands = pages.filter((_, i) => /^```sh$/m.test(texts[i]!))
+  const run = ['docs/backup.md', 'docs/scaling.md', 'docs/upgrading.md']
+  t.same(withCommands.sort(), [...Object.keys(notRun), ...run].sort())
 })
 
 t.test('there is no other command on these pages', async (t) => {

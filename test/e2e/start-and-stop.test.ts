@@ -6,9 +6,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { findMongod, defaultCacheFolder } from '../../shared/mongod/find-mongod.ts'
+import { superviseChild } from '../../control-plane/cli/supervised-child.ts'
 import { programSearchPath } from '../../shared/config.ts'
 import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
-import { callerOf, freePorts, startProgram, testMongodbUri } from '../helpers/service.ts'
+import { callerOf, freePorts, startProgram, testMongodbUri, until } from '../helpers/service.ts'
 import pino from 'pino'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -188,6 +189,62 @@ t.test(
       t.same(await processesOf(DATA_DIR), [])
     }
     taken.close()
+  },
+)
+
+t.test(
+  'a process that ended is tried again until what it lacks is back, or until that is hopeless',
+  { timeout: 300_000 },
+  async (t) => {
+    const DATA_DIR = path.join(folder, 'data 5')
+    const settings = {
+      ...freePorts,
+      DATA_DIR,
+      MONGODB_URI: testMongodbUri(),
+      MONGODB_DATABASE: `test_restarts_${process.pid}`,
+    }
+    const before = process.env
+    process.env = { ...before, ...settings }
+    t.teardown(() => (process.env = before))
+    const lines: string[] = []
+    const log = pino({}, { write: (line) => void lines.push(line) })
+    let hopeless = 0
+    const bounds = { firstPauseMs: 100, mostPauseMs: 200, hopelessMs: 60_000 }
+    const child = await superviseChild('ftp', log, () => (hopeless += 1), bounds)
+    const url = new URL(child.ready.metrics['ftp']!)
+    const healthy = () =>
+      fetch(new URL('/healthz', url)).then(
+        ({ status }) => status === 200,
+        () => false,
+      )
+    const failures = () => lines.filter((line) => line.includes("couldn't be started again")).length
+
+    /** Ends it, after which it can't be started. */
+    const loseIt = async () => {
+      process.env['LOG_LEVEL'] = 'none at all'
+      const [pid] = (await processesOf(DATA_DIR))[0]!.split(' ')
+      process.kill(Number(pid), 'SIGKILL')
+    }
+    await loseIt()
+    await until(
+      'two tries',
+      () => Promise.resolve(failures()),
+      (count) => count >= 2,
+    )
+    delete process.env['LOG_LEVEL']
+    await until('its health', healthy, (isHealthy) => isHealthy)
+    t.equal(hopeless, 0)
+
+    bounds.hopelessMs = 0
+    await loseIt()
+    await until(
+      'the end of hope',
+      () => Promise.resolve(hopeless),
+      (count) => count > 0,
+    )
+    t.match(lines.at(-1), /the ftp process can't be started again/)
+    await child.stop()
+    t.same(await processesOf(DATA_DIR), [])
   },
 )
 

@@ -43,7 +43,7 @@ export const alertDays: Record<string, AlertDays> = {
   },
   RollcallNoEngine: {
     bad: { 'rollcall_engines{state="alive"}': '0x60', rollcall_database_up: '1x60' },
-    good: { 'rollcall_engines{state="alive"}': '1x20 stale', rollcall_database_up: '1x20 0x40' },
+    good: { 'rollcall_engines{state="alive"}': '1x20 stale', rollcall_database_up: '1x60' },
   },
   RollcallFewerEngines: { ...of('rollcall_engines{state="alive"}', '2x20 1x10', '1x10 2x30'), at: '12m' },
   RollcallDatabaseDown: {

@@ -10,7 +10,9 @@ import { PassThrough } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { ApiClient } from '../../control-plane/cli/api-client.ts'
+import { ApiClient, ApiRefusal } from '../../control-plane/cli/api-client.ts'
+import { importSource } from '../../control-plane/cli/commands/import.ts'
+import type { Session } from '../../control-plane/cli/session.ts'
 import { watchImport } from '../../control-plane/cli/watch.ts'
 import { uploadFolder } from '../../shared/uploads/upload-names.ts'
 import { bootstrapKey, startProgram, startService, until, type Json } from '../helpers/service.ts'
@@ -232,6 +234,39 @@ t.test('uploads by FTP what is packed, large or no text, in whatever character s
   t.same(await readdir(uploadFolder(service.dataFolder, 1)), [], 'nothing is left in the upload directory')
 })
 
+t.test('says which upload stays, and why', async (t) => {
+  const { ROLLCALL_URL, ROLLCALL_FTP } = environment() as { ROLLCALL_URL: string; ROLLCALL_FTP: string }
+  const name = path.join(folder, await file('stays.csv', 'email\nstays@example.com\n'))
+  const err = new PassThrough() as unknown as NodeJS.WriteStream
+  let said = ''
+  err.on('data', (text: Buffer) => (said += text.toString()))
+  const settings = { ROLLCALL_URL, ROLLCALL_FTP, ROLLCALL_API_KEY: bootstrapKey }
+  const client = new ApiClient(ROLLCALL_URL, bootstrapKey)
+  t.teardown(() => client.destroy())
+  const session: Session = {
+    client,
+    settings,
+    terminal: { input: process.stdin, out: err, err, hasColours: false },
+    print: () => undefined,
+    say: () => undefined,
+    exitCodeUnread: 0,
+  }
+  const options = { list: listId, via: 'ftp', watch: true, yes: true, headers: true } as const
+  client.events = async function* () {
+    yield await Promise.reject(new ApiRefusal('no_permission', 'not any more', 403))
+  }
+  await t.rejects(importSource(session, name, options), /not any more/)
+  t.match(said, /stays\S* stays in the upload directory: remove it when import \d+ has ended/)
+
+  said = ''
+  client.events = async function* () {
+    settings.ROLLCALL_FTP = 'ftp://127.0.0.1:1'
+    yield { state: 'finished', stats: { subscribers: {} }, warnings: [], error_message: null } as never
+  }
+  t.equal(await importSource(session, name, { ...options, json: true }), 0)
+  t.match(said, /stays\S* stays in the upload directory: it couldn't be removed \(.*127\.0\.0\.1:1/)
+})
+
 t.test('says what is wrong, and by its exit code whose fault it is', async (t) => {
   const nobody = { ROLLCALL_URL: 'http://127.0.0.1:1' }
   const [typo, none, noFile, noEmail, map, wrongKey, away, bad, help] = await Promise.all([
@@ -245,6 +280,18 @@ t.test('says what is wrong, and by its exit code whose fault it is', async (t) =
     run(['imports'], { settings: { ROLLCALL_URL: 'nonsense' } }),
     run(['import', '--help']),
   ])
+  const url = ['import', 'http://127.0.0.1:1/people.csv', '--list', String(listId)]
+  const [windows, ...misused] = await Promise.all([
+    run([...url, '--character-set', 'windows-1252']),
+    run([...url, '--character-set', 'utf-16le']),
+    run([...url, '--via', 'ftp']),
+    run(['imports', '--watch']),
+    run(['imports', '1', '--scope', 'all']),
+    run(['imports', '1', '--list', '1']),
+  ])
+  t.match(windows, { code: 1, err: /127\.0\.0\.1/ })
+  const reasons = [/download it/, /leave out --via/, /say its ID/, /--scope and --list/, /--scope and --list/]
+  for (const [i, ended] of misused.entries()) t.match(ended, { code: 2, err: reasons[i] })
   t.match(typo, { code: 2, err: /Did you mean import\?/ })
   t.match(none, { code: 2 })
   t.match(noFile, { code: 2, err: /nothing\.csv/ })
@@ -308,12 +355,22 @@ t.test('waits for a service that went away after a long silence, and says it onc
   const silent = new PassThrough() as unknown as NodeJS.WriteStream
   const said: string[] = []
   silent.on('data', (text: Buffer) => said.push(text.toString()))
-  const watch = (patienceMs: number) =>
-    watchImport(client, 1, { title: 'x', out: silent, signal: new AbortController().signal, patienceMs })
+  const watch = (patienceMs: number, onView?: () => void) =>
+    watchImport(client, 1, {
+      title: 'x',
+      out: silent,
+      signal: new AbortController().signal,
+      patienceMs,
+      ...(onView === undefined ? {} : { onView }),
+    })
   t.equal((await watch(100)).state, 'finished')
   said.splice(0)
   t.equal((await watch(60_000)).state, 'finished')
   t.equal(said.filter((line) => line.includes('is away')).length, 1)
+  said.splice(0)
+  calls = 2
+  await watch(60_000, () => undefined)
+  t.match(said, [/is away/], 'also beside JSON')
 })
 
 t.test('ends quietly when nobody reads on', async (t) => {
@@ -430,10 +487,12 @@ t.test('makes no key where no service is', async (t) => {
 })
 
 t.test('makes a key where all are lost, starts processes, and completes commands', async (t) => {
-  const [recovered, ftp, script] = await Promise.all([
+  const [recovered, ftp, script, fish, zsh] = await Promise.all([
     run(['recover-key'], { settings: service.settings }),
     startProgram([program, 'ftp'], service.settings),
     run(['completion', 'bash']),
+    run(['completion', 'fish']),
+    run(['completion', 'zsh']),
   ])
   t.equal(recovered.code, 0, recovered.err)
   const answer = await service.call('GET', '/api_keys', undefined, { key: recovered.out.trim() })
@@ -447,7 +506,7 @@ t.test('makes a key where all are lost, starts processes, and completes commands
       'bash',
       [
         '-c',
-        `${script.out}\nCOMP_WORDS=(rollcall ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}; _rollcall; IFS=/; echo "\${COMPREPLY[*]}"`,
+        `${script.out}\nCOMP_WORDS=(rollcall ${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length}; _rollcall_words; IFS=/; echo "\${COMPREPLY[*]}"`,
       ],
       { cwd: folder },
     )
@@ -460,4 +519,19 @@ t.test('makes a key where all are lost, starts processes, and completes commands
   await file('with blanks.csv', '')
   t.equal(complete('import', 'with\\ bl'), 'with blanks.csv')
   t.match(complete('logs', '7', 'skipped_o'), /skipped_overwrite\/skipped_over_limit/)
+
+  const shell = (name: string, args: string[]) =>
+    spawnSync(name, args, { cwd: folder, env: { ...process.env, XDG_CONFIG_HOME: folder, HOME: folder } })
+  if (shell('fish', ['--version']).status === 0) {
+    const offered = shell('fish', ['-c', `${fish.out}\ncomplete -C 'rollcall list '`]).stdout.toString()
+    t.match(offered, /^create\t[^]*^list\t/m, 'of a group that is called as one of its commands')
+  }
+  if (shell('zsh', ['--version']).status === 0) {
+    await file('_rollcall', zsh.out)
+    const begin =
+      'fpath=($PWD $fpath); autoload -U compinit bashcompinit && compinit -u -D && bashcompinit; bashcompinit() { : }'
+    const firstTab = '_bash_complete() { print -- "$@" }; _rollcall; print $_comps[rollcall]'
+    const said = shell('zsh', ['-f', '-c', `${begin}; ${firstTab}`]).stdout.toString()
+    t.match(said, /^-o filenames -F _rollcall_words\n_bash_complete -o filenames -F _rollcall_words\n$/)
+  }
 })

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Registry } from 'prom-client'
 import t from 'tap'
+import { clock } from '../../shared/clock.ts'
 import { Figure, registerGauges } from '../../shared/metrics/figure.ts'
 
 /** A figure of how often it was read. */
@@ -34,6 +35,23 @@ t.test('but not for longer than it is told to', async (t) => {
   await figure.value()
   await sleep(20)
   t.equal(await figure.value(), 2)
+})
+
+t.test('a reading that nobody waited for shows in every scrape after it', async (t) => {
+  let now = 0
+  const { monotonicMs } = clock
+  clock.monotonicMs = () => now
+  t.teardown(() => (clock.monotonicMs = monotonicMs))
+  const answers: ((value: number) => void)[] = []
+  const figure = new Figure(() => new Promise<number>((resolve) => answers.push(resolve)), { patienceMs: 5 })
+  t.equal(await figure.value(), null)
+  for (let scrape = 1; scrape < 10; scrape += 1) {
+    now = (scrape - 1) * 10_000 + 3_000
+    answers.shift()?.(scrape)
+    await sleep(0)
+    now = scrape * 10_000
+    t.type(await figure.value(), 'number', `${scrape}0 s`)
+  }
 })
 
 t.test('a reading that took long to fail is done again as soon as any', async (t) => {

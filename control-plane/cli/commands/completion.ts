@@ -27,7 +27,7 @@ export function completionScript(
     case 'bash':
       return bash(places)
     case 'zsh':
-      return `#compdef rollcall\nautoload -U +X bashcompinit && bashcompinit\n${bash(places)}`
+      return zsh(places)
     case 'fish':
       return fish(places)
   }
@@ -59,50 +59,53 @@ function optionOf(option: Option, known: Record<string, readonly string[]>): Pla
 const valuesOf = (argument: Argument, known: Record<string, readonly string[]>): readonly string[] =>
   argument.argChoices ?? known[argument.name()] ?? []
 
+/** Names as `path` and `words` are zsh's own, which runs this too. */
 function bash(places: Place[]): string {
   const words = places.map(
     ({ path, commands, options, values, takesFile }) =>
-      `    '${path}') words='${[...commands.map(({ name }) => name), ...values, ...options.map(({ flag }) => flag)].join(' ')}'${takesFile ? '; files=1' : ''} ;;`,
+      `    '${path}') offered='${[...commands.map(({ name }) => name), ...values, ...options.map(({ flag }) => flag)].join(' ')}'${takesFile ? '; files=1' : ''} ;;`,
   )
   const ofOptions = new Map(
     places.flatMap(({ options }) =>
       options.filter(({ takesValue }) => takesValue).map((o) => [o.flag, o.values]),
     ),
   )
-  const optionCases = [...ofOptions].map(([flag, values]) => `    ${flag}) words='${values.join(' ')}' ;;`)
+  const optionCases = [...ofOptions].map(([flag, values]) => `    ${flag}) offered='${values.join(' ')}' ;;`)
   const paths = places.map(({ path }) => `'${path}'`).join('|')
   return `# Completion of rollcall; load it with: source <(rollcall completion bash)
-_rollcall() {
-  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" path='' words='' files='' i try found
+_rollcall_words() {
+  local word="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" place='' offered='' files='' i try found
   for ((i = 1; i < COMP_CWORD; i++)); do
-    try="\${path:+$path }\${COMP_WORDS[i]}"
-    case "$try" in ${paths}) path="$try" ;; esac
+    try="\${place:+$place }\${COMP_WORDS[i]}"
+    case "$try" in ${paths}) place="$try" ;; esac
   done
   case "$before" in
 ${optionCases.join('\n')}
-    *) case "$path" in
+    *) case "$place" in
 ${words.map((line) => `  ${line}`).join('\n')}
       esac ;;
   esac
-  COMPREPLY=($(compgen -W "$words" -- "$word"))
+  COMPREPLY=($(compgen -W "$offered" -- "$word"))
   if [[ -n "$files" && "$word" != -* ]]; then
     word="\${word//\\\\/}"
     while IFS= read -r found; do COMPREPLY+=("$found"); done < <(compgen -f -- "\${word#[\\"\\']}")
   fi
 }
-complete -o filenames -F _rollcall rollcall
+complete -o filenames -F _rollcall_words rollcall
 `
 }
 
+/** Sourced it registers itself. As a file of `fpath` it is run at the first TAB, and has to answer that too. */
+const zsh = (places: Place[]): string => `#compdef rollcall
+autoload -U +X bashcompinit && bashcompinit
+${bash(places)}
+if [[ "\${funcstack[1]}" == _rollcall ]]; then _bash_complete -o filenames -F _rollcall_words; fi
+`
+
 function fish(places: Place[]): string {
+  const paths = places.map(({ path }) => quoted(path)).join(' ')
   const lines = places.flatMap((place) => {
-    const words = place.path === '' ? [] : place.path.split(' ')
-    const names = place.commands.map(({ name }) => name).join(' ')
-    const seen = words.map((word) => `__fish_seen_subcommand_from ${word}`)
-    const isHere = [...seen, ...(names === '' ? [] : [`not __fish_seen_subcommand_from ${names}`])].join(
-      '; and ',
-    )
-    const condition = isHere === '' ? '' : ` -n '${isHere}'`
+    const condition = ` -n ${quoted(`__rollcall_at ${place.path}`.trimEnd())}`
     return [
       ...place.commands.map(
         ({ name, description }) => `complete -c rollcall -f${condition} -a ${name} -d ${quoted(description)}`,
@@ -118,7 +121,20 @@ function fish(places: Place[]): string {
       ),
     ]
   })
-  return `# Completion of rollcall; load it with: rollcall completion fish | source\n${lines.join('\n')}\n`
+  return `# Completion of rollcall; load it with: rollcall completion fish | source
+# Whether the words before the cursor lead to this command; by their places, since a name may stand for several things.
+function __rollcall_at
+  set -l place
+  set -l words (commandline -opc)
+  set -e words[1]
+  for word in $words
+    set -l try (string trim -- "$place $word")
+    contains -- $try ${paths}; and set place $try
+  end
+  test "$place" = "$argv"
+end
+${lines.join('\n')}
+`
 }
 
 const quoted = (text: string): string => `'${text.replaceAll(/['\\]/g, (character) => `\\${character}`)}'`

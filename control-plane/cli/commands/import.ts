@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
 import type { CharacterSet } from '../../../shared/records/character-set.ts'
+import { messageOf } from '../../../shared/errors.ts'
 import { readCells } from '../../../shared/records/csv-cells.ts'
 import { ApiRefusal, ServiceUnreachable, type ApiClient, type ImportView } from '../api-client.ts'
 import { CommandFailure, usage } from '../failures.ts'
@@ -36,6 +37,7 @@ export async function importSource(
   options: ImportOptions,
 ): Promise<number> {
   const { client, terminal } = session
+  if (isUrl(source)) refuseForUrl(options)
   const file = isUrl(source)
     ? null
     : await openSourceFile(source, {
@@ -58,12 +60,19 @@ export async function importSource(
     session.say(
       `Import ${created.id} is ${created.state}. Follow it with: rollcall imports ${created.id} --watch`,
     )
-  const end = options.watch === true ? await watchToItsEnd(session, created.id, options.json === true) : 0
+  const sayItStays = () => {
+    if (uploadedAs !== null) sayStays(terminal, uploadedAs, `remove it when import ${created.id} has ended`)
+  }
+  const isJson = options.json === true
+  const end =
+    options.watch === true
+      ? await watchToItsEnd(session, created.id, isJson).catch((error: unknown) => {
+          sayItStays()
+          throw error
+        })
+      : 0
   if (typeof end === 'number') {
-    if (uploadedAs !== null)
-      terminal.err.write(
-        `${uploadedAs} stays in the upload directory: remove it when import ${created.id} has ended\n`,
-      )
+    sayItStays()
     return end
   }
   // What was uploaded for this import alone would only fill the directory.
@@ -100,6 +109,17 @@ async function inspect(
 
 const isUrl = (source: string): boolean => /^(https?|ftps?):\/\//i.test(source)
 
+/** The service fetches a URL by itself, and has fewer character sets than we send files from. */
+function refuseForUrl({ via, characterSet }: ImportOptions): void {
+  if (via !== undefined) throw usage('a URL is fetched by the service: leave out --via')
+  if (characterSet === 'utf-16le' || characterSet === 'utf-16be')
+    throw usage(`the service can't read a URL as ${characterSet}: download it, and import the file`)
+}
+
+/** What the service calls a character set that it knows. */
+const served = (characterSet: CharacterSet): string =>
+  characterSet === 'windows-1252' ? 'iso-8859-1' : characterSet
+
 function givenOptions(options: ImportOptions, file: SourceFile | null): Record<string, unknown> {
   const format = {
     ...(options.headers ? {} : { csv_has_headers: false }),
@@ -107,7 +127,9 @@ function givenOptions(options: ImportOptions, file: SourceFile | null): Record<s
       ? {}
       : { csv_field_separator: options.separator === 'tab' ? '\t' : options.separator }),
     ...(options.dateFormat === undefined ? {} : { date_format: options.dateFormat }),
-    ...(file === null && options.characterSet !== undefined ? { character_set: options.characterSet } : {}),
+    ...(file === null && options.characterSet !== undefined
+      ? { character_set: served(options.characterSet) }
+      : {}),
   }
   return {
     ...(options.map === undefined ? {} : { column_mapping: parseMapping(options.map) }),
@@ -138,7 +160,7 @@ function formatOf(
     csv_has_headers: options.headers && look.csv_has_headers,
     csv_field_separator: separator,
     csv_field_enclosure: look.csv_field_enclosure,
-    character_set: found === 'windows-1252' ? 'iso-8859-1' : found,
+    character_set: served(found),
     ...(options.dateFormat === undefined && look.date_format === null
       ? {}
       : { date_format: options.dateFormat ?? look.date_format }),
@@ -254,12 +276,21 @@ async function sendFile(
   } catch (error) {
     // Where the answer is missing, there may be an import that reads it.
     if (error instanceof ApiRefusal) await removeUpload(session, filename)
+    else sayStays(session.terminal, filename, 'remove it when no import reads it')
     throw error
   }
 }
 
-const removeUpload = (session: Session, name: string): Promise<void> =>
-  removeByFtp(ftpTarget(session), name).catch(() => undefined)
+async function removeUpload(session: Session, name: string): Promise<void> {
+  try {
+    await removeByFtp(ftpTarget(session), name)
+  } catch (error) {
+    sayStays(session.terminal, name, `it couldn't be removed (${messageOf(error)})`)
+  }
+}
+
+const sayStays = ({ err }: Terminal, name: string, what: string): boolean =>
+  err.write(`${name} stays in the upload directory: ${printable(what)}\n`)
 
 async function upload(session: Session, file: SourceFile): Promise<string> {
   const { err } = session.terminal

@@ -1,0 +1,130 @@
+import { spawn, type ChildProcess } from 'node:child_process'
+import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { clock } from '../../shared/clock.ts'
+import { environmentWith } from '../../shared/config.ts'
+import { messageOf, StartError } from '../../shared/errors.ts'
+import type { Logger } from '../../shared/logger.ts'
+import type { Part } from '../../shared/service.ts'
+import { programs } from './processes.ts'
+
+type Name = keyof typeof programs
+
+interface ReadyLine {
+  http?: string
+  ftp?: string
+  ftps?: string
+  metrics: Record<string, string>
+  mongodb: string
+  api_key?: string | null
+}
+
+export interface SupervisedChild extends Part {
+  ready: ReadyLine
+}
+
+export interface RestartBounds {
+  /** Before the first try to start it again; each further pause is twice as long. */
+  firstPauseMs: number
+  mostPauseMs: number
+  /** When tries have failed for so long, it is hopeless. */
+  hopelessMs: number
+}
+
+/** What is away for a moment (MongoDB, a port) must not end a service that runs. */
+const standard: RestartBounds = { firstPauseMs: 1_000, mostPauseMs: 30_000, hopelessMs: 300_000 }
+
+/** Starts a process and keeps it running. Throws a StartError when it ends before it is ready for the first time. */
+export async function superviseChild(
+  name: Name,
+  log: Logger,
+  onHopeless: () => void,
+  bounds: RestartBounds = standard,
+): Promise<SupervisedChild> {
+  let stopping = false
+  let { child, ready } = await startChild(name, {})
+  const portsOfFirstStart = portsOf(ready)
+
+  const watch = () => {
+    child.once('exit', (code, signal) => {
+      if (stopping) return
+      log.error(`the ${name} process ended (${signal ?? `exit code ${code}`}) and is started again`)
+      void restart()
+    })
+  }
+  const restart = async (): Promise<void> => {
+    const hopelessAt = clock.monotonicMs() + bounds.hopelessMs
+    for (let pauseMs = bounds.firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, bounds.mostPauseMs)) {
+      await sleep(pauseMs)
+      if (stopping) return
+      try {
+        ;({ child, ready } = await startChild(name, portsOfFirstStart))
+        if (stopping) child.kill('SIGTERM')
+        watch()
+        return
+      } catch (error) {
+        if (stopping) return
+        if (clock.monotonicMs() >= hopelessAt) {
+          log.fatal({ err: error }, `the ${name} process can't be started again`)
+          onHopeless()
+          return
+        }
+        log.error(`the ${name} process couldn't be started again and is tried further: ${messageOf(error)}`)
+      }
+    }
+  }
+  watch()
+
+  return {
+    get ready() {
+      return ready
+    },
+    async stop() {
+      stopping = true
+      if (child.exitCode !== null || child.signalCode !== null) return
+      const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+      child.kill('SIGTERM')
+      await ended
+    },
+  }
+}
+
+/** A restarted process keeps its ports: they have been announced. */
+function portsOf(ready: ReadyLine): Record<string, string> {
+  const ports: Record<string, string> = {}
+  const add = (setting: string, url: string | undefined) => {
+    if (url !== undefined) ports[setting] = new URL(url).port
+  }
+  add('HTTP_PORT', ready.http)
+  add('FTP_PORT', ready.ftp)
+  add('FTPS_PORT', ready.ftps)
+  add('ENGINE_METRICS_PORT', ready.metrics['engine'])
+  add('FTP_METRICS_PORT', ready.metrics['ftp'])
+  return ports
+}
+
+async function startChild(
+  name: Name,
+  ports: Record<string, string>,
+): Promise<{ child: ChildProcess; ready: ReadyLine }> {
+  // In a group of its own, so that Ctrl-C comes only once, from here.
+  const { file, environment } = programs[name]
+  const child = spawn(process.execPath, [file], {
+    env: { ...environmentWith(environment), ...ports },
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+    detached: true,
+  })
+  return new Promise((resolve, reject) => {
+    child.once('exit', (code, signal) => {
+      reject(
+        new StartError(
+          `the ${name} process ended before it was ready (${signal ?? `exit code ${code}`}): its reason is in the log above`,
+        ),
+      )
+    })
+    child.once('error', reject)
+    createInterface({ input: child.stdout! }).once('line', (line) => {
+      resolve({ child, ready: JSON.parse(line) as ReadyLine })
+    })
+  })
+}
