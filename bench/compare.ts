@@ -3,7 +3,7 @@ import { createLogger } from '../shared/logger.ts'
 import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
 import { defaultCacheFolder, findMongod } from '../shared/mongod/find-mongod.ts'
 import { programSearchPath } from '../shared/config.ts'
-import { endOnInterrupt } from './interrupt.ts'
+import { endOnInterrupt, unlessInterrupted } from './interrupt.ts'
 import { serverCpuSeconds, serverVersion } from './mongodb-server.ts'
 import { measure } from './measure.ts'
 import { turns } from './turns.ts'
@@ -28,10 +28,11 @@ export async function onServer<T>(
   options: { rows: number; seed: number; cacheMB: number; folder: string; say: (text: string) => void },
   work: (context: BenchContext, version: string) => Promise<T>,
 ): Promise<T> {
-  const { rows, seed, cacheMB, folder, say } = options
+  const { cacheMB, folder } = options
   const log = createLogger({ process: 'bench', level: 'warn' })
-  const { signal } = new AbortController()
-  const server = await startEmbeddedMongoDB({
+  const starting = new AbortController()
+  const { signal } = starting
+  const started = startEmbeddedMongoDB({
     dataFolder: folder,
     cacheMB,
     findMongod: () =>
@@ -45,24 +46,45 @@ export async function onServer<T>(
     log,
     signal,
   })
-  const admin = await openDatabase({ uri: server.uri, name: 'admin' })
+  const end = () =>
+    started.then(
+      (server) => server.stop(),
+      () => undefined,
+    )
+  const forget = endOnInterrupt(() => {
+    starting.abort()
+    return end()
+  })
+  try {
+    const { uri } = await started
+    await unlessInterrupted()
+    return await workOn(uri, options, work)
+  } finally {
+    await end()
+    forget()
+  }
+}
+
+async function workOn<T>(
+  uri: string,
+  { rows, seed, folder, say }: { rows: number; seed: number; folder: string; say: (text: string) => void },
+  work: (context: BenchContext, version: string) => Promise<T>,
+): Promise<T> {
+  const admin = await openDatabase({ uri, name: 'admin' })
   const context: BenchContext = {
     rows,
     seed,
     folder,
-    mongodbUri: server.uri,
+    mongodbUri: uri,
     say,
-    openDatabase: (name) => openDatabase({ uri: server.uri, name }),
+    openDatabase: (name) => openDatabase({ uri, name }),
     serverCpuSeconds: () => serverCpuSeconds(admin.client),
     measure: (measured) => measure(admin.client, measured.rows ?? rows, measured),
   }
-  const forget = endOnInterrupt(() => server.stop())
   try {
     return await work(context, await serverVersion(admin.client))
   } finally {
     await admin.close()
-    await server.stop()
-    forget()
   }
 }
 

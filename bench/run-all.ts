@@ -19,6 +19,9 @@ export interface RunAllOptions {
   folder: string
 }
 
+/** Where the page of a quick run goes: full results aren't replaced by it. */
+export const quickFolder = path.join(import.meta.dirname, 'quick')
+
 /** Enough to see what it is about, in about a minute a benchmark; of the engine's start there is a share in each row. */
 const quickRows = 100_000
 
@@ -32,11 +35,15 @@ export async function runAll({ only, isQuick, args, out, folder }: RunAllOptions
     benchmarks.map(({ name }) => name),
   )
   const failed: string[] = []
+  const leftOut: string[] = []
   for (const benchmark of benchmarks) {
     const { name } = benchmark
     if (only !== null && !only.includes(name)) continue
-    const size = isQuick ? quickArgs(benchmark) : []
-    if (size === null) continue
+    const size = isQuick ? quickArgs(benchmark) : 'run' in benchmark ? (benchmark.full ?? []) : []
+    if (size === null) {
+      leftOut.push(name)
+      continue
+    }
     const json = path.join(folder, `${name}.json`)
     // What is given by hand comes last, and so before what quick means.
     if (await runOne([name, ...size, ...args, '--json', json])) {
@@ -45,12 +52,13 @@ export async function runAll({ only, isQuick, args, out, folder }: RunAllOptions
     } else failed.push(name)
     console.log('')
   }
+  if (leftOut.length > 0) console.log(`left out, they can't be quick: ${leftOut.join(', ')}`)
   console.log(`the results are in ${path.relative('', await results.writePage())}`)
   return failed
 }
 
 /** Null for one that can't be small. */
-function quickArgs(benchmark: Comparison | Study): string[] | null {
+export function quickArgs(benchmark: Comparison | Study): string[] | null {
   if ('run' in benchmark) return benchmark.quick ?? null
   if (benchmark.quick === false) return null
   return ['--rows', String(Math.min(benchmark.defaultRows, quickRows))]

@@ -13,20 +13,23 @@ import {
   type Particulars,
   type Report,
 } from './report/report.ts'
-import { runAll } from './run-all.ts'
+import { quickArgs, quickFolder, runAll } from './run-all.ts'
 import { describe, tablesOf } from './report/text.ts'
 import type { Comparison, Study, StudyOptions } from './scenario.ts'
 
 /** Runs a benchmark by its name, and says and writes down what it did, on which machine, and what came of it. */
+const sizes = {
+  rows: { type: 'string' },
+  rounds: { type: 'string' },
+  seed: { type: 'string' },
+  subscribers: { type: 'string' },
+  connections: { type: 'string' },
+  seconds: { type: 'string' },
+} as const
 const { values: given, positionals } = parseArgs({
   allowPositionals: true,
   options: {
-    rows: { type: 'string' },
-    rounds: { type: 'string' },
-    seed: { type: 'string' },
-    subscribers: { type: 'string' },
-    connections: { type: 'string' },
-    seconds: { type: 'string' },
+    ...sizes,
     only: { type: 'string' },
     data: { type: 'string' },
     json: { type: 'string' },
@@ -47,18 +50,25 @@ if (benchmark === undefined && name !== 'all' && name !== 'results') {
   console.log(`npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE] [--html FILE] [--quiet]
                       requests also: [--subscribers N] [--connections N] [--seconds N] [--only WORD] [--data FOLDER]
 npm run bench -- all [--quick] [--only NAME,NAME] [--out FOLDER]
-                      each in turn, and then the page bench/RESULTS.md; options of the benchmarks are passed on
-npm run bench -- results [--out FOLDER]
+                      each in turn, and then the page bench/RESULTS.md (bench/quick/RESULTS.md with --quick);
+                      options of the benchmarks are passed on
+npm run bench -- results [--quick] [--out FOLDER]
                       the page once more, of the figures that are there\n`)
   for (const { name, summary } of benchmarks) console.log(`  ${name.padEnd(18)} ${summary}`)
   if (name !== undefined) console.error(`\nthere is no benchmark ${name}`)
   process.exit(name === undefined ? 0 : 2)
 }
 
-const { rounds = '3', seed = '1', subscribers = '200000', connections = '16', seconds = '5' } = given
+if (benchmark === undefined && (given.json !== undefined || given.html !== undefined))
+  refuse(`--json and --html are of one benchmark: ${name} writes its own files, into --out`)
+const quick = given.quick && benchmark !== undefined ? quickArgs(benchmark) : []
+if (quick === null) refuse(`${name} can't be quick; --rows and --rounds make it smaller`)
+// What is given by hand stands before what quick means.
+const size = { ...parseArgs({ args: quick, options: sizes }).values, ...given }
+const { rounds = '3', seed = '1', subscribers = '200000', connections = '16', seconds = '5' } = size
 const options: Omit<StudyOptions, 'folder'> = {
   rounds: wholeNumber('--rounds', rounds),
-  rows: given.rows === undefined ? null : wholeNumber('--rows', given.rows),
+  rows: size.rows === undefined ? null : wholeNumber('--rows', size.rows),
   seed: wholeNumber('--seed', seed),
   subscribers: wholeNumber('--subscribers', subscribers),
   connections: wholeNumber('--connections', connections),
@@ -79,7 +89,8 @@ async function runOne(benchmark: Comparison | Study, folder: string): Promise<nu
 }
 
 async function runMany(folder: string): Promise<number> {
-  const out = given.out === undefined ? import.meta.dirname : path.resolve(given.out)
+  const usual = given.quick ? quickFolder : import.meta.dirname
+  const out = given.out === undefined ? usual : path.resolve(given.out)
   const only = name === 'results' ? [] : (given.only?.split(',') ?? null)
   const unknown = only?.find((wanted) => benchmarks.every((known) => known.name !== wanted))
   if (unknown !== undefined) throw new Error(`there is no benchmark ${unknown}`)
@@ -131,6 +142,10 @@ function workOf(benchmark: Comparison | Study, settled: StudyOptions): Record<st
 
 function wholeNumber(name: string, text: string): number {
   if (/^[1-9]\d{0,9}$/.test(text)) return Number(text)
-  console.error(`${name} must be a positive integer, not ${text}`)
+  return refuse(`${name} must be a positive integer, not ${text}`)
+}
+
+function refuse(sentence: string): never {
+  console.error(sentence)
   process.exit(2)
 }

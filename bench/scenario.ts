@@ -21,6 +21,8 @@ export interface Study {
   summary: string
   /** Options with which it takes a minute at most; without them it isn't run where all are run quickly. */
   quick?: string[]
+  /** Options that it has where all are run in full, beside those that are given. */
+  full?: string[]
   run(options: StudyOptions): Promise<Outcome>
 }
 

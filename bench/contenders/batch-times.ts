@@ -1,3 +1,4 @@
+import { batchRecords } from '../../shared/records/chunk-records.ts'
 import type { Latency } from '../scenario.ts'
 
 /** How long the engine's batches took, from its histogram: known as exactly as that has bounds. */
@@ -10,7 +11,7 @@ export async function batchTimes(metricsUrl: string): Promise<{ since: () => Pro
       )
       const total = buckets.at(-1)?.[1] ?? 0
       return {
-        of: 'a batch of 1,000 rows',
+        of: `a batch of ${batchRecords.toLocaleString('en')} rows`,
         count: total,
         quantiles: buckets
           .filter(([bound, count], i) => Number.isFinite(bound) && count > (buckets[i - 1]?.[1] ?? 0))

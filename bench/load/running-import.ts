@@ -29,6 +29,8 @@ export class RunningImport {
     await this.#begin(0)
     await this.#until((view) => view.stats.records_imported > 0)
     this.#running = this.#goOn()
+    // Told by `stop`.
+    this.#running.catch(() => undefined)
   }
 
   /** Cancels the one that runs, and waits for its last batch; the rows that all of them did, and in which time. */

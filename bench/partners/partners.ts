@@ -27,11 +27,15 @@ export interface SmallFilesReport {
   smallMs: number[]
   /** Of each 1 kB file within one session. */
   keptMs: number[]
+  /** SHA-256 of each of these files: they are all the same. */
+  smallHash: string
 }
 
 export type PartnersReport = LargeFilesReport & SmallFilesReport
 
 export const largeFile = 'large.csv'
+/** Names that take turns within one session. */
+export const keptFiles = 10
 
 /**
  * Runs them in processes of their own, whose work is not that of the server which is measured; the small files have

@@ -1,7 +1,7 @@
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { connect, type FtpAccount } from './connect.ts'
-import type { SmallFilesReport } from './partners.ts'
+import { keptFiles, type SmallFilesReport } from './partners.ts'
 
 /**
  * Somebody who uploads small files until he is told to end: one after the other with a connection and login for each,
@@ -13,12 +13,13 @@ process.on('message', (message: FtpAccount | 'end') => {
   if (message === 'end') done.abort()
   else
     void Promise.all([smallFiles(message), keptSession(message)]).then(([smallMs, keptMs]) =>
-      process.send!({ smallMs, keptMs } satisfies SmallFilesReport),
+      process.send!({ smallMs, keptMs, smallHash } satisfies SmallFilesReport),
     )
 })
 process.on('disconnect', () => process.exit())
 
 const content = randomBytes(1_000)
+const smallHash = createHash('sha256').update(content).digest('hex')
 
 async function smallFiles(account: FtpAccount): Promise<number[]> {
   const taken: number[] = []
@@ -37,7 +38,7 @@ async function keptSession(account: FtpAccount): Promise<number[]> {
   const client = await connect(account)
   while (!done.signal.aborted) {
     const startedAt = performance.now()
-    await client.uploadFrom(Readable.from([content]), `kept-${taken.length % 10}.csv`)
+    await client.uploadFrom(Readable.from([content]), `kept-${taken.length % keptFiles}.csv`)
     taken.push(performance.now() - startedAt)
   }
   client.close()

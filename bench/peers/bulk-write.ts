@@ -7,7 +7,7 @@ import { endOnInterrupt } from '../interrupt.ts'
 import { childProcess } from '../processes.ts'
 import type { BenchContext, Contender } from '../scenario.ts'
 import { flatSample } from './flat-document.ts'
-import { peer, type PeerTarget, type PreparedPeer } from './peer.ts'
+import { collectorFlag, peer, type PeerTarget, type PreparedPeer } from './peer.ts'
 
 /**
  * What a developer writes in an afternoon: csv-parse in one process, the cells trimmed and converted, an upsert by
@@ -90,7 +90,10 @@ const firstStays = (before: SubscriberFile): Leaves => ({
 
 async function startProgram(order: BulkWriteOrder): Promise<PreparedPeer> {
   // What it makes of a date doesn't hang on where the machine stands.
-  const child = fork(program, { env: { ...process.env, TZ: 'UTC' } })
+  const child = fork(program, {
+    env: { ...process.env, TZ: 'UTC' },
+    execArgv: [...process.execArgv, collectorFlag],
+  })
   const ended = new Promise<never>((_, reject) => {
     child.once('error', reject)
     child.once('exit', (code, signal) =>

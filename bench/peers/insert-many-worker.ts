@@ -38,6 +38,8 @@ async function insert(): Promise<number[]> {
   const lane = async () => {
     while (next < batches.length) {
       const documents = batches[next]!
+      // What is sent is nobody's any more, and needn't be kept by the collector.
+      batches[next] = []
       next += 1
       const startedAt = performance.now()
       await subscribers.insertMany(documents, { ordered: false })

@@ -1,3 +1,4 @@
+import { setFlagsFromString } from 'node:v8'
 import { Worker } from 'node:worker_threads'
 import { collectionDefinitions } from '../../shared/schemas/collections.ts'
 import type { SubscriberDocument } from '../../shared/schemas/subscriber.ts'
@@ -5,7 +6,7 @@ import type { SubscriberFile, SubscriberFileOptions } from '../datasets/subscrib
 import { thisProcess } from '../processes.ts'
 import type { BenchContext, Contender } from '../scenario.ts'
 import { flatSample } from './flat-document.ts'
-import { peer, type PeerTarget, type PeerWork } from './peer.ts'
+import { collectorFlag, peer, type PeerTarget, type PeerWork } from './peer.ts'
 
 /**
  * What the driver alone can do: the documents that the import ends up with, made beforehand and in file order, written
@@ -40,6 +41,7 @@ export function insertManyPeer(context: BenchContext, dataset: SubscriberFile): 
       note: 'documents made beforehand; reads no file, finds no duplicates, counts and logs nothing',
     },
     async prepare(target) {
+      setFlagsFromString(collectorFlag)
       const workers = await Promise.all(
         Array.from({ length: threads }, (_, thread) =>
           startInserter({ target, dataset: dataset.options, thread, threads }),

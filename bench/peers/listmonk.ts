@@ -45,12 +45,10 @@ export async function listmonkPeer(
         const scratch = path.join(context.folder, `listmonk-${round}`)
         await mkdir(scratch)
         const server = await startPostgres(postgres)
-        const forget = endOnInterrupt(server.remove)
         try {
           return await importOnce(context, work, { folder, scratch, server })
         } finally {
           await server.remove()
-          forget()
         }
       },
     },
@@ -214,8 +212,10 @@ async function startListmonk({ folder, scratch, server }: Place) {
       () => false,
     )
     if (answers) break
-    if (child.exitCode !== null || performance.now() - startedAt > startMs)
+    if (child.exitCode !== null || performance.now() - startedAt > startMs) {
+      await stop()
       throw new Error(`listmonk in ${folder} didn't start`)
+    }
     await sleep(100)
   }
   return {
@@ -249,10 +249,15 @@ async function install(program: string, folder: string, config: string, env: Nod
   let output = ''
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (piece: Buffer) => (output += piece.toString()))
-  await new Promise<void>((resolve, reject) => {
+  const ended = new Promise<void>((resolve, reject) => {
     child.once('error', reject)
     child.once('close', () => resolve())
   })
+  const forget = endOnInterrupt(() => {
+    child.kill()
+    return ended
+  })
+  await ended.finally(forget)
   const token = /LISTMONK_ADMIN_API_TOKEN="([^"]+)"/.exec(output)?.[1]
   if (token === undefined) throw new Error(`listmonk couldn't set itself up: ${output.slice(-500)}`)
   return token

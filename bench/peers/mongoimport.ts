@@ -75,7 +75,7 @@ function asTyped(dataset: SubscriberFile): Documents {
     const kind = dataset.kindOf(row)
     if (kind === 'bad_date') continue
     if (kind === 'duplicate') {
-      inCapitals.add(dataset.originalOf(row)!)
+      if (!dataset.isRepetition(row)) inCapitals.add(dataset.originalOf(row)!)
       continue
     }
     documents.count += 1

@@ -44,6 +44,9 @@ export interface PeerTarget {
 
 const collectionName = 'subscribers'
 
+/** Of Rollcall's workers: a peer in Node isn't to be slower for want of it. */
+export const collectorFlag = '--no-parallel-scavenge'
+
 export function peer(context: BenchContext, work: PeerWork): Contender {
   const { name, dataset } = work
   let round = 0

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { programSearchPath } from '../../shared/config.ts'
+import { endOnInterrupt, unlessInterrupted } from '../interrupt.ts'
 import { treeOf, type ProcessOfContender } from '../processes.ts'
 
 /** A PostgreSQL server on loopback in a folder of its own, for an importer that writes to one. */
@@ -39,25 +40,28 @@ export async function findPostgres(): Promise<string | null> {
   return null
 }
 
+/** Ends on an interrupt too, also one that comes while it starts. */
 export async function startPostgres(binaries: string): Promise<PostgresServer> {
   // Not in the benchmark's scratch folder: where that is root's, PostgreSQL runs as somebody else.
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-postgres-'))
-  const owner = await ownerOf()
-  if (owner !== null) await chown(folder, owner.uid, owner.gid)
-  await chmod(folder, 0o700)
+  const starting = new AbortController()
   const data = path.join(folder, 'data')
   const port = await freePort()
+  const owner = await ownerOf()
   const run = (name: string, args: string[]) =>
     execute(path.join(binaries, name), args, { cwd: '/', ...owner })
-  await run('initdb', ['-D', data, '-U', postgresUser, '--auth=trust', '-E', 'UTF8', '--locale=C'])
-  const settings = Object.entries({
-    ...postgresSettings,
-    port,
-    listen_addresses: '127.0.0.1',
-    unix_socket_directories: folder,
-  })
-  const options = settings.map(([name, value]) => `-c ${name}=${value}`).join(' ')
-  await run('pg_ctl', ['-D', data, '-o', options, '-l', path.join(folder, 'log'), '-w', 'start'])
+  const started = start()
+  let removed: Promise<void> | undefined
+  const remove = () => (removed ??= end())
+  const forget = endOnInterrupt(remove)
+  try {
+    await started
+    await unlessInterrupted()
+  } catch (error) {
+    await remove()
+    forget()
+    throw error
+  }
   const pid = Number((await readFile(path.join(data, 'postmaster.pid'), 'utf8')).split('\n')[0])
   const address = ['-h', '127.0.0.1', '-p', String(port), '-U', postgresUser]
   return {
@@ -68,9 +72,35 @@ export async function startPostgres(binaries: string): Promise<PostgresServer> {
       return stdout.trimEnd().split('\n')
     },
     remove: async () => {
-      await run('pg_ctl', ['-D', data, '-m', 'fast', '-w', 'stop'])
-      await rm(folder, { recursive: true, force: true })
+      await remove()
+      forget()
     },
+  }
+
+  async function start(): Promise<void> {
+    if (owner !== null) await chown(folder, owner.uid, owner.gid)
+    await chmod(folder, 0o700)
+    await run('initdb', ['-D', data, '-U', postgresUser, '--auth=trust', '-E', 'UTF8', '--locale=C'])
+    starting.signal.throwIfAborted()
+    const settings = Object.entries({
+      ...postgresSettings,
+      port,
+      listen_addresses: '127.0.0.1',
+      unix_socket_directories: folder,
+    })
+    const options = settings.map(([name, value]) => `-c ${name}=${value}`).join(' ')
+    await run('pg_ctl', ['-D', data, '-o', options, '-l', path.join(folder, 'log'), '-w', 'start'])
+  }
+
+  /** Waits for what starts it: ended in the middle, they would leave a server that nobody knows. */
+  async function end(): Promise<void> {
+    starting.abort()
+    const isUp = await started.then(
+      () => true,
+      () => false,
+    )
+    if (isUp) await run('pg_ctl', ['-D', data, '-m', 'fast', '-w', 'stop'])
+    await rm(folder, { recursive: true, force: true })
   }
 }
 

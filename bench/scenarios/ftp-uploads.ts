@@ -1,17 +1,19 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { copyFile, mkdir, rm } from 'node:fs/promises'
+import { copyFile, mkdir, readdir, rm } from 'node:fs/promises'
 import { loadavg } from 'node:os'
 import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import { ApiClient, importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
-import { columns, customFields, writeSubscriberFile } from '../datasets/subscriber-file.ts'
-import { largeFile, runPartners, type PartnersReport } from '../partners/partners.ts'
+import { ApiClient } from '../../control-plane/cli/api-client.ts'
+import { openDatabase } from '../../shared/database.ts'
+import { wrongImport } from '../contenders/check-import.ts'
+import { createList, importEnd } from '../contenders/installation.ts'
+import { writeSubscriberFile, type SubscriberFile } from '../datasets/subscriber-file.ts'
+import { keptFiles, largeFile, runPartners, type PartnersReport } from '../partners/partners.ts'
 import { startRollcall, type Rollcall } from '../rollcall.ts'
-import type { Study, StudyOptions } from '../scenario.ts'
+import type { Goal, Study, StudyOptions } from '../scenario.ts'
 import { spread } from '../statistics.ts'
 import { watchProcess } from '../watch-process.ts'
 
@@ -27,7 +29,7 @@ export const ftpUploads: Study = {
     const { say, rounds, seed, rows: given, folder } = options
     const rows = given ?? 300_000
     const { dataset, file } = await writeSubscriberFile({ rows, seed, folder, say })
-    const work = { ...options, file, expected: dataset.expectedCounts() }
+    const work = { ...options, file, dataset }
     const measured: Round[] = []
     for (let round = 0; round < rounds; round += 1)
       for (const tls of round % 2 === 0 ? [false, true] : [true, false]) {
@@ -36,19 +38,24 @@ export const ftpUploads: Study = {
         say(describe(result))
       }
     for (const tls of [false, true]) say(summary(measured, tls))
+    const goals = [false, true].flatMap((tls) => goalsOf(measured, tls))
+    for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
     return {
       isRight: measured.every(({ isRight }) => isRight),
       result: { rows, partners, megabytes, measured },
+      goals,
     }
   },
 }
 
 const partners = 20
 const megabytes = 100
+const mostSmallMs = 1_000
+const mostMemoryMB = 300
 
 interface Work extends StudyOptions {
   file: string
-  expected: Record<string, number>
+  dataset: SubscriberFile
 }
 
 interface Round {
@@ -70,13 +77,15 @@ async function runRound(work: Work, tls: boolean, name: string): Promise<Round> 
   const certificate = await makeCertificate(folder)
   const service = await startRollcall({ folder, settings: tls ? certificate : {} })
   const client = new ApiClient(service.ready.http, service.key)
+  const database = await openDatabase({ uri: service.ready.mongodb, name: 'rollcall' })
   try {
     const accounts: Account[] = []
     for (let i = 0; i <= partners; i += 1) accounts.push(await makeAccount(client, i))
     const [small, ...large] = accounts as [Account, ...Account[]]
     const ftp = new URL(service.ready.ftp)
     const watch = await watchProcess(service.ready.metrics['ftp']!)
-    const importId = await startImport(client)
+    const list = await createList(client, 'bench', work.dataset)
+    const importId = await startImport(client, list.listId, work.dataset)
     const report = await runPartners({
       host: ftp.hostname,
       port: Number(ftp.port),
@@ -88,12 +97,17 @@ async function runRound(work: Work, tls: boolean, name: string): Promise<Round> 
     })
     const { peakMemoryMB, cpuSeconds } = await watch.stop()
     const view = await importEnd(client, importId)
-    const isImported =
-      view.state === 'finished' &&
-      Object.entries(work.expected).every(([kind, count]) => view.stats.subscribers[kind] === count)
+    const wrong =
+      (await wrongImport(
+        { client, database },
+        { view, list, expected: work.dataset.expectedCounts(), leaves: work.dataset },
+      )) ??
+      (await wrongLargeFiles(folder, large, report)) ??
+      (await wrongSmallFiles(folder, small, report))
+    if (wrong !== null) work.say(`WRONG RESULT: ${wrong}`)
     return {
       tls,
-      isRight: isImported && (await allArrived(folder, large, report)),
+      isRight: wrong === null,
       megabytesPerSecond: (partners * megabytes) / report.seconds,
       smallMs: figures(report.smallMs),
       keptMs: figures(report.keptMs),
@@ -103,6 +117,7 @@ async function runRound(work: Work, tls: boolean, name: string): Promise<Round> 
     }
   } finally {
     await client.close()
+    await database.close()
     await end(service, folder)
   }
 }
@@ -136,11 +151,8 @@ async function makeAccount(client: ApiClient, number: number): Promise<Account> 
   return { organizationId: id, key }
 }
 
-async function startImport(client: ApiClient): Promise<number> {
-  const list = await client.post<{ id: number }>('/mailing_lists', { mailing_list: { name: 'bench' } })
-  for (const field of customFields)
-    await client.post(`/mailing_lists/${list.id}/custom_fields`, { custom_field: field })
-  const { id } = await client.post<{ id: number }>(`/mailing_lists/${list.id}/subscriber_imports`, {
+async function startImport(client: ApiClient, listId: number, { columns }: SubscriberFile): Promise<number> {
+  const { id } = await client.post<{ id: number }>(`/mailing_lists/${listId}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: columns,
       file_source: { type: 'upload_directory', filename: 'rows.csv' },
@@ -149,22 +161,38 @@ async function startImport(client: ApiClient): Promise<number> {
   return id
 }
 
-async function importEnd(client: ApiClient, id: number): Promise<ImportView> {
-  for (;;) {
-    const view = await client.get<ImportView>(`/subscriber_imports/${id}`)
-    if (importEnded(view)) return view
-    await sleep(200)
-  }
+async function wrongLargeFiles(
+  folder: string,
+  accounts: Account[],
+  { hashes }: PartnersReport,
+): Promise<string | null> {
+  for (const [i, account] of accounts.entries())
+    if ((await hashOf(path.join(uploadsOf(folder, account), largeFile))) !== hashes[i])
+      return `the file of partner ${i + 1} isn't what was uploaded`
+  return null
 }
 
-async function allArrived(folder: string, accounts: Account[], { hashes }: PartnersReport): Promise<boolean> {
-  for (const [i, { organizationId }] of accounts.entries()) {
-    const hash = createHash('sha256')
-    const file = path.join(folder, 'data', 'uploads', String(organizationId), largeFile)
-    await pipeline(createReadStream(file), hash)
-    if (hash.digest('hex') !== hashes[i]) return false
-  }
-  return true
+async function wrongSmallFiles(
+  folder: string,
+  account: Account,
+  { smallMs, keptMs, smallHash }: PartnersReport,
+): Promise<string | null> {
+  const uploads = uploadsOf(folder, account)
+  const files = (await readdir(uploads)).filter((name) => name.endsWith('.csv'))
+  const sent = smallMs.length + Math.min(keptMs.length, keptFiles)
+  if (files.length !== sent) return `${files.length} small files are there, not ${sent}`
+  for (const name of files)
+    if ((await hashOf(path.join(uploads, name))) !== smallHash) return `${name} isn't what was uploaded`
+  return null
+}
+
+const uploadsOf = (folder: string, { organizationId }: Account): string =>
+  path.join(folder, 'data', 'uploads', String(organizationId))
+
+async function hashOf(file: string): Promise<string> {
+  const hash = createHash('sha256')
+  await pipeline(createReadStream(file), hash)
+  return hash.digest('hex')
 }
 
 function figures(values: number[]) {
@@ -192,6 +220,37 @@ function describe(round: Round): string {
     `load ${loadAverage.toFixed(1)}`,
     ...(isRight ? [] : ['WRONG RESULT']),
   ].join('; ')
+}
+
+/** The times by the median over the rounds, memory by the most. */
+function goalsOf(rounds: Round[], tls: boolean): Goal[] {
+  const own = rounds.filter((round) => round.tls === tls)
+  const how = tls ? 'with TLS' : 'plain'
+  const times = (what: string, p99: number[]): Goal => {
+    const measured = spread(p99)
+    const shown = `${Math.round(measured.median)} ms (${Math.round(measured.least)} to ${Math.round(measured.most)})`
+    return {
+      what: `1 kB ${what}, ${how}: p99 ${shown}, under ${mostSmallMs} ms`,
+      isMet: measured.median < mostSmallMs,
+      measured,
+    }
+  }
+  const memory = spread(own.map(({ memoryMB }) => memoryMB))
+  return [
+    times(
+      'with login',
+      own.map(({ smallMs }) => smallMs.p99),
+    ),
+    times(
+      'in a session',
+      own.map(({ keptMs }) => keptMs.p99),
+    ),
+    {
+      what: `memory of the FTP server, ${how}: at most ${Math.round(memory.most)} MB, under ${mostMemoryMB} MB`,
+      isMet: memory.most < mostMemoryMB,
+      measured: memory,
+    },
+  ]
 }
 
 function summary(rounds: Round[], tls: boolean): string {

@@ -9,6 +9,7 @@ import {
   type ReactionDocument,
 } from '../../shared/schemas/autoresponder.ts'
 import { nextIds } from '../../shared/database.ts'
+import { batchRecords } from '../../shared/records/chunk-records.ts'
 import { ring } from '../../shared/store/doorbell.ts'
 import { customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
 import { costOf } from '../load/cost.ts'
@@ -132,7 +133,7 @@ async function createList({ client }: MeasuredService, name: string): Promise<nu
   return id
 }
 
-/** As imports leave them: a thousand at a time are due at one moment. */
+/** As imports leave them: all of a batch are due at one moment. */
 async function queueReactions(service: MeasuredService, amount: number): Promise<number> {
   const { collections } = service.database
   const listId = await createList(service, 'Reacting')
@@ -165,7 +166,7 @@ async function queueReactions(service: MeasuredService, amount: number): Promise
         subscriber_id: number + 1,
         import_id: 1,
         state: 'queued',
-        due_at: new Date(startMs + Math.floor(number / 1_000) * 50),
+        due_at: new Date(startMs + Math.floor(number / batchRecords) * 50),
         created_at: new Date(),
       }
     })

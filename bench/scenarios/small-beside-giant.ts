@@ -77,6 +77,7 @@ async function measureRound(
   const list = await createList(client, 'Giant', dataset)
   const seconds: number[] = []
   const checks: (() => Promise<string | null>)[] = []
+  let lastId = 0
   const rows = dataset.rows + moments.length * smallRows
   const { done: view, cost } = await costOf(service, rows, async () => {
     const { id } = await startImport(service, list.listId, {
@@ -87,6 +88,7 @@ async function measureRound(
       const state = await untilRows(service, id, part * dataset.rows)
       const small = await importSmall(service, seed)
       checks.push(small.wrong)
+      lastId = small.id
       seconds.push(small.seconds)
       say(`500 rows in ${small.seconds.toFixed(2)} s; the giant was ${state}`)
     }
@@ -100,6 +102,7 @@ async function measureRound(
     leaves: dataset,
   })
   for (const check of checks) wrong ??= await check()
+  wrong ??= await cameLate(database, view.id, lastId)
   const giantRowsPerSecond = wrong === null ? dataset.rows / (await secondsOf(database, view.id)) : 0
   say(
     wrong === null
@@ -113,7 +116,7 @@ async function measureRound(
 async function importSmall(
   service: MeasuredService,
   seed: number,
-): Promise<{ seconds: number; wrong: () => Promise<string | null> }> {
+): Promise<{ id: number; seconds: number; wrong: () => Promise<string | null> }> {
   const { client, database } = service
   const small = new SubscriberFile({ rows: smallRows, seed: seed + 1, defects: false })
   const content = [...linesOf(small, [{ first: 0, count: smallRows }])].join('')
@@ -124,10 +127,25 @@ async function importSmall(
   const { id } = await startImport(service, list.listId, { type: 'json', content })
   const view = await importEnd(client, id)
   return {
+    id,
     seconds: view.state === 'finished' ? await secondsOf(database, id) : 0,
     wrong: () =>
       wrongImport(service, { view, list, expected: { added: smallRows }, leaves: small, size: 'small' }),
   }
+}
+
+/** A small import that comes when the giant has ended is beside nobody. */
+async function cameLate(
+  { collections }: MeasuredService['database'],
+  giantId: number,
+  smallId: number,
+): Promise<string | null> {
+  const [giant, small] = await Promise.all(
+    [giantId, smallId].map((_id) => collections.imports.findOne({ _id })),
+  )
+  return small!.begins_at < giant!.finished_at!
+    ? null
+    : 'the giant had ended before the last small import began: take more --rows'
 }
 
 function report(measured: Round[], rows: number, say: (text: string) => void): Outcome {

@@ -76,6 +76,11 @@ export class PartitionOutput {
     await this.#writing
   }
 
+  /** Resolves when nothing is being written any more, whatever became of it. */
+  async rest(): Promise<void> {
+    await this.#writing.catch(() => undefined)
+  }
+
   async #write(batch: Buffer[]): Promise<void> {
     if (batch.length === 0) return
     await this.#file.append(batch)

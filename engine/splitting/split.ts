@@ -56,6 +56,16 @@ const mostRecords = 0xffffffff
  * or `source_unreadable`, the signal's reason, and the staging's errors as they are.
  */
 export async function splitFile(options: SplitOptions): Promise<SplitResult> {
+  const output = new PartitionOutput(options.output)
+  try {
+    return await splitInto(output, options)
+  } finally {
+    // Whoever closes the file, and removes it, after a split that was broken off isn't to be overtaken by a write.
+    await output.rest()
+  }
+}
+
+async function splitInto(output: PartitionOutput, options: SplitOptions): Promise<SplitResult> {
   const { source, plan, format } = options
   const start = await contentStart(source)
   const sizes = rangeSizes(source.size)
@@ -68,7 +78,6 @@ export async function splitFile(options: SplitOptions): Promise<SplitResult> {
     format,
     wantedColumn: plan.identity.column,
   })
-  const output = new PartitionOutput(options.output)
   const sorter = new RecordSorter({
     output,
     bufferSize: sizes.bufferSize,

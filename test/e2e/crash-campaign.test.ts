@@ -39,8 +39,11 @@ const points = {
   'claim of a chunk sent, unanswered': 'findAndModify import_chunks after 2',
   'in a batch, subscribers inserted': 'insert subscribers after 2',
   'in a batch, subscribers updated': 'update import_chunks $literal > update subscribers after 2',
-  'before the commit of a batch': 'update import_chunks $literal > commitTransaction before 3',
-  'batch committed, unanswered': 'update import_chunks $literal > commitTransaction after 3',
+  // Of the chunk of one identity, which has three: whoever takes over goes on within it.
+  'before the commit of a batch, one of its chunk committed':
+    'update import_chunks },"places_held" > commitTransaction before 2',
+  'batch committed, unanswered, others of its chunk left':
+    'update import_chunks },"places_held" > commitTransaction after 1',
   "before the commit of a chunk's last batch":
     'update import_chunks "state":"done"} > commitTransaction before 2',
   'last batch of a chunk committed, unanswered':

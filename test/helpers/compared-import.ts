@@ -40,7 +40,7 @@ function* linesBefore(file: SubscriberFile): Generator<string> {
 }
 
 function* repeatedLines(): Generator<string> {
-  for (let i = 0; i < 1_200; i += 1) yield `again@example.com,Again${i},,,,,,${dates}\n`
+  for (let i = 0; i < 4_100; i += 1) yield `again@example.com,Again${i},,,,,,${dates}\n`
 }
 
 /** Lists with the same subscribers. */

@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
-import { betterOf, judge, ratiosOf, works, type Rounds } from '../../../bench/guard/judge.ts'
+import { betterOf, judge, leastParts, ratiosOf, works, type Rounds } from '../../../bench/guard/judge.ts'
 import { chartsOf } from '../../../bench/report/charts.ts'
 import { htmlPage } from '../../../bench/report/html.ts'
 import { compactJson, reportOfComparison, type Report } from '../../../bench/report/report.ts'
@@ -117,35 +117,41 @@ t.test('the page of results is made of what is kept, and what is left of a broke
   for (const name of leftOvers) t.notOk(files.includes(name), name)
 })
 
-t.test('the guard finds what became slower by more than a fifth, client and server apart', async (t) => {
-  const roundsOf = (client: number): Rounds =>
-    Object.fromEntries(
-      works.map((work) => [
-        work,
-        [1, 5, 2].map((noise) => ({
-          ours: { client: client * noise, server: 10 * noise },
-          peer: { client: 40 * noise, server: 80 * noise },
-        })),
-      ]),
-    ) as unknown as Rounds
-  const recorded = ratiosOf(roundsOf(20))
-  t.match(recorded, { 'new rows, client': 2, 'new rows, server': 8 })
-  const fallen = (client: number) =>
-    judge(recorded, ratiosOf(roundsOf(client)))
-      .filter(({ hasFallen }) => hasFallen)
-      .map(({ name }) => name)
-  t.strictSame(fallen(24), [])
-  t.strictSame(fallen(26), ['new rows, client', 'overwriting, client', 'all skipped, client'])
-  const once = betterOf(ratiosOf(roundsOf(26)), ratiosOf(roundsOf(21)))
-  t.ok(
-    judge(recorded, once).every(({ hasFallen }) => !hasFallen),
-    'a neighbour that went',
-  )
-  t.ok(
-    judge(recorded, {}).every(({ hasFallen }) => hasFallen),
-    'what was not measured has fallen',
-  )
-})
+t.test(
+  'the guard finds what became slower by more than a fifth, elsewhere by two fifths, client and server apart',
+  async (t) => {
+    const roundsOf = (client: number): Rounds =>
+      Object.fromEntries(
+        works.map((work) => [
+          work,
+          [1, 5, 2].map((noise) => ({
+            ours: { client: client * noise, server: 10 * noise },
+            peer: { client: 40 * noise, server: 80 * noise },
+          })),
+        ]),
+      ) as unknown as Rounds
+    const recorded = ratiosOf(roundsOf(20))
+    t.match(recorded, { 'new rows, client': 2, 'new rows, server': 8 })
+    const fallen = (client: number, leastPart = leastParts.here) =>
+      judge(recorded, ratiosOf(roundsOf(client)), leastPart)
+        .filter(({ hasFallen }) => hasFallen)
+        .map(({ name }) => name)
+    t.strictSame(fallen(24), [])
+    const clients = ['new rows, client', 'overwriting, client', 'all skipped, client']
+    t.strictSame(fallen(26), clients)
+    t.strictSame(fallen(32, leastParts.elsewhere), [])
+    t.strictSame(fallen(34, leastParts.elsewhere), clients)
+    const once = betterOf(ratiosOf(roundsOf(26)), ratiosOf(roundsOf(21)))
+    t.ok(
+      judge(recorded, once, leastParts.here).every(({ hasFallen }) => !hasFallen),
+      'a neighbour that went',
+    )
+    t.ok(
+      judge(recorded, {}, leastParts.elsewhere).every(({ hasFallen }) => hasFallen),
+      'what was not measured has fallen',
+    )
+  },
+)
 
 t.test(
   'nobody begins a second time before all have begun, and the others come in changing orders',

@@ -18,15 +18,18 @@ t.test('a file has the duplicates and bad rows that were asked for, and its coun
   const file = made({ defects: { badEmails: 25, badDates: 25, duplicates: 200 } })
   const records = recordsOf(file)
   const seen = new Set<string>()
+  let repeated = 0
   const found = { added: 0, failed: 0, skipped_duplicate: 0 }
   for (const [email, , , , birthday] of records as [string, string, string, string, string][]) {
     const key = email.toLowerCase()
     const isBad = !email.includes('@') || birthday === '02/30/1980'
     found[seen.has(key) ? 'skipped_duplicate' : isBad ? 'failed' : 'added'] += 1
+    if (seen.has(key) && email === key) repeated += 1
     seen.add(key)
   }
   t.match(file.expectedCounts(), found)
   t.ok(Math.abs(found.skipped_duplicate / rows - 0.2) < 0.01, `${found.skipped_duplicate} duplicates`)
+  t.ok(Math.abs(repeated / rows - 0.1) < 0.01, `${repeated} in small letters, as before`)
   t.ok(Math.abs(found.failed / rows - 0.05) < 0.005, `${found.failed} bad rows`)
 })
 

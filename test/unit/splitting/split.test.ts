@@ -1,6 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { readExtents, readRecordAt } from '../../../shared/records/partition-file.ts'
 import { splitFile, type SplitResult } from '../../../engine/splitting/split.ts'
@@ -185,6 +187,34 @@ t.test('the header is no record, blank lines are none, line numbers are physical
       ['d@e.co', 3, 9],
     ],
   )
+})
+
+t.test('a split that is broken off ends when nothing is written any more', async (t) => {
+  const content = lines(100_000, (i) => `${scattered(i)},some cell\n`)
+  await staging.write('broken-off/source', Readable.from([Buffer.from(content)]))
+  const source = (await staging.open('broken-off/source'))!
+  const broken = new AbortController()
+  let appends = 0
+  let isWriting = false
+  const output = {
+    append: async () => {
+      appends += 1
+      if (appends < 2) return
+      isWriting = true
+      broken.abort(new Error('paused'))
+      await sleep(50)
+      isWriting = false
+      throw new Error('the disk is full')
+    },
+    close: () => Promise.resolve(),
+  }
+  const reopen = () => Promise.reject(new Error('not reached'))
+  const { signal } = broken
+  const splitting = splitFile({ source, output, reopen, plan: makePlan(), format: utf8Format, signal })
+  await t.rejects(splitting, { message: 'paused' })
+  t.equal(appends, 2)
+  t.notOk(isWriting)
+  await source.close()
 })
 
 t.test('an empty file has no records', async (t) => {
