@@ -1,15 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
-import type { AddressGuard } from '../shared/address-guard.ts'
 import { clock } from '../shared/clock.ts'
-import { peekNextId, type Database } from '../shared/database.ts'
+import { peekNextId } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import { hasEnded } from '../shared/import-state.ts'
-import type { Logger } from '../shared/logger.ts'
 import type { ChunkDocument, UploadDocument } from '../shared/schemas/import.ts'
-import type { Staging } from '../shared/staging/staging.ts'
-import type { Uploads } from '../shared/uploads/upload-store.ts'
 import {
   claimChunk,
   closeChunks,
@@ -35,11 +31,10 @@ import {
 import { queueCallback } from './callbacks/queue-callback.ts'
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import { removeWorkingData, runStep } from './import-run.ts'
-import type { EngineMetrics } from './metrics.ts'
-import type { DownloadBounds } from '../shared/sources/download-bounds.ts'
+import { LookLoop, lookEveryMs } from './look-loop.ts'
+import type { StepContext } from './step.ts'
 import { control, type ChunkReport } from './workers/messages.ts'
 import type { WorkerPool } from './workers/pool.ts'
-import { LookLoop, lookEveryMs } from './look-loop.ts'
 
 /**
  * Decides what this engine does next. Once a second, and at every ring of the doorbell, it looks at the imports for
@@ -53,20 +48,11 @@ import { LookLoop, lookEveryMs } from './look-loop.ts'
  *
  * It keeps nothing that it couldn't read again: after a restart, or beside other engines, the documents say it all.
  */
-export interface DispatcherOptions {
+export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal'> {
   engineId: string
-  database: Database
-  staging: Staging
-  uploads: Uploads
-  /** Says which addresses downloads may reach. */
-  guard: AddressGuard
-  bounds: DownloadBounds
-  stripe: string
   /** One for each step that runs at once. */
   stepSessions: ClientSession[]
   pool: WorkerPool
-  metrics: EngineMetrics
-  log: Logger
 }
 
 /** Of each kind: downloads, which may take a quarter of an hour, and all others. */
@@ -127,8 +113,8 @@ export class Dispatcher {
   }
 
   /** Something changed: look now. */
-  readonly wake = (): void => {
-    this.#loop.wake()
+  get wake(): () => void {
+    return this.#loop.wake
   }
 
   /** Steps in hand. */

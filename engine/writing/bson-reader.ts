@@ -1,17 +1,5 @@
 import { BSON, type Document } from 'mongodb'
-
-const bsonType = {
-  double: 1,
-  string: 2,
-  object: 3,
-  array: 4,
-  boolean: 8,
-  date: 9,
-  null: 10,
-  int32: 16,
-  timestamp: 17,
-  int64: 18,
-} as const
+import { bsonType } from './bson-types.ts'
 
 /**
  * Reads a document that is BSON element by element, in the order in which they come. The driver makes several objects

@@ -1,7 +1,6 @@
 import type { FieldValue } from '../../shared/schemas/custom-field.ts'
+import { bsonType } from './bson-types.ts'
 import { ByteWriter } from './byte-writer.ts'
-
-const bsonType = { double: 1, string: 2, object: 3, array: 4, boolean: 8, date: 9, int32: 16 } as const
 
 /**
  * Documents as BSON, side by side in one buffer that is used again for the next batch. The driver's own serializer
