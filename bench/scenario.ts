@@ -51,6 +51,13 @@ export interface Outcome {
   result: Record<string, unknown>
   goals?: Goal[]
   latencies?: (Latency & { name: string })[]
+  timelines?: NamedTimelines[]
+}
+
+/** How a kind of work went, round by round. */
+export interface NamedTimelines {
+  name: string
+  rounds: Timeline[]
 }
 
 /** What was to be reached; one that is missed is shown and doesn't fail the run. */
@@ -124,7 +131,8 @@ export type Measured = Omit<Measurement, 'isRight' | 'latency'> &
 /** What was seen at each moment, moment by moment in each array; figures count from the work's beginning. */
 export interface Timeline {
   seconds: number[]
-  rows: number[]
+  /** Null where the work isn't about rows. */
+  rows: number[] | null
   /** By the process's name. */
   cpuSeconds: Record<string, number[]>
   memoryMB: Record<string, number[]>

@@ -1,5 +1,5 @@
 import { measure } from '../measure.ts'
-import type { Measured } from '../scenario.ts'
+import type { Measured, Timeline } from '../scenario.ts'
 import { measuredProcess } from '../processes.ts'
 import type { MeasuredService } from './service-client.ts'
 
@@ -8,26 +8,36 @@ export type Cost = Pick<Measured, 'clientMicroseconds' | 'serverMicroseconds'> &
   peakMemoryMB: Record<string, number>
 }
 
-/** Does work that is about so many rows, and says what it cost the service's processes and the server. */
+/**
+ * Does work that is about so many rows, or so many of something else, and says what it cost the service's processes and
+ * the server.
+ */
 export async function costOf<T>(
   { database, metrics }: MeasuredService,
   rows: number,
   work: () => Promise<T>,
-): Promise<{ done: T; cost: Cost }> {
+  lookEveryMs?: number,
+): Promise<{ done: T; cost: Cost; timeline: Timeline }> {
   let done: T | undefined
-  const { clientMicroseconds, serverMicroseconds, processes } = await measure(database.client, rows, {
-    processes: [
-      measuredProcess('engine', metrics['engine']!),
-      measuredProcess('control plane', metrics['control_plane']!),
-    ],
-    do: async () => {
-      done = await work()
+  const { clientMicroseconds, serverMicroseconds, processes, timeline } = await measure(
+    database.client,
+    rows,
+    {
+      processes: [
+        measuredProcess('engine', metrics['engine']!),
+        measuredProcess('control plane', metrics['control_plane']!),
+      ],
+      do: async () => {
+        done = await work()
+      },
+      ...(lookEveryMs === undefined ? {} : { lookEveryMs }),
     },
-  })
+  )
   const peaks = Object.entries(processes).map(([name, { peakMemoryMB }]) => [name, peakMemoryMB] as const)
   return {
     done: done as T,
     cost: { clientMicroseconds, serverMicroseconds, peakMemoryMB: Object.fromEntries(peaks) },
+    timeline,
   }
 }
 

@@ -1,5 +1,5 @@
 import { drawPlot, type Plot, type Series } from './plot.ts'
-import type { ContenderReport, Report } from './report.ts'
+import type { Report } from './report.ts'
 import type { Timeline } from '../scenario.ts'
 
 /** The plots of a report, each by a name that is fit for a file. */
@@ -10,7 +10,13 @@ export interface Chart {
 }
 
 export function chartsOf(report: Report): Chart[] {
-  const seen = report.contenders.map((contender) => ({ contender, timelines: timelinesOf(contender) }))
+  const seen = [
+    ...report.contenders.map(({ name, rounds }) => ({
+      name,
+      rounds: rounds.flatMap(({ timeline }) => timeline ?? []),
+    })),
+    ...(report.timelines ?? []),
+  ].map(({ name, rounds }) => ({ name, timelines: middleFirst(rounds) }))
   const plots = [
     { name: 'throughput', plot: throughput(seen) },
     { name: 'latency', plot: latency(report) },
@@ -23,17 +29,14 @@ export function chartsOf(report: Report): Chart[] {
 }
 
 interface Seen {
-  contender: ContenderReport
+  name: string
   /** The round in the middle by its time comes first. */
   timelines: Timeline[]
 }
 
-function timelinesOf({ rounds }: ContenderReport): Timeline[] {
-  const bySpeed = [...rounds].sort((a, b) => a.seconds - b.seconds)
-  const [middle] = bySpeed.splice(Math.floor(rounds.length / 2), 1)
-  return [middle, ...bySpeed].flatMap((round) =>
-    round === undefined || round.timeline === null ? [] : [round.timeline],
-  )
+function middleFirst(rounds: Timeline[]): Timeline[] {
+  const bySpeed = [...rounds].sort((a, b) => a.seconds.at(-1)! - b.seconds.at(-1)!)
+  return [...bySpeed.splice(Math.floor(rounds.length / 2), 1), ...bySpeed]
 }
 
 const inSeconds = { label: 'seconds since the beginning', scale: 'linear' } as const
@@ -43,10 +46,10 @@ function throughput(seen: Seen[]): Plot {
     title: 'Throughput over time: each round a line, the middle one strong',
     x: inSeconds,
     y: { label: 'rows a second', scale: 'linear' },
-    series: seen.map(({ contender, timelines }, color) => ({
-      name: contender.name,
+    series: seen.map(({ name, timelines }, color) => ({
+      name,
       color,
-      lines: timelines.map(({ seconds, rows }) => rates(seconds, rows)),
+      lines: timelines.flatMap(({ seconds, rows }) => (rows === null ? [] : [rates(seconds, rows)])),
     })),
   }
 }
@@ -56,9 +59,9 @@ function memory(seen: Seen[]): Plot {
     title: 'Resident memory over time, in the middle round',
     x: inSeconds,
     y: { label: 'MB', scale: 'linear' },
-    series: seen.flatMap(({ contender, timelines }, color) =>
+    series: seen.flatMap(({ name, timelines }, color) =>
       Object.entries(timelines[0]?.memoryMB ?? {}).map(([process, values], i): Series => ({
-        name: `${contender.name}: ${process}`,
+        name: `${name}: ${process}`,
         color,
         ...(process === 'mongod' ? { stroke: 'dashed' } : i > 0 ? { stroke: 'dotted' } : {}),
         lines: [timelines[0]!.seconds.map((second, i) => [second, values[i]!])],
@@ -72,14 +75,14 @@ function cpu(seen: Seen[]): Plot {
     title: 'Cores in use over time, in the middle round',
     x: inSeconds,
     y: { label: 'cores', scale: 'linear' },
-    series: seen.flatMap(({ contender, timelines: [timeline] }, color): Series[] => {
+    series: seen.flatMap(({ name, timelines: [timeline] }, color): Series[] => {
       if (timeline === undefined) return []
       const { mongod, ...clients } = timeline.cpuSeconds
       const client = timeline.seconds.map((_, i) =>
         Object.values(clients).reduce((sum, values) => sum + values[i]!, 0),
       )
       return [
-        { name: `${contender.name}: client`, color, lines: [rates(timeline.seconds, client)] },
+        { name: `${name}: client`, color, lines: [rates(timeline.seconds, client)] },
         { name: 'its mongod', color, stroke: 'dashed', lines: [rates(timeline.seconds, mongod!)] },
       ]
     }),

@@ -1,6 +1,6 @@
 import type { Compared } from '../compare.ts'
 import type { Machine } from '../machine.ts'
-import type { Goal, Latency, Measurement, Timeline } from '../scenario.ts'
+import type { Goal, Latency, Measurement, NamedTimelines, Outcome, Timeline } from '../scenario.ts'
 import { ratios, summarize, type Ratios, type Spread } from '../statistics.ts'
 
 /**
@@ -28,6 +28,8 @@ export interface Report {
   /** The first contender in terms of each other one. */
   comparisons: ({ of: string; to: string } & Ratios)[]
   latencies: NamedLatency[]
+  /** Of benchmarks with a way of their own, where they looked; comparisons have theirs in their rounds. */
+  timelines?: NamedTimelines[]
   /** What a benchmark with a way of its own found out, as it names it. */
   result: Record<string, unknown>
   /** What it said while it ran. */
@@ -116,11 +118,8 @@ export function reportOfComparison(particulars: Particulars, compared: Compared)
   }
 }
 
-export function reportOfStudy(
-  particulars: Particulars,
-  outcome: { isRight: boolean; result: Record<string, unknown>; goals?: Goal[]; latencies?: NamedLatency[] },
-): Report {
-  const { isRight, result, goals = [], latencies = [] } = outcome
+export function reportOfStudy(particulars: Particulars, outcome: Outcome): Report {
+  const { isRight, result, goals = [], latencies = [], timelines = [] } = outcome
   const { mongodb, ...own } = result
   return {
     ...frameOf(particulars),
@@ -131,6 +130,7 @@ export function reportOfStudy(
     is_right: isRight,
     goals,
     latencies,
+    timelines,
     result: own,
   }
 }

@@ -9,7 +9,7 @@ import { costOf, describeCost, type Cost } from '../load/cost.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { linesOf, startImport, writeRows } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
-import type { Study, StudyOptions } from '../scenario.ts'
+import type { NamedTimelines, Study, StudyOptions, Timeline } from '../scenario.ts'
 import { latencyOf, spread } from '../statistics.ts'
 
 /**
@@ -45,6 +45,10 @@ async function measure(service: MeasuredService, options: StudyOptions) {
   }
   const measured: MeasuredRound[] = []
   const milliseconds: number[] = []
+  const timelines: NamedTimelines[] = [
+    { name: 'many small imports', rounds: [] },
+    { name: 'one import', rounds: [] },
+  ]
   for (let round = 1; round <= rounds; round += 1) {
     const lists: List[] = []
     for (const id of organizations) lists.push(await createList(service.client, `Round ${round}`, file, id))
@@ -56,7 +60,12 @@ async function measure(service: MeasuredService, options: StudyOptions) {
     const order = round % 2 === 1 ? turns : turns.reverse()
     const done = [await order[0]!(), await order[1]!()]
     if (round % 2 === 0) done.reverse()
-    const [{ done: many, cost }, { done: single, cost: costOfOne }] = done as [Costed, Costed]
+    const [{ done: many, cost, timeline }, { done: single, cost: costOfOne, timeline: ofOne }] = done as [
+      Costed,
+      Costed,
+    ]
+    timelines[0]!.rounds.push(timeline)
+    timelines[1]!.rounds.push(ofOne)
     milliseconds.push(...many.milliseconds)
     const wrong = (await many.wrong()) ?? (await single.wrong())
     const result = {
@@ -97,6 +106,7 @@ async function measure(service: MeasuredService, options: StudyOptions) {
     latencies: [
       { name: 'many small imports', ...latencyOf('an import, from its request to its end', milliseconds) },
     ],
+    timelines,
   }
 }
 
@@ -111,6 +121,7 @@ interface MeasuredRound {
 interface Costed {
   done: Done
   cost: Cost
+  timeline: Timeline
 }
 
 interface Done {

@@ -38,7 +38,11 @@ async function measure(service: MeasuredService, { rows, rounds, seed, folder, s
   const source = { type: 'upload_directory', filename: 'rows.csv' }
   const undisturbed = await createList(client, 'Undisturbed', dataset)
   // The engine that is killed takes its figures along: cost is that of the undisturbed import.
-  const { done: undisturbedEnd, cost } = await costOf(service, dataset.rows, async () => {
+  const {
+    done: undisturbedEnd,
+    cost,
+    timeline,
+  } = await costOf(service, dataset.rows, async () => {
     const { id } = await startImport(service, undisturbed.listId, source)
     return importEnd(client, id)
   })
@@ -82,6 +86,7 @@ async function measure(service: MeasuredService, { rows, rounds, seed, folder, s
       recovery_seconds: recoveries,
     },
     goals,
+    timelines: [{ name: 'undisturbed', rounds: [timeline] }],
   }
 }
 

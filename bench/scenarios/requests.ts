@@ -4,12 +4,13 @@ import path from 'node:path'
 import { serverVersion } from '../mongodb-server.ts'
 import { subscriberStatuses } from '../../shared/schemas/subscriber.ts'
 import { Cannon } from '../load/cannon.ts'
+import { costOf } from '../load/cost.ts'
 import { operationsOn, type Operation } from '../load/operations.ts'
 import { rowsOfTable, summarizeVolleys, type MeasuredVolley, type OperationResult } from '../load/report.ts'
 import { RunningImport, writeImportFiles } from '../load/running-import.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { loadSubscribers, type LoadedSubscribers } from '../load/subscribers.ts'
-import type { Goal, Study, StudyOptions } from '../scenario.ts'
+import type { Goal, Study, StudyOptions, Timeline } from '../scenario.ts'
 
 /**
  * How long requests take on an organization with many subscribers, and how long while an import runs into the very list
@@ -32,6 +33,8 @@ export const requests: Study = {
 const patienceDuringImport = 4
 const farPageRatio = 1.5
 const warmUpSeconds = 1
+/** Seldom: a look is a request too, of 1-2 ms. */
+const lookEveryMs = 5_000
 /** That the goals are set for. */
 const usualSubscribers = 5_000_000
 
@@ -49,19 +52,22 @@ async function measureAll(service: MeasuredService, folder: string, options: Stu
   const files = await writeImportFiles(service, loaded, importRows)
   const cannon = new Cannon()
   try {
-    const measure = () => measureRounds(service, cannon, operations, options)
+    const measure = () =>
+      costOf(service, 1, () => measureRounds(service, cannon, operations, options), lookEveryMs)
     say(`\n${connections} connections, no import (load average ${load()})`)
-    const quiet = await measure()
+    const { done: quiet, timeline: quietTimeline } = await measure()
     for (const row of rowsOfTable(quiet)) say(row)
+    say(coresInUse(quietTimeline))
 
     const running = new RunningImport(service, loaded.lists[0]!.id, files)
     await running.start()
     say(
       `\n${connections} connections, imports of ${importRows.toLocaleString('en')} rows (load average ${load()})`,
     )
-    const busy = await measure()
+    const { done: busy, timeline: busyTimeline } = await measure()
     const imported = await running.stop()
     for (const row of rowsOfTable(busy)) say(row)
+    say(coresInUse(busyTimeline))
     const importedPerSecond = imported.rows / imported.seconds
     say(
       `the imports did ${Math.round(importedPerSecond).toLocaleString('en')} rows/s (load average ${load()})`,
@@ -94,12 +100,22 @@ async function measureAll(service: MeasuredService, folder: string, options: Stu
       },
       goals,
       latencies: [...latenciesOf(quiet, ''), ...latenciesOf(busy, ' during an import')],
+      timelines: [
+        { name: 'no import', rounds: [{ ...quietTimeline, rows: null }] },
+        { name: 'during an import', rounds: [{ ...busyTimeline, rows: null }] },
+      ],
     }
   } finally {
     cannon.stop()
     for (const file of files) await rm(path.join(service.uploads, file), { force: true })
   }
 }
+
+/** Of each process, from the first request to the last. */
+const coresInUse = ({ seconds, cpuSeconds }: Timeline): string =>
+  `cores in use: ${Object.entries(cpuSeconds)
+    .map(([name, used]) => `${name} ${(used.at(-1)! / seconds.at(-1)!).toFixed(2)}`)
+    .join(', ')}`
 
 /** Round after round over all operations, so that a slow minute of the machine is nobody's own. */
 async function measureRounds(

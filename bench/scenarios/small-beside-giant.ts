@@ -11,7 +11,7 @@ import { costOf, describeCost, type Cost } from '../load/cost.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { linesOf, startImport } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
-import type { Goal, Outcome, Study } from '../scenario.ts'
+import type { Goal, Outcome, Study, Timeline } from '../scenario.ts'
 import { latencyOf, spread } from '../statistics.ts'
 
 /**
@@ -45,6 +45,7 @@ interface Round {
   giantRowsPerSecond: number
   /** Of all rows, the small imports' too. */
   cost: Cost
+  timeline: Timeline
   wrong: string | null
 }
 
@@ -79,7 +80,11 @@ async function measureRound(
   const checks: (() => Promise<string | null>)[] = []
   let lastId = 0
   const rows = dataset.rows + moments.length * smallRows
-  const { done: view, cost } = await costOf(service, rows, async () => {
+  const {
+    done: view,
+    cost,
+    timeline,
+  } = await costOf(service, rows, async () => {
     const { id } = await startImport(service, list.listId, {
       type: 'upload_directory',
       filename: 'rows.csv',
@@ -109,7 +114,7 @@ async function measureRound(
       ? `the giant did ${Math.round(giantRowsPerSecond).toLocaleString('en')} rows/s`
       : `WRONG RESULT: ${wrong}`,
   )
-  return { mongodb, seconds, giantRowsPerSecond, cost, wrong }
+  return { mongodb, seconds, giantRowsPerSecond, cost, timeline, wrong }
 }
 
 /** Into a list of an organization of its own. */
@@ -160,9 +165,15 @@ function report(measured: Round[], rows: number, say: (text: string) => void): O
   const milliseconds = seconds.map((value) => value * 1000)
   return {
     isRight: measured.every(({ wrong }) => wrong === null),
-    result: { mongodb: measured[0]!.mongodb, rows, small_rows: smallRows, measured },
+    result: {
+      mongodb: measured[0]!.mongodb,
+      rows,
+      small_rows: smallRows,
+      measured: measured.map(({ timeline: _, ...round }) => round),
+    },
     goals,
     latencies: [{ name: 'beside a giant', ...latencyOf('an import of 500 rows', milliseconds) }],
+    timelines: [{ name: 'the giant and the small ones', rounds: measured.map(({ timeline }) => timeline) }],
   }
 }
 

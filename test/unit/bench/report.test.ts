@@ -81,7 +81,7 @@ t.test('a report takes ratios within rounds, and keeps every round with its mome
     rows_per_second: { median: 50_000, least: 25_000, most: 100_000 },
     peak_memory_mb: { engine: 300, mongod: 900 },
   })
-  t.equal(contenders[1]!.rounds[0]!.timeline!.rows.length, 20)
+  t.equal(contenders[1]!.rounds[0]!.timeline!.rows!.length, 20)
   t.match(versions, { 'mongodb server': '6.0.5', mongoimport: '100.9.4', node: '26' })
 })
 
