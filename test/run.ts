@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { statSync } from 'node:fs'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -9,7 +10,7 @@ import { defaultCacheFolder, findMongod } from '../shared/mongod/find-mongod.ts'
 import { programSearchPath } from '../shared/config.ts'
 
 /**
- * Runs the tests that are named (all, without a name) against one MongoDB server of their own, in a temporary folder.
+ * Runs the tests that are named, files or folders (all, without a name), against one MongoDB server of their own, in a temporary folder.
  * Each test file works in databases of its own names. The last line counts the assertions of the real run.
  */
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -41,13 +42,19 @@ const server = await startEmbeddedMongoDB({
 try {
   // After an installation tap has its default plugins, and would use them for the run in which it builds ours.
   await tap(['build'])
-  exitCode = await runTap(process.argv.slice(2))
+  exitCode = await runTap(process.argv.slice(2).map(filesOf))
 } finally {
   await server.stop()
   await rm(folder, { recursive: true, force: true })
 }
 console.log(summary)
 process.exit(exitCode)
+
+/** A folder stands for the tests in it, which tap wouldn't look for. */
+function filesOf(arg: string): string {
+  const isFolder = statSync(arg, { throwIfNoEntry: false })?.isDirectory() === true
+  return isFolder ? path.join(arg, '**/*.test.ts') : arg
+}
 
 /** Runs tap; resolves to its exit code. */
 async function tap(args: string[]): Promise<number> {
