@@ -5,6 +5,7 @@ import { deactivationId, type ChunkDocument, type ImportDocument } from '../shar
 import type { StagedFile } from '../shared/staging/staging.ts'
 import { noteDeactivated } from '../shared/store/chunks.ts'
 import { dropReactionsInList } from '../shared/store/reactions.ts'
+import { addMove, countMovesOfLane, noStatusCounts } from '../shared/store/subscriber-counts.ts'
 import { subscriberKey } from '../shared/values/identity.ts'
 import type { Step, StepContext } from './step.ts'
 import { readInPieces, readRecordAt } from '../shared/records/partition-file.ts'
@@ -206,17 +207,11 @@ async function deactivateAtOnce(
       document.mailing_list_id,
       still.map((subscriber) => subscriber.id),
     )
-    await collections.subscriberCounts.updateOne(
-      { _id: `${document.mailing_list_id}:${context.stripe}` },
-      {
-        $inc: { active: -still.length, deactivated: still.length, bounced: 0, unsubscribed: 0, scomp: 0 },
-        $setOnInsert: {
-          organization_id: document.organization_id,
-          mailing_list_id: document.mailing_list_id,
-        },
-      },
-      { session, upsert: true },
-    )
+    await countMovesOfLane(collections, session, context.stripe, {
+      organizationId: document.organization_id,
+      listId: document.mailing_list_id,
+      changes: addMove(noStatusCounts(), 'active', 'deactivated', still.length),
+    })
   })
   chunk.deactivated_to = next
 }

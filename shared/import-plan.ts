@@ -9,6 +9,7 @@ import {
   type ImportPlan,
   type PlannedColumn,
 } from './schemas/import.ts'
+import { countsOfList } from './store/subscriber-counts.ts'
 
 export type ImportToPlan = Pick<
   ImportDocument,
@@ -21,13 +22,13 @@ export type ImportToPlan = Pick<
  */
 export async function makePlan(collections: Collections, document: ImportToPlan): Promise<ImportPlan> {
   const listId = document.mailing_list_id
-  const [list, organization, fieldDocuments, anySubscriber, reactions, activeAtStart] = await Promise.all([
+  const [list, organization, fieldDocuments, anySubscriber, reactions, counts] = await Promise.all([
     collections.mailingLists.findOne({ _id: listId }),
     collections.organizations.findOne({ _id: document.organization_id }),
     collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
     collections.subscribers.findOne({ mailing_list_id: listId }, { projection: { _id: 1 } }),
     planReactions(collections, document),
-    countActive(collections, listId),
+    countsOfList(collections, listId),
   ])
   if (list === null || organization === null)
     throw new ImportError('plan_invalid', `mailing list ${listId} no longer exists`)
@@ -47,7 +48,7 @@ export async function makePlan(collections: Collections, document: ImportToPlan)
       ]),
     ),
     reactions,
-    active_at_start: activeAtStart,
+    active_at_start: counts.active,
     list_was_empty: anySubscriber === null,
     first_new_subscriber_id: document.first_new_subscriber_id!,
   }
@@ -136,11 +137,4 @@ export function reactionsPerRecord({ reactions: { on_subscription, by_api } }: I
     on_subscription.added.length + by_api.added.length,
     on_subscription.updated.length + by_api.updated.length,
   )
-}
-
-async function countActive(collections: Collections, listId: number): Promise<number> {
-  const stripes = await collections.subscriberCounts
-    .find({ mailing_list_id: listId }, { projection: { active: 1 } })
-    .toArray()
-  return stripes.reduce((sum, stripe) => sum + stripe.active, 0)
 }

@@ -9,7 +9,8 @@ import {
   type ImportCounts,
   type LogKind,
 } from '../../shared/schemas/import.ts'
-import { noStatusChanges, type SubscriberStatus } from '../../shared/schemas/subscriber.ts'
+import type { SubscriberStatus } from '../../shared/schemas/subscriber.ts'
+import { addMove, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
 import { writeLine } from '../../shared/values/csv-line.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import type { BsonWriter } from './bson-writer.ts'
@@ -59,7 +60,7 @@ export class BatchTooLarge extends Error {
  */
 export class BatchDraft {
   readonly counts: ImportCounts = noCounts()
-  readonly statusChanges: Record<SubscriberStatus, number> = noStatusChanges()
+  readonly statusChanges = noStatusCounts()
   /** Ids of subscribers who are active no longer. */
   readonly leaving: number[] = []
   /** Autoresponders of which reactions were queued. */
@@ -141,15 +142,14 @@ export class BatchDraft {
       case 'added': {
         const { status } = decision.subscriber
         writeSubscriber(this.#rooms.subscribers, decision.subscriber)
-        this.statusChanges[status] += 1
+        addMove(this.statusChanges, null, status)
         this.#react({ result: 'added', subscriberId: newId, status, reactivations: 0 }, position)
         break
       }
       case 'updated': {
         const { from, to, update } = decision
         const { id, reactivations } = subscriber!
-        this.statusChanges[from] -= 1
-        this.statusChanges[to] += 1
+        addMove(this.statusChanges, from, to)
         // A deletion at the same moment must meet the row that a reaction is queued for, also one that stays as it is.
         writeUpdate(this.#rooms.updates, key, update, reactions.queuesForUpdates)
         if (from === 'active' && to !== 'active') this.leaving.push(id)

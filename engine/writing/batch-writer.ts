@@ -9,9 +9,9 @@ import {
   type ImportCounts,
   type LogKind,
 } from '../../shared/schemas/import.ts'
-import { subscriberStatuses } from '../../shared/schemas/subscriber.ts'
 import { advanceChunk } from '../../shared/store/chunks.ts'
 import { dropReactionsInList, noteTriggered } from '../../shared/store/reactions.ts'
+import { countMovesOfLane } from '../../shared/store/subscriber-counts.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import { BatchDraft, BatchTooLarge, type BatchRooms } from './batch-draft.ts'
 import { insertBson, updateBson } from './bson-commands.ts'
@@ -240,21 +240,14 @@ export class BatchWriter {
 
   async #writeSubscribers({ leaving, statusChanges }: BatchDraft): Promise<void> {
     const { db, collections, session, stripe, context, rooms } = this.#options
-    const { mailing_list_id: mailingListId, organization_id: organizationId } = context.document
+    const { mailing_list_id: listId, organization_id: organizationId } = context.document
     const subscribers = { db, collection: collections.subscribers, session }
     await insertBson(subscribers, rooms.subscribers)
     await insertBson({ db, collection: collections.reactions, session }, rooms.reactions)
     await updateBson(subscribers, rooms.updates)
-    await dropReactionsInList(collections, session, mailingListId, leaving)
-    if (subscriberStatuses.every((status) => statusChanges[status] === 0)) return
-    await collections.subscriberCounts.updateOne(
-      { _id: `${mailingListId}:${stripe}` },
-      {
-        $inc: statusChanges,
-        $setOnInsert: { organization_id: organizationId, mailing_list_id: mailingListId },
-      },
-      { session, upsert: true },
-    )
+    await dropReactionsInList(collections, session, listId, leaving)
+    const moved = { organizationId, listId, changes: statusChanges }
+    await countMovesOfLane(collections, session, stripe, moved)
   }
 }
 

@@ -69,11 +69,3 @@ export const subscriberCountDocument = z.object({
   list_changes: integer().min(0).optional(),
 })
 export type SubscriberCountDocument = z.infer<typeof subscriberCountDocument>
-
-export const noStatusChanges = (): Record<SubscriberStatus, number> => ({
-  active: 0,
-  bounced: 0,
-  unsubscribed: 0,
-  scomp: 0,
-  deactivated: 0,
-})

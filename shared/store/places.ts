@@ -4,7 +4,7 @@ import { placesHeldIndex, type Collections } from '../schemas/collections.ts'
 import type { ChunkDocument } from '../schemas/import.ts'
 import { notePlacesHeld, preemptChunks } from './chunks.ts'
 import { TurnQueue } from '../turn-queue.ts'
-import { restartWritesUnderWay } from './request-counts.ts'
+import { activeSubscribers, restartWritesUnderWay } from './subscriber-counts.ts'
 
 /**
  * An organization's subscriber limit, which no mix of imports and requests overruns:
@@ -82,24 +82,6 @@ export async function enforceLimit(collections: Collections, organizationId: num
     running.map(({ _id }) => _id),
   )
   await restartWritesUnderWay(collections, organizationId)
-}
-
-/** The organization's active subscribers, over all its lists. */
-export async function activeSubscribers(
-  collections: Collections,
-  session: ClientSession | undefined,
-  organizationId: number,
-): Promise<number> {
-  const sums = await collections.subscriberCounts
-    .aggregate<{ active: number }>(
-      [
-        { $match: { organization_id: organizationId } },
-        { $group: { _id: null, active: { $sum: '$active' } } },
-      ],
-      session === undefined ? {} : { session },
-    )
-    .toArray()
-  return sums[0]?.active ?? 0
 }
 
 async function heldPlaces(

@@ -1,9 +1,9 @@
 import type { ClientSession } from 'mongodb'
 import { isDuplicateKey, isWriteConflict, type Database } from '../database.ts'
-import { noStatusChanges, type SubscriberDocument } from '../schemas/subscriber.ts'
+import type { SubscriberDocument } from '../schemas/subscriber.ts'
 import { WriteGroups } from '../write-groups.ts'
 import { inTurnForPlaces, takePlace } from './places.ts'
-import { countMovesOfLists, type StatusChanges } from './request-counts.ts'
+import { addMove, countMovesOfLists, noStatusCounts, type StatusCounts } from './subscriber-counts.ts'
 import { insertSubscriber, type SubscriberWrite, type WriteOptions } from './subscribers.ts'
 
 /**
@@ -79,13 +79,10 @@ async function atTheirRevision(
   )
 }
 
-function changesByList(documents: readonly SubscriberDocument[]): Map<number, StatusChanges> {
-  const byList = new Map<number, StatusChanges>()
-  for (const { mailing_list_id: listId, status } of documents) {
-    const changes = byList.get(listId) ?? noStatusChanges()
-    changes[status] += 1
-    byList.set(listId, changes)
-  }
+function changesByList(documents: readonly SubscriberDocument[]): Map<number, StatusCounts> {
+  const byList = new Map<number, StatusCounts>()
+  for (const { mailing_list_id: listId, status } of documents)
+    byList.set(listId, addMove(byList.get(listId) ?? noStatusCounts(), null, status))
   return byList
 }
 

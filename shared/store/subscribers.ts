@@ -3,7 +3,7 @@ import { MongoServerError, type ClientSession, type Filter } from 'mongodb'
 import { inTransaction, type Database } from '../database.ts'
 import { reactionsOfSubscriber, type ReactionDocument } from '../schemas/autoresponder.ts'
 import type { Collections } from '../schemas/collections.ts'
-import { noStatusChanges, type SubscriberDocument, type SubscriberStatus } from '../schemas/subscriber.ts'
+import type { SubscriberDocument } from '../schemas/subscriber.ts'
 import { inTurnForPlaces, takePlace } from './places.ts'
 import {
   dropReactionsOf,
@@ -12,7 +12,7 @@ import {
   removeReactionsOf,
   type Answering,
 } from './reactions.ts'
-import { countMoves } from './request-counts.ts'
+import { addMove, countMoves, noStatusCounts } from './subscriber-counts.ts'
 
 /**
  * Single subscribers, written by requests. Each write is one transaction that also moves the list's counts, and takes
@@ -67,7 +67,8 @@ export function insertSubscriber(
       if (status === 'active') await takePlaceOrThrow(database, session, { organizationId, isInTurn })
       await database.collections.subscribers.insertOne(document, { session })
       await react(session, { organizationId, subscriber: document })
-      await countMoves(database, session, { organizationId, listId, changes: statusMove(null, status) })
+      const changes = addMove(noStatusCounts(), null, status)
+      await countMoves(database, session, { organizationId, listId, changes })
       return 'done'
     }),
   )
@@ -149,7 +150,8 @@ export function changeSubscriber(
         await dropReactionsOf(database.collections, session, [subscriber.id])
       await react(session, { organizationId, subscriber })
       await options.alongside?.(session)
-      await countMoves(database, session, { organizationId, listId, changes: statusMove(from, to) })
+      const moved = addMove(noStatusCounts(), from, to)
+      await countMoves(database, session, { organizationId, listId, changes: moved })
       return 'done'
     }),
   )
@@ -212,8 +214,8 @@ export function removeSubscribers(
       removed.map(({ id, mailing_list_id }) => ({ _id: id, mailing_list_id })),
       { session },
     )
-    const changes = noStatusChanges()
-    for (const { status } of removed) changes[status] -= 1
+    const changes = noStatusCounts()
+    for (const { status } of removed) addMove(changes, status, null)
     const listId = removed[0]!.mailing_list_id
     await countMoves(database, session, { organizationId, listId, changes })
     return { ids: removed.map(({ id }) => id), moreRemaining: found.length > most }
@@ -304,13 +306,6 @@ async function react(
       ...(rawFields === undefined ? {} : { rawFields }),
     })),
   )
-}
-
-function statusMove(from: SubscriberStatus | null, to: SubscriberStatus): Record<SubscriberStatus, number> {
-  const changes = noStatusChanges()
-  if (from !== null) changes[from] -= 1
-  changes[to] += 1
-  return changes
 }
 
 class NoPlace extends Error {

@@ -2,13 +2,9 @@ import type { ClientSession } from 'mongodb'
 import { clock } from '../../../shared/clock.ts'
 import type { Database } from '../../../shared/database.ts'
 import type { DeliveryEventDocument } from '../../../shared/schemas/delivery.ts'
-import {
-  noStatusChanges,
-  type SubscriberDocument,
-  type SubscriberStatus,
-} from '../../../shared/schemas/subscriber.ts'
+import type { SubscriberDocument, SubscriberStatus } from '../../../shared/schemas/subscriber.ts'
 import { dropReactionsOf } from '../../../shared/store/reactions.ts'
-import { countMoves } from '../../../shared/store/request-counts.ts'
+import { addMove, countMoves, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 
 /** Whom a call's events are about, and what becomes of them by it. */
 export class People {
@@ -79,11 +75,8 @@ export class People {
         { session },
       )
     for (const [listId, people] of Map.groupBy(this.#left, (person) => person.mailing_list_id)) {
-      const changes = noStatusChanges()
-      for (const { status } of people) {
-        changes.active -= 1
-        changes[status] += 1
-      }
+      const changes = noStatusCounts()
+      for (const { status } of people) addMove(changes, 'active', status)
       await countMoves(database, session, { organizationId: organizationOf(listId), listId, changes })
     }
     await dropReactionsOf(

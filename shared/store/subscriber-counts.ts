@@ -1,0 +1,196 @@
+import type { ClientSession } from 'mongodb'
+import type { Database } from '../database.ts'
+import type { Collections } from '../schemas/collections.ts'
+import { subscriberStatuses, type SubscriberStatus } from '../schemas/subscriber.ts'
+
+/**
+ * The counts of a list's subscribers by status: what moves them, their sums, and what makes requests take turns by
+ * them. They are kept in stripes: each lane of an engine has its own, requests share some.
+ */
+
+/** Subscribers by status, or by how many more they become; negative for who left. */
+export type StatusCounts = Record<SubscriberStatus, number>
+
+export const noStatusCounts = (): StatusCounts => ({
+  active: 0,
+  bounced: 0,
+  unsubscribed: 0,
+  scomp: 0,
+  deactivated: 0,
+})
+
+/** Adds to `changes`, and returns it, that so many went from one status to another; null is not being on the list. */
+export function addMove(
+  changes: StatusCounts,
+  from: SubscriberStatus | null,
+  to: SubscriberStatus | null,
+  amount = 1,
+): StatusCounts {
+  if (from !== null) changes[from] -= amount
+  if (to !== null) changes[to] += amount
+  return changes
+}
+
+/** Adds `more` to `counts`, and returns it. */
+export function addCounts(counts: StatusCounts, more: StatusCounts): StatusCounts {
+  for (const status of subscriberStatuses) counts[status] += more[status]
+  return counts
+}
+
+export interface ListChanges {
+  organizationId: number
+  listId: number
+  changes: StatusCounts
+}
+
+/** Inside a request's transaction: moves a list's counts; writes nothing where all changes are 0. */
+export function countMoves(
+  database: Database,
+  session: ClientSession,
+  { organizationId, listId, changes }: ListChanges,
+): Promise<void> {
+  return countMovesOfLists(database, session, organizationId, new Map([[listId, changes]]))
+}
+
+/** The same for several lists of an organization. One stripe of all of them, or each more would be one more to meet. */
+export async function countMovesOfLists(
+  { collections }: Database,
+  session: ClientSession,
+  organizationId: number,
+  changesByList: ReadonlyMap<number, StatusCounts>,
+): Promise<void> {
+  const moved = [...changesByList].filter(([, changes]) => isMove(changes))
+  if (moved.length === 0) return
+  const stripe = nextStripe()
+  await collections.subscriberCounts.bulkWrite(
+    moved.map(([listId, changes]) => ({
+      updateOne: {
+        filter: { _id: stripeKey(listId, stripe) },
+        update: moveOf({ organizationId, listId, changes }),
+        upsert: true,
+      },
+    })),
+    { session },
+  )
+}
+
+/** Inside an engine's transaction: moves a list's counts on the stripe that no other lane writes. */
+export async function countMovesOfLane(
+  { subscriberCounts }: Collections,
+  session: ClientSession,
+  stripe: string,
+  moved: ListChanges,
+): Promise<void> {
+  if (!isMove(moved.changes)) return
+  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, moveOf(moved), {
+    session,
+    upsert: true,
+  })
+}
+
+const isMove = (changes: StatusCounts): boolean => subscriberStatuses.some((status) => changes[status] !== 0)
+
+const moveOf = ({ organizationId, listId, changes }: ListChanges) => ({
+  $inc: changes,
+  $setOnInsert: { organization_id: organizationId, mailing_list_id: listId },
+})
+
+const stripeKey = (listId: number, stripe: string): string => `${listId}:${stripe}`
+
+/** Stripes that requests share, one after the other, so that those of one process that are under way seldom meet. */
+const requestStripes = Array.from({ length: 16 }, (_, i) => `a${i}`)
+let lastStripe = Math.floor(Math.random() * requestStripes.length)
+
+function nextStripe(): string {
+  lastStripe = (lastStripe + 1) % requestStripes.length
+  return requestStripes[lastStripe]!
+}
+
+/** A list's subscribers by status; the cost doesn't depend on how many they are. */
+export async function countsOfList({ subscriberCounts }: Collections, listId: number): Promise<StatusCounts> {
+  const found = await subscriberCounts.find({ mailing_list_id: listId }).toArray()
+  return found.reduce<StatusCounts>(addCounts, noStatusCounts())
+}
+
+/** How many subscribers a list has, whatever their status. */
+export async function countSubscribers({ collections }: Database, listId: number): Promise<number> {
+  const counts = await countsOfList(collections, listId)
+  return subscriberStatuses.reduce((sum, status) => sum + counts[status], 0)
+}
+
+/**
+ * An organization's subscribers by list and status; a list that never had one is missing. All are read in one
+ * snapshot: two stripes may hold what one subscriber added and another took away, and reading them one after the other
+ * could show a sum that never was.
+ */
+export async function countsByList(
+  { subscriberCounts }: Collections,
+  organizationId: number,
+): Promise<Map<number, StatusCounts>> {
+  const sums = Object.fromEntries(subscriberStatuses.map((status) => [status, { $sum: `$${status}` }]))
+  const rows = await subscriberCounts
+    .aggregate<StatusCounts & { _id: number }>(
+      [{ $match: { organization_id: organizationId } }, { $group: { _id: '$mailing_list_id', ...sums } }],
+      // The default would fetch a second batch for more than a hundred lists.
+      { readConcern: { level: 'snapshot' }, batchSize: 5_000 },
+    )
+    .toArray()
+  return new Map(rows.map((row) => [row._id, addCounts(noStatusCounts(), row)]))
+}
+
+/** The organization's active subscribers, over all its lists. */
+export async function activeSubscribers(
+  { subscriberCounts }: Collections,
+  session: ClientSession | undefined,
+  organizationId: number,
+): Promise<number> {
+  const sums = await subscriberCounts
+    .aggregate<{ active: number }>(
+      [
+        { $match: { organization_id: organizationId } },
+        { $group: { _id: null, active: { $sum: '$active' } } },
+      ],
+      session === undefined ? {} : { session },
+    )
+    .toArray()
+  return sums[0]?.active ?? 0
+}
+
+/**
+ * Inside a transaction that needs a list without subscribers to stay one until it commits: whoever adds the first one
+ * meanwhile writes one of these stripes too, so only one of the two commits on what it read.
+ */
+export async function keepOutNewSubscribers(
+  { collections }: Database,
+  session: ClientSession,
+  { organizationId, listId }: { organizationId: number; listId: number },
+): Promise<void> {
+  await collections.subscriberCounts.bulkWrite(touches(organizationId, listId, 'list_changes'), { session })
+}
+
+/**
+ * After a change of the limit was committed: whoever makes somebody active by the old one, and hasn't committed yet,
+ * begins anew. A list that isn't among these was made later, and so are those who subscribe to it.
+ */
+export async function restartWritesUnderWay(
+  { mailingLists, subscriberCounts }: Collections,
+  organizationId: number,
+): Promise<void> {
+  const lists = mailingLists.find({ organization_id: organizationId }, { projection: { _id: 1 } })
+  for await (const { _id: listId } of lists)
+    await subscriberCounts.bulkWrite(touches(organizationId, listId, 'limit_changes'), { ordered: false })
+}
+
+/** Writes of all the requests' stripes of a list. Those that aren't there are made, or nobody who makes one would meet them. */
+function touches(organizationId: number, listId: number, counter: 'list_changes' | 'limit_changes') {
+  return requestStripes.map((stripe) => ({
+    updateOne: {
+      filter: { _id: stripeKey(listId, stripe) },
+      update: {
+        $inc: { [counter]: 1 },
+        $setOnInsert: { ...noStatusCounts(), organization_id: organizationId, mailing_list_id: listId },
+      },
+      upsert: true,
+    },
+  }))
+}
