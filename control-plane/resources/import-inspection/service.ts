@@ -1,22 +1,20 @@
-import { databaseTime } from '../../../shared/database.ts'
 import { ImportError } from '../../../shared/errors.ts'
 import { makePlan } from '../../../shared/import-plan.ts'
 import { asUtf8, detectCharacterSet, type CharacterSet } from '../../../shared/records/character-set.ts'
 import { contentStartIn } from '../../../shared/records/file-beginning.ts'
-import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
 import type { CustomFieldDocument } from '../../../shared/schemas/custom-field.ts'
 import type { FileFormat } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import type { ContentSample } from '../../api/sampled-content.ts'
-import { refuseProblems } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { checkCreation, creationSurroundings } from '../subscriber-imports/creation-check.ts'
 import {
   checkOptions,
-  checkSource,
   type CheckedOptions,
   type CheckedSource,
+  type ImportSurroundings,
 } from '../subscriber-imports/options.ts'
-import { beginningOf, checkCallback, checkUpload } from '../subscriber-imports/service.ts'
+import type { ImportCreation } from '../subscriber-imports/schemas.ts'
 import { proposeColumns, type Proposal } from './column-proposals.ts'
 import { detectDialect, detectHeader, firstRecords, type SampleDialect } from './dialect.ts'
 import { rehearse, shortened, type RehearsedRecord } from './rehearsal.ts'
@@ -26,11 +24,18 @@ import type { InspectionRequest, InspectionView } from './schemas.ts'
 /** What an import of a source would be like: how the file reads, which columns are which, and its first records. */
 export async function inspectSource(
   deps: ControlPlane,
-  request: { list: MailingListDocument; given: InspectionRequest; content: ContentSample | null },
+  {
+    list,
+    given,
+    content,
+  }: { list: MailingListDocument; given: InspectionRequest; content: ContentSample | null },
 ): Promise<InspectionView> {
-  const { given, content } = request
-  const { surroundings, source, now } = await checkRequest(deps, request)
-  const sample = await takeSample(deps, request.list.organization_id, source, content)
+  const surroundings = await creationSurroundings(deps, list)
+  const { source } = await checkCreation(deps, surroundings, {
+    given: asCreation(given, surroundings),
+    content,
+  })
+  const sample = await takeSample(deps, list.organization_id, source, content)
   // Inline content came as text.
   const characterSet = source.type === 'json' ? 'utf-8' : detectCharacterSet(sample.bytes, sample)
   const table = readTable(sample, characterSet, given, surroundings.fields)
@@ -38,7 +43,7 @@ export async function inspectSource(
   const format = formatOf(given, characterSet, table, dateFormat)
   const mapping = given.column_mapping ?? proposals.map(({ proposed }) => proposed)
   const checked = checkMapped(given, mapping, format, surroundings)
-  const { error, records } = await rehearseSample(deps, { list: request.list, sample, checked, now })
+  const { error, records } = await rehearseSample(deps, { list, sample, checked, now: surroundings.now })
   return {
     character_set: characterSet,
     csv_field_separator: table.detected.separator,
@@ -60,51 +65,14 @@ export async function inspectSource(
 const mostSamples = 5
 const mostColumns = 2_000
 
-interface Surroundings {
-  list: MailingListDocument
-  fields: CustomFieldDocument[]
-  autoresponders: AutoresponderDocument[]
-}
+/** The request as a creation: what it leaves to be found out stands as nobody could find fault with it. */
+const asCreation = (given: InspectionRequest, surroundings: ImportSurroundings): ImportCreation => ({
+  ...given,
+  column_mapping: given.column_mapping ?? leastMapping(surroundings),
+  file_format: anyFormat(given),
+})
 
-/** All that a creation is checked for; the mapping only where there is one. */
-async function checkRequest(
-  deps: ControlPlane,
-  {
-    list: known,
-    given,
-    content,
-  }: { list: MailingListDocument; given: InspectionRequest; content: ContentSample | null },
-): Promise<{ surroundings: Surroundings; source: CheckedSource; now: Date }> {
-  const { db, collections } = deps.database
-  const [list, fields, autoresponders, organization, now] = await Promise.all([
-    collections.mailingLists.findOne({ _id: known._id }),
-    collections.customFields.find({ mailing_list_id: known._id }).sort({ _id: 1 }).toArray(),
-    collections.autoresponders.find({ mailing_list_id: known._id }).toArray(),
-    collections.organizations.findOne({ _id: known.organization_id }),
-    databaseTime(db),
-  ])
-  const surroundings = { list: list!, fields, autoresponders }
-  const problems: string[] = []
-  checkOptions(
-    {
-      ...given,
-      column_mapping: given.column_mapping ?? leastMapping(surroundings),
-      file_format: anyFormat(given),
-    },
-    surroundings,
-    problems,
-  )
-  const source = checkSource(given.file_source, { content, settings: deps.settings }, problems)
-  beginningOf(given.begins_at, organization!.time_zone_name, now, problems)
-  checkCallback(given.callback_url, deps, problems)
-  if (problems.length === 0 && source.type === 'upload_directory')
-    await checkUpload(deps, known.organization_id, source.filename, problems)
-  refuseProblems(problems)
-  return { surroundings, source, now }
-}
-
-/** A mapping that nobody could find fault with. */
-function leastMapping({ list, fields }: Surroundings): string[] {
+function leastMapping({ list, fields }: ImportSurroundings): string[] {
   const key = fields.find((field) => field._id === list.primary_key_custom_field_id)
   return ['email', ...(key === undefined ? [] : [key.name])]
 }
@@ -182,7 +150,7 @@ function checkMapped(
   given: InspectionRequest,
   mapping: (string | null)[],
   format: FileFormat | { error: string },
-  surroundings: Surroundings,
+  surroundings: ImportSurroundings,
 ): { options: CheckedOptions | null; error: string | null } {
   if ('error' in format) return { options: null, error: format.error }
   const problems: string[] = []

@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import type { ClientSession, Filter } from 'mongodb'
 import type { Caller } from '../../../shared/api-keys.ts'
 import { databaseTime, inTransaction, isDuplicateKey, nextIds } from '../../../shared/database.ts'
@@ -10,15 +10,12 @@ import type { MailingListDocument } from '../../../shared/schemas/mailing-list.t
 import { ring } from '../../../shared/store/doorbell.ts'
 import { cancelImport, insertImport, pauseImport, unpauseImport } from '../../../shared/store/imports.ts'
 import { TurnQueue } from '../../../shared/turn-queue.ts'
-import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { Paging } from '../../api/endpoint.ts'
 import { pagingOf } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
 import type { InlineContent } from '../../api/staged-content.ts'
-import { refuseProblems } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { storedUrl, urlProblem } from './given-url.ts'
-import { checkOptions, checkSource } from './options.ts'
+import { checkCreation, creationSurroundings } from './creation-check.ts'
 import type { ImportCreation, ImportListQuery } from './schemas.ts'
 import { fullView } from './view.ts'
 
@@ -161,28 +158,18 @@ async function checkedDocument(
   deps: ControlPlane,
   { list: known, given, content }: CreationRequest,
 ): Promise<{ document: ImportDocument; revision: number }> {
-  const { db, collections } = deps.database
-  const [list, fields, autoresponders, organization, now] = await Promise.all([
-    collections.mailingLists.findOne({ _id: known._id }),
-    collections.customFields.find({ mailing_list_id: known._id }).toArray(),
-    collections.autoresponders.find({ mailing_list_id: known._id }).toArray(),
-    collections.organizations.findOne({ _id: known.organization_id }),
-    databaseTime(db),
-  ])
-  const problems: string[] = []
-  const { options, fieldIds } = checkOptions(given, { list: list!, fields, autoresponders }, problems)
-  const source = checkSource(given.file_source, { content, settings: deps.settings }, problems)
-  const beginsAt = beginningOf(given.begins_at, organization!.time_zone_name, now, problems)
-  const callback = checkCallback(given.callback_url, deps, problems)
-  if (problems.length === 0 && source.type === 'upload_directory')
-    await checkUpload(deps, known.organization_id, source.filename, problems)
-  refuseProblems(problems)
-
+  const surroundings = await creationSurroundings(deps, known)
+  const { options, fieldIds, source, beginsAt, callback } = await checkCreation(deps, surroundings, {
+    given,
+    content,
+  })
+  const importId =
+    source.type === 'json' ? content!.importId : await nextIds(deps.database.collections, 'subscriber_import')
   const document: ImportDocument = {
-    _id: source.type === 'json' ? content!.importId : await nextIds(collections, 'subscriber_import'),
+    _id: importId,
     organization_id: known.organization_id,
     mailing_list_id: known._id,
-    created_at: now,
+    created_at: surroundings.now,
     begins_at: beginsAt,
     started_at: null,
     finished_at: null,
@@ -207,7 +194,7 @@ async function checkedDocument(
     logs_purged_at: null,
     settled: false,
   }
-  return { document, revision: list!.revision }
+  return { document, revision: surroundings.list.revision }
 }
 
 /** What the options alone say that looks like a mistake; what the file says comes when it is split. */
@@ -218,40 +205,6 @@ function warningsOf({ overwrite, overwrite_what, column_mapping }: ImportOptions
         'column_mapping has status, and overwrite_what.status is off: only new subscribers get the status of their row, existing ones keep theirs',
       ]
     : []
-}
-
-/** The instant at which the import begins; `now`, and no time at all, is the time of creation. */
-export function beginningOf(text: string | undefined, zone: string, now: Date, problems: string[]): Date {
-  if (text === undefined || text === 'now') return now
-  const instant = parseApiTime(text, zone)
-  if (instant === null)
-    problems.push(
-      'begins_at must be "now" or ISO 8601 with date and time, such as 2026-01-31T08:00:00+01:00, in the years 1000 to 9999',
-    )
-  return instant ?? now
-}
-
-export function checkCallback(
-  text: string | undefined,
-  deps: ControlPlane,
-  problems: string[],
-): ImportDocument['callback'] {
-  if (text === undefined) return null
-  const url = URL.parse(text)
-  const problem = urlProblem(url, ['http:', 'https:'], deps.settings)
-  if (problem !== null) problems.push(`callback_url ${problem}`)
-  if (url === null || problem !== null) return null
-  return { url: storedUrl(url, text), secret: `whsec_${randomBytes(24).toString('base64')}` }
-}
-
-export async function checkUpload(
-  deps: ControlPlane,
-  organizationId: number,
-  filename: string,
-  problems: string[],
-): Promise<void> {
-  if ((await deps.uploads.directory(organizationId).find(filename)) === null)
-    problems.push(`file_source.filename ${JSON.stringify(filename)} is not in the upload directory`)
 }
 
 async function viewOfNew(deps: ControlPlane, document: ImportDocument): Promise<CreatedView> {
