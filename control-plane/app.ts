@@ -3,13 +3,14 @@ import type { Registry } from 'prom-client'
 import { answerOperations } from '../shared/service.ts'
 import { databaseProblem } from '../shared/start-database.ts'
 import { errorHandler, notAnEndpoint } from './api/envelope.ts'
+import { localsOf } from './api/request-locals.ts'
 import { apiRouter } from './api/router.ts'
 import { confirmationPage } from './resources/subscribers/confirmation-page.ts'
 import type { ControlPlane } from './control-plane.ts'
 import { docsPage } from './description/docs-page.ts'
 import { endpoints } from './endpoints.ts'
 import { compress } from './middleware/compress.ts'
-import { requestLog, stateOf } from './middleware/request-log.ts'
+import { requestLog } from './middleware/request-log.ts'
 import { notCached, securityHeaders, securityHeadersOfDocs } from './middleware/security-headers.ts'
 import { basePath, openApiDocument } from './description/openapi.ts'
 
@@ -25,7 +26,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   app.use(securityHeaders)
   app.use(compress())
   app.get(['/metrics', '/healthz', '/readyz'], async (request, response) => {
-    stateOf(response).leaveOut()
+    localsOf(response).state.leaveOut()
     const { status, type, body } = await answerOperations(request.path, {
       registry,
       unreadyBecause: databaseProblem(deps.database),
@@ -34,11 +35,11 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   })
   const description = openApiDocument(endpoints, deps.publicUrl())
   app.get('/openapi.json', (_request, response) => {
-    stateOf(response).route = '/openapi.json'
+    localsOf(response).state.route = '/openapi.json'
     response.json({ ...description, servers: [{ url: deps.publicUrl() }] })
   })
   app.use('/docs', (_request, response, next) => {
-    stateOf(response).route = '/docs'
+    localsOf(response).state.route = '/docs'
     next()
   })
   app.use('/docs', securityHeadersOfDocs, docsPage())

@@ -2,9 +2,9 @@ import { STATUS_CODES } from 'node:http'
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
 import { RequestError } from '../../shared/errors.ts'
 import { retryReasonOfDriver } from '../../shared/database.ts'
-import { stateOf } from '../middleware/request-log.ts'
 import { drain } from './body-pieces.ts'
 import type { Paging, TokenPaging } from './endpoint.ts'
+import { localsOf } from './request-locals.ts'
 
 /** The one shape of every JSON reply, and the one place where errors become replies. */
 
@@ -24,7 +24,7 @@ function jsonOf(data: unknown): string {
 }
 
 function sendError(response: Response, error: RequestError): void {
-  stateOf(response).errorCode = error.code
+  localsOf(response).state.errorCode = error.code
   response.status(error.status).set(error.headers)
   response.json({ success: false, data: null, error_code: error.code, error_message: error.message })
 }
@@ -38,7 +38,7 @@ export const notAnEndpoint: RequestHandler = (request, response) => {
 
 /** Express knows an error handler by its four parameters. */
 export const errorHandler: ErrorRequestHandler = (error: unknown, request, response, _next) => {
-  const { id, log } = stateOf(response)
+  const { id, log } = localsOf(response).state
   const refusal = toRequestError(error, id)
   drain(request)
   // Of a stop, or of many who want the same at once: nothing is broken.

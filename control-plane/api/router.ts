@@ -3,12 +3,12 @@ import type { Caller } from '../../shared/api-keys.ts'
 import { RequestError } from '../../shared/errors.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import { rateLimitByKey } from '../middleware/rate-limit.ts'
-import { stateOf } from '../middleware/request-log.ts'
 import { organizationOf, refuseCaller } from './authorization.ts'
 import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
 import { credentialCandidates } from './credentials.ts'
-import { readInlineBody, readSmallBody, type RequestBody } from './request-body.ts'
+import { readInlineBody, readSmallBody } from './request-body.ts'
+import { localsOf } from './request-locals.ts'
 import { documentIn, readBody, readQuery } from './validation.ts'
 
 /**
@@ -49,7 +49,7 @@ function authenticate(deps: ControlPlane): RequestHandler {
       // Again: requests sent together would all have been let through before the first failure was noted.
       const blockedNow = await throttle.blockedSeconds(address)
       if (blockedNow > 0) throw tooManyFailures(blockedNow)
-      response.locals['caller'] = caller
+      localsOf(response).caller = caller
       next()
       return
     }
@@ -83,22 +83,21 @@ function tooManyFailures(seconds: number): RequestError {
 
 function enter(described: Endpoint): RequestHandler {
   return (_request, response, next) => {
-    stateOf(response).route = described.path
-    refuseCaller(callerOf(response), described)
+    const { state, caller } = localsOf(response)
+    state.route = described.path
+    refuseCaller(caller, described)
     next()
   }
 }
 
-const callerOf = (response: Response): Caller => response.locals['caller'] as Caller
-
-/** Reads a JSON body into `locals`. What brings no body is for the handler to judge. */
+/** Reads a JSON body. What brings no body is for the handler to judge. */
 function readBytes(described: Endpoint, deps: ControlPlane): RequestHandler[] {
   const { body } = described
   if (body === undefined) return []
   return [
     requireJson,
     async (request, response, next) => {
-      response.locals['body'] =
+      localsOf(response).body =
         body.stagedText === undefined
           ? await readSmallBody(request, deps)
           : await readInlineBody(request, { path: body.stagedText, sampledBytes: body.sampledBytes }, deps)
@@ -126,12 +125,12 @@ const requireJson: RequestHandler = (request, _response, next) => {
 
 function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
   return async (request, response) => {
-    const sent = response.locals['body'] as RequestBody | undefined
+    const { body } = localsOf(response)
     let reply: Reply
     try {
       reply = await described.handle(await callOf(request, response, described, deps))
     } finally {
-      await sent?.discard()
+      await body?.discard()
     }
     await send(request, response, reply)
   }
@@ -143,8 +142,7 @@ async function callOf(
   described: Endpoint,
   deps: ControlPlane,
 ): Promise<Call<unknown, unknown>> {
-  const sent = response.locals['body'] as RequestBody | undefined
-  const caller = callerOf(response)
+  const { caller, body: sent } = localsOf(response)
   const params = request.params as Record<string, string>
   const organizationId = await organizationOf(deps, caller, described, params)
   return {
@@ -190,7 +188,7 @@ async function send(request: Request, response: Response, reply: Reply): Promise
   for await (const piece of reply.stream) {
     if (response.destroyed) return
     const isTaken = response.write(piece)
-    if (reply.contentType === 'text/event-stream') stateOf(response).measureNow()
+    if (reply.contentType === 'text/event-stream') localsOf(response).state.measureNow()
     if (!isTaken) await drained(response)
   }
   response.end()

@@ -1,8 +1,8 @@
 import type { RequestHandler, Response } from 'express'
 import { rateLimit, type AugmentedRequest } from 'express-rate-limit'
-import type { Caller } from '../../shared/api-keys.ts'
 import { clock } from '../../shared/clock.ts'
 import { RequestError } from '../../shared/errors.ts'
+import { localsOf } from '../api/request-locals.ts'
 
 /**
  * Bounds the requests of one API key in a minute; each process counts for itself. It comes after the credential: who
@@ -17,7 +17,7 @@ export function rateLimitByKey(requestsPerMinute: number): RequestHandler[] {
       standardHeaders: 'draft-8',
       legacyHeaders: false,
       identifier: 'requests',
-      keyGenerator: (_request, response: Response) => String((response.locals['caller'] as Caller).keyId),
+      keyGenerator: (_request, response: Response) => String(localsOf(response).caller.keyId),
       handler: (request, _response, next) => {
         const { resetTime } = (request as AugmentedRequest)['rateLimit']!
         const waitMs = resetTime === undefined ? 60_000 : resetTime.getTime() - clock.now().getTime()

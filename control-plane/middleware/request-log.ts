@@ -1,24 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import type { RequestHandler, Response } from 'express'
+import type { RequestHandler } from 'express'
 import { Gauge, Histogram, type Registry } from 'prom-client'
 import { clock } from '../../shared/clock.ts'
 import type { Logger } from '../../shared/logger.ts'
 import { credentialCandidates } from '../api/credentials.ts'
-
-/** What a request carries along, in `response.locals`. */
-export interface RequestState {
-  id: string
-  log: Logger
-  /** Pattern of the path, never the path itself: that may hold an email. */
-  route: string
-  errorCode: string
-  /** Measures it now, not at its end: an event stream has begun, which lives for as long as somebody listens. */
-  measureNow: () => void
-  /** Leaves it out of what is measured: a scrape, a probe. */
-  leaveOut: () => void
-}
-
-export const stateOf = (response: Response): RequestState => response.locals['state'] as RequestState
+import { localsOf, type RequestState } from '../api/request-locals.ts'
 
 const clientRequestId = /^[\w.-]{1,128}$/
 
@@ -70,7 +56,7 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
     }
     const child = log.child({ request_id: id })
     const state: RequestState = { id, log: child, route: 'none', errorCode: '', measureNow, leaveOut }
-    response.locals['state'] = state
+    localsOf(response).state = state
     response.set('X-Request-Id', id)
     response.once('close', () => {
       measure()

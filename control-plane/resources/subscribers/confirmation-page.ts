@@ -6,9 +6,9 @@ import { z } from 'zod'
 import { clock } from '../../../shared/clock.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { canonicalIp } from '../../../shared/values/ip.ts'
+import { localsOf } from '../../api/request-locals.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { notCached, securityHeadersOfPage } from '../../middleware/security-headers.ts'
-import { stateOf } from '../../middleware/request-log.ts'
 import { confirm } from './confirmation-visit.ts'
 
 /**
@@ -28,7 +28,7 @@ export function confirmationPage(deps: ControlPlane): Router {
       next()
       return
     }
-    stateOf(response).route = confirmationPath
+    localsOf(response).state.route = confirmationPath
     response.set('X-Robots-Tag', 'noindex').type('html')
     if (request.method === 'GET') await answerVisit(deps, token, request, response)
     // It changes nothing, and what a visit would find isn't told before it.
@@ -75,8 +75,9 @@ const sendFault: ErrorRequestHandler = (error: unknown, request, response, next)
     next(error)
     return
   }
-  stateOf(response).log.error({ err: error }, 'a confirmation could not be answered')
-  stateOf(response).errorCode = 'internal_error'
+  const { state } = localsOf(response)
+  state.log.error({ err: error }, 'a confirmation could not be answered')
+  state.errorCode = 'internal_error'
   response.status(503).set('Retry-After', '60').send(pages.later)
 }
 
