@@ -1,44 +1,11 @@
 import { z } from 'zod'
-import { roles } from '../../../shared/schemas/api-key.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
-import { flag, nameText, oneOf, pagingQuery, positiveId } from '../../api/fields.ts'
+import { pagingQuery } from '../../api/fields.ts'
 import { readPage } from '../../api/paging.ts'
+import { apiKeyChange, apiKeyCreation, apiKeyView, createdApiKeyView, exampleApiKey } from './schemas.ts'
 import { changeApiKey, createApiKey, deleteApiKey, toViews } from './service.ts'
 
 const tag = 'API keys'
-
-const view = z
-  .object({
-    id: z.int(),
-    organization_id: z.int(),
-    name: z.string(),
-    role: z.enum(roles).describe('the role in force: that of the user, where the key belongs to one'),
-    active: z.boolean(),
-    user_id: z.int().nullable(),
-  })
-  .meta({ id: 'ApiKey' })
-const createdView = view
-  .extend({ key: z.string().describe('the key itself; it is shown only here') })
-  .meta({ id: 'CreatedApiKey' })
-
-const example = {
-  id: 7,
-  organization_id: 2,
-  name: 'Nightly import',
-  role: 'organization_admin',
-  active: true,
-  user_id: null,
-}
-
-export const keyCreation = z.object({
-  name: nameText(100),
-  role: oneOf(roles).default('organization_admin'),
-  active: flag().default(true),
-  user_id: positiveId().nullable().default(null),
-})
-export const keyChange = z
-  .object({ name: nameText(100), role: oneOf(roles), active: flag(), user_id: positiveId().nullable() })
-  .partial()
 
 const more = 'nobody makes, changes or deletes an API key that may do more than he himself'
 const noKey = 'there is no API key 4711'
@@ -57,7 +24,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       tag,
       needs: 'admin',
       query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
-      reply: { data: z.array(view), paging: 'pages', example: [example] },
+      reply: { data: z.array(apiKeyView), paging: 'pages', example: [exampleApiKey] },
       async handle({ deps, organizationId, query }) {
         const { documents, paging } = await readPage(
           deps.database.collections.apiKeys,
@@ -74,11 +41,18 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       summary: 'Creates an API key; its secret is in this reply and never again',
       tag,
       needs: 'admin',
-      body: { wrapper: 'api_key', schema: keyCreation, example: { api_key: { name: 'Nightly import' } } },
+      body: {
+        wrapper: 'api_key',
+        schema: apiKeyCreation,
+        example: { api_key: { name: 'Nightly import' } },
+      },
       // Without an organization in the path a key of a system admin is made in his own, which is organization 1.
       refusals: { validation_failed: [foreignUser, ...(prefix === '' ? [] : [misplacedRole])] },
       forbids: [more],
-      reply: { data: createdView, example: { ...example, key: 'rollcall_4t5r8wqx1h0g6y2m9c3k7v5b' } },
+      reply: {
+        data: createdApiKeyView,
+        example: { ...exampleApiKey, key: 'rollcall_4t5r8wqx1h0g6y2m9c3k7v5b' },
+      },
       async handle(call) {
         return { data: await createApiKey(call) }
       },
@@ -92,13 +66,13 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       needs: 'admin',
       body: {
         wrapper: 'api_key',
-        schema: keyChange,
+        schema: apiKeyChange,
         isUpdate: true,
         example: { api_key: { active: false } },
       },
       refusals: { not_found: noKey, validation_failed: [foreignUser, misplacedRole, lastKey] },
       forbids: [more],
-      reply: { data: view, example: { ...example, active: false } },
+      reply: { data: apiKeyView, example: { ...exampleApiKey, active: false } },
       async handle(call) {
         return { data: await changeApiKey(call) }
       },

@@ -1,5 +1,4 @@
 import type { ClientSession } from 'mongodb'
-import type { z } from 'zod'
 import { generateKey, hashKey, type Caller } from '../../../shared/api-keys.ts'
 import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
@@ -11,7 +10,7 @@ import { missing, pathId, reaches } from '../../api/scope.ts'
 import { withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurns } from '../credential-changes.ts'
-import type { keyChange, keyCreation } from './routes.ts'
+import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
 
 /**
  * API keys. Two rules stand over all others: nobody makes, changes or deletes a key that is more than he is himself,
@@ -24,7 +23,7 @@ export async function createApiKey({
   organizationId,
   body,
   documentAsSent,
-}: Call<unknown, z.infer<typeof keyCreation>>) {
+}: Call<unknown, ApiKeyCreation>) {
   const { collections } = deps.database
   refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
   const secret = generateKey()
@@ -52,7 +51,7 @@ export async function changeApiKey({
   organizationId,
   body,
   documentAsSent,
-}: Call<unknown, z.infer<typeof keyChange>>) {
+}: Call<unknown, ApiKeyChange>) {
   const { collections } = deps.database
   const scope = params['organization_id'] === undefined ? null : organizationId
   // Before any other rule about it, the body's shape included.

@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { fieldTypes } from '../../../shared/schemas/custom-field.ts'
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { fieldJson, flag, nameText, oneOf, pagingQuery } from '../../api/fields.ts'
+import { pagingQuery } from '../../api/fields.ts'
 import { readPage } from '../../api/paging.ts'
 import { findMailingList } from '../../api/scope.ts'
+import { customFieldChange, customFieldCreation, customFieldView, exampleCustomField } from './schemas.ts'
 import {
   changeCustomField,
   createCustomField,
@@ -13,63 +13,6 @@ import {
 } from './service.ts'
 
 const tag = 'Custom fields'
-
-const value = fieldJson()
-
-const view = z
-  .object({
-    id: z.int(),
-    mailing_list_id: z.int(),
-    name: z.string(),
-    field_type: z.enum(fieldTypes),
-    required: z.boolean(),
-    options: z.array(z.string()).describe('option names, of the select types'),
-    default: value.nullable(),
-    minimum_length: z.int().nullable(),
-    maximum_length: z.int().nullable(),
-    minimum_value: z.int().nullable(),
-    maximum_value: z.int().nullable(),
-  })
-  .meta({ id: 'CustomField' })
-
-const example = {
-  id: 31,
-  mailing_list_id: 12,
-  name: 'Plan',
-  field_type: 'select_single_dropdown',
-  required: false,
-  options: ['Free', 'Team'],
-  default: 'Free',
-  minimum_length: null,
-  maximum_length: null,
-  minimum_value: null,
-  maximum_value: null,
-}
-
-const length = z.int().min(0).max(65_535).nullable()
-const bound = z.int().nullable()
-const settings = {
-  name: nameText(49),
-  required: flag(),
-  options: z.array(nameText(255)).max(1_000),
-  default: value.nullable(),
-  minimum_length: length,
-  maximum_length: length,
-  minimum_value: bound,
-  maximum_value: bound,
-}
-export const fieldCreation = z.object({
-  ...settings,
-  field_type: oneOf(fieldTypes),
-  required: settings.required.default(false),
-  options: settings.options.default([]),
-  default: settings.default.default(null),
-  minimum_length: length.default(null),
-  maximum_length: length.default(null),
-  minimum_value: bound.default(null),
-  maximum_value: bound.default(null),
-})
-export const fieldChange = z.object({ ...settings, field_type: oneOf(fieldTypes) }).partial()
 
 const faultySettings = [
   'name must not be blank',
@@ -95,7 +38,7 @@ export const customFieldEndpoints = [
     tag,
     needs: 'any_key',
     query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
-    reply: { data: z.array(view), paging: 'pages', example: [example] },
+    reply: { data: z.array(customFieldView), paging: 'pages', example: [exampleCustomField] },
     async handle({ deps, caller, params, query }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       const { documents, paging } = await readPage(
@@ -115,7 +58,7 @@ export const customFieldEndpoints = [
     needs: permission('custom_field', 'create'),
     body: {
       wrapper: 'custom_field',
-      schema: fieldCreation,
+      schema: customFieldCreation,
       example: {
         custom_field: {
           name: 'Plan',
@@ -125,7 +68,7 @@ export const customFieldEndpoints = [
         },
       },
     },
-    reply: { data: view, example },
+    reply: { data: customFieldView, example: exampleCustomField },
     refusals: { validation_failed: faultySettings },
     async handle({ deps, caller, params, body }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
@@ -141,11 +84,14 @@ export const customFieldEndpoints = [
     needs: permission('custom_field', 'update'),
     body: {
       wrapper: 'custom_field',
-      schema: fieldChange,
+      schema: customFieldChange,
       isUpdate: true,
       example: { custom_field: { options: ['Free', 'Team', 'Enterprise'] } },
     },
-    reply: { data: view, example: { ...example, options: ['Free', 'Team', 'Enterprise'] } },
+    reply: {
+      data: customFieldView,
+      example: { ...exampleCustomField, options: ['Free', 'Team', 'Enterprise'] },
+    },
     refusals: {
       not_found: 'there is no custom field 4711',
       validation_failed: [

@@ -1,5 +1,4 @@
 import type { ClientSession } from 'mongodb'
-import type { z } from 'zod'
 import { inTransaction, nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { unfinishedStates } from '../../../shared/import-state.ts'
@@ -15,7 +14,7 @@ import { comparisonForm } from '../../../shared/values/identity.ts'
 import { missing, pathId } from '../../api/scope.ts'
 import { refuseProblems, refusingTaken, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import type { fieldChange, fieldCreation } from './routes.ts'
+import type { CustomFieldChange, CustomFieldCreation } from './schemas.ts'
 
 export async function findCustomField(
   deps: ControlPlane,
@@ -33,7 +32,7 @@ export async function findCustomField(
 export async function createCustomField(
   deps: ControlPlane,
   list: MailingListDocument,
-  given: z.infer<typeof fieldCreation>,
+  given: CustomFieldCreation,
 ): Promise<CustomFieldDocument> {
   const { collections } = deps.database
   const document = checked({
@@ -53,7 +52,7 @@ export async function changeCustomField(
   deps: ControlPlane,
   list: MailingListDocument,
   field: CustomFieldDocument,
-  given: z.infer<typeof fieldChange>,
+  given: CustomFieldChange,
 ): Promise<CustomFieldDocument> {
   if (given.field_type !== undefined && given.field_type !== field.field_type)
     throw new RequestError('validation_failed', "field_type can't be changed")

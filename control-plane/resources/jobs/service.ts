@@ -9,11 +9,9 @@ import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { Paging } from '../../api/endpoint.ts'
 import { readPage } from '../../api/paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import type { JobQuery, JobView } from './routes.ts'
+import { jobTypes, type JobQuery, type JobView } from './schemas.ts'
 
 /** A job is another view of an import: every import has one. */
-
-export const jobTypes = ['SubscriberImport'] as const
 
 export interface JobScope {
   /** Whose jobs, and in whose time zone times without an offset are. */

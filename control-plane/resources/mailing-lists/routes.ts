@@ -1,55 +1,12 @@
 import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { flag, nameText, pagingQuery, positiveId } from '../../api/fields.ts'
+import { pagingQuery } from '../../api/fields.ts'
 import { readPage } from '../../api/paging.ts'
 import { findMailingList } from '../../api/scope.ts'
+import { exampleMailingList, mailingListChange, mailingListCreation, mailingListView } from './schemas.ts'
 import { changeMailingList, createMailingList, toView } from './service.ts'
 
 const tag = 'Mailing lists'
-
-const view = z
-  .object({
-    id: z.int(),
-    organization_id: z.int(),
-    name: z.string(),
-    has_format: z.boolean().describe('whether its subscribers have an email format'),
-    has_confirmed: z.boolean().describe('whether its subscribers are confirmed or not'),
-    is_remote_list: z.boolean(),
-    primary_key_custom_field_id: z
-      .int()
-      .nullable()
-      .describe('the field that tells its subscribers apart, in place of the email'),
-  })
-  .meta({ id: 'MailingList' })
-
-const example = {
-  id: 12,
-  organization_id: 2,
-  name: 'Newsletter',
-  has_format: false,
-  has_confirmed: false,
-  is_remote_list: false,
-  primary_key_custom_field_id: null,
-}
-
-const listFields = { name: nameText(255), has_format: flag(), has_confirmed: flag(), is_remote_list: flag() }
-export const listCreation = z.object({
-  name: listFields.name,
-  has_format: listFields.has_format.default(false),
-  has_confirmed: listFields.has_confirmed.default(false),
-  is_remote_list: listFields.is_remote_list.default(false),
-  primary_key_custom_field_id: positiveId()
-    .nullable()
-    .default(null)
-    .refine((id) => id === null, {
-      error: 'names no custom field of the list, which has none yet: set it when the field is there',
-    })
-    .describe('set it later: a new list has no field'),
-  organization_id: positiveId().optional().describe('for system admins; ignored from others'),
-})
-export const listChange = z
-  .object({ ...listFields, primary_key_custom_field_id: positiveId().nullable() })
-  .partial()
 
 const takenName = 'name "Newsletter" is taken by another mailing list of the organization'
 
@@ -62,7 +19,7 @@ function listing(path: string, operationId: string, summary: string) {
     tag,
     needs: 'any_key',
     query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
-    reply: { data: z.array(view), paging: 'pages', example: [example] },
+    reply: { data: z.array(mailingListView), paging: 'pages', example: [exampleMailingList] },
     async handle({ deps, organizationId, query }) {
       const { documents, paging } = await readPage(
         deps.database.collections.mailingLists,
@@ -88,7 +45,7 @@ export const mailingListEndpoints = [
     summary: 'One mailing list',
     tag,
     needs: 'any_key',
-    reply: { data: view, example },
+    reply: { data: mailingListView, example: exampleMailingList },
     refusals: { not_found: 'there is no mailing list 4711' },
     async handle({ deps, caller, params }) {
       return { data: toView(await findMailingList(deps, caller, params['id'])) }
@@ -104,11 +61,11 @@ export const mailingListEndpoints = [
     scope: 'own_organization_or_given',
     body: {
       wrapper: 'mailing_list',
-      schema: listCreation,
+      schema: mailingListCreation,
       forSystemAdmins: ['organization_id'],
       example: { mailing_list: { name: 'Newsletter' } },
     },
-    reply: { data: view, example },
+    reply: { data: mailingListView, example: exampleMailingList },
     refusals: {
       validation_failed: [
         'name must not be blank',
@@ -130,11 +87,11 @@ export const mailingListEndpoints = [
     needs: permission('mailing_list', 'update'),
     body: {
       wrapper: 'mailing_list',
-      schema: listChange,
+      schema: mailingListChange,
       isUpdate: true,
       example: { mailing_list: { has_format: true } },
     },
-    reply: { data: view, example: { ...example, has_format: true } },
+    reply: { data: mailingListView, example: { ...exampleMailingList, has_format: true } },
     refusals: {
       not_found: 'there is no mailing list 4711',
       validation_failed: [

@@ -1,5 +1,4 @@
 import type { ClientSession } from 'mongodb'
-import type { z } from 'zod'
 import type { Caller } from '../../../shared/api-keys.ts'
 import { inTransaction, nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
@@ -9,12 +8,12 @@ import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.t
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { refusingTaken, withoutUndefined } from '../../api/validation.ts'
-import type { listChange, listCreation } from './routes.ts'
+import type { MailingListChange, MailingListCreation } from './schemas.ts'
 
 export async function createMailingList(
   deps: ControlPlane,
   caller: Caller,
-  given: z.infer<typeof listCreation>,
+  given: MailingListCreation,
 ): Promise<MailingListDocument> {
   const { collections } = deps.database
   const { organization_id: wanted, ...fields } = given
@@ -39,7 +38,7 @@ export async function createMailingList(
 export async function changeMailingList(
   deps: ControlPlane,
   list: MailingListDocument,
-  given: z.infer<typeof listChange>,
+  given: MailingListChange,
 ): Promise<MailingListDocument> {
   const { client, collections } = deps.database
   const set: Partial<MailingListDocument> = withoutUndefined(given)

@@ -1,0 +1,41 @@
+import { z } from 'zod'
+import { roles } from '../../../shared/schemas/api-key.ts'
+import { flag, nameText, oneOf, positiveId } from '../../api/fields.ts'
+
+/** What API keys look like in requests and replies. */
+
+export const apiKeyView = z
+  .object({
+    id: z.int(),
+    organization_id: z.int(),
+    name: z.string(),
+    role: z.enum(roles).describe('the role in force: that of the user, where the key belongs to one'),
+    active: z.boolean(),
+    user_id: z.int().nullable(),
+  })
+  .meta({ id: 'ApiKey' })
+export const createdApiKeyView = apiKeyView
+  .extend({ key: z.string().describe('the key itself; it is shown only here') })
+  .meta({ id: 'CreatedApiKey' })
+
+export const exampleApiKey = {
+  id: 7,
+  organization_id: 2,
+  name: 'Nightly import',
+  role: 'organization_admin',
+  active: true,
+  user_id: null,
+}
+
+export const apiKeyCreation = z.object({
+  name: nameText(100),
+  role: oneOf(roles).default('organization_admin'),
+  active: flag().default(true),
+  user_id: positiveId().nullable().default(null),
+})
+export type ApiKeyCreation = z.infer<typeof apiKeyCreation>
+
+export const apiKeyChange = z
+  .object({ name: nameText(100), role: oneOf(roles), active: flag(), user_id: positiveId().nullable() })
+  .partial()
+export type ApiKeyChange = z.infer<typeof apiKeyChange>
