@@ -1,44 +1,12 @@
 import { z } from 'zod'
-import { inTransaction, nextIds } from '../../../shared/database.ts'
-import type { OrganizationDocument } from '../../../shared/schemas/organization.ts'
-import { ring } from '../../../shared/store/doorbell.ts'
-import { enforceLimit } from '../../../shared/store/places.ts'
-import { isTimeZone } from '../../../shared/values/time-zone.ts'
 import { endpoint } from '../../api/endpoint.ts'
-import { nameText, pagingQuery } from '../../api/fields.ts'
+import { pagingQuery } from '../../api/fields.ts'
 import { readPage } from '../../api/paging.ts'
-import { missing, pathId, reaches } from '../../api/scope.ts'
-import { withoutUndefined } from '../../api/validation.ts'
+import { exampleOrganization, organizationChange, organizationCreation, organizationView } from './schemas.ts'
+import { changeOrganization, createOrganization, findOrganization, toView } from './service.ts'
 
 const tag = 'Organizations'
 
-const view = z
-  .object({
-    id: z.int(),
-    name: z.string(),
-    time_zone_name: z
-      .string()
-      .describe('IANA name; times without an offset are read in this zone, all times are shown in it'),
-    subscriber_limit: z
-      .int()
-      .nullable()
-      .describe('most active subscribers over all lists; null is unlimited'),
-  })
-  .meta({ id: 'Organization' })
-
-const example = { id: 2, name: 'Example Ltd', time_zone_name: 'Europe/Berlin', subscriber_limit: null }
-
-const zoneName = z
-  .string()
-  .refine(isTimeZone, { error: 'must be the IANA name of a time zone, such as Europe/Berlin' })
-const limit = z.int().min(0).nullable()
-const query = z.object(pagingQuery({ perPage: 2000, most: 2000 }))
-const creation = z.object({
-  name: nameText(255),
-  time_zone_name: zoneName.default('UTC'),
-  subscriber_limit: limit.default(null),
-})
-const change = z.object({ name: nameText(255), time_zone_name: zoneName, subscriber_limit: limit }).partial()
 const faultyFields = [
   'name must not be blank',
   'time_zone_name must be the IANA name of a time zone, such as Europe/Berlin',
@@ -53,12 +21,12 @@ export const organizationEndpoints = [
     tag,
     needs: 'any_key',
     scope: 'own_organization_or_all',
-    query,
-    reply: { data: z.array(view), paging: 'pages', example: [example] },
-    async handle({ deps, caller, query: readQuery }) {
+    query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
+    reply: { data: z.array(organizationView), paging: 'pages', example: [exampleOrganization] },
+    async handle({ deps, caller, query }) {
       const filter = caller.role === 'system_admin' ? {} : { _id: caller.organizationId }
       const { documents, paging } = await readPage(deps.database.collections.organizations, filter, {
-        ...readQuery(),
+        ...query(),
         sort: { _id: 1 },
       })
       return { data: documents.map(toView), paging }
@@ -72,14 +40,9 @@ export const organizationEndpoints = [
     tag,
     needs: 'any_key',
     refusals: { not_found: 'there is no organization 4711' },
-    reply: { data: view, example },
+    reply: { data: organizationView, example: exampleOrganization },
     async handle({ deps, caller, params }) {
-      const id = pathId(params['id'], 'organization')
-      const organization = reaches(caller, id)
-        ? await deps.database.collections.organizations.findOne({ _id: id })
-        : null
-      if (organization === null) throw missing('organization', params['id'])
-      return { data: toView(organization) }
+      return { data: toView(await findOrganization(deps, caller, params['id'])) }
     },
   }),
   endpoint({
@@ -92,22 +55,13 @@ export const organizationEndpoints = [
     scope: 'all_organizations',
     body: {
       wrapper: 'organization',
-      schema: creation,
+      schema: organizationCreation,
       example: { organization: { name: 'Example Ltd', time_zone_name: 'Europe/Berlin' } },
     },
-    reply: { data: view, example },
+    reply: { data: organizationView, example: exampleOrganization },
     refusals: { validation_failed: faultyFields },
     async handle({ deps, body }) {
-      const { collections } = deps.database
-      const given = body()
-      const document: OrganizationDocument = {
-        _id: await nextIds(collections, 'organization'),
-        ...given,
-        places_revision: 0,
-        created_at: new Date(),
-      }
-      await collections.organizations.insertOne(document)
-      return { data: toView(document) }
+      return { data: toView(await createOrganization(deps, body())) }
     },
   }),
   endpoint({
@@ -119,34 +73,15 @@ export const organizationEndpoints = [
     needs: 'system_admin',
     body: {
       wrapper: 'organization',
-      schema: change,
+      schema: organizationChange,
       isUpdate: true,
       example: { organization: { subscriber_limit: 100_000 } },
     },
-    reply: { data: view, example: { ...example, subscriber_limit: 100_000 } },
+    reply: { data: organizationView, example: { ...exampleOrganization, subscriber_limit: 100_000 } },
     refusals: { not_found: 'there is no organization 4711', validation_failed: faultyFields },
-    async handle({ deps, params, body }) {
-      const { client, collections } = deps.database
-      const id = pathId(params['id'], 'organization')
-      if ((await collections.organizations.findOne({ _id: id }, { projection: { _id: 1 } })) === null)
-        throw missing('organization', params['id'])
-      const given = body()
-      const set = withoutUndefined(given)
-      const organization = await inTransaction(client, async (session) => {
-        if (Object.keys(set).length > 0)
-          await collections.organizations.updateOne({ _id: id }, { $set: set }, { session })
-        return collections.organizations.findOne({ _id: id }, { session })
-      })
-      if (set['subscriber_limit'] !== undefined) {
-        await enforceLimit(collections, id)
-        await ring(collections, 'limit')
-      }
-      return { data: toView(organization!) }
+    async handle({ deps, caller, params, body }) {
+      const organization = await findOrganization(deps, caller, params['id'])
+      return { data: toView(await changeOrganization(deps, organization, body())) }
     },
   }),
 ]
-
-function toView(organization: OrganizationDocument): z.infer<typeof view> {
-  const { _id, name, time_zone_name, subscriber_limit } = organization
-  return { id: _id, name, time_zone_name, subscriber_limit }
-}

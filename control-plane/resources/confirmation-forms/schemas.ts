@@ -1,0 +1,51 @@
+import { z } from 'zod'
+import { boundedText, nameText, validEmail } from '../../api/fields.ts'
+
+/** What confirmation forms look like in requests and replies. */
+
+export const confirmationFormView = z
+  .object({
+    id: z.int(),
+    mailing_list_id: z.int(),
+    name: z.string(),
+    from_name: z.string().nullable(),
+    from_email: z.string().nullable(),
+    subject: z.string(),
+    html: z.string().describe('`%%confirmation_url%%` stands for the link, here and in `text`'),
+    text: z.string(),
+  })
+  .meta({ id: 'ConfirmationForm' })
+export type ConfirmationFormView = z.infer<typeof confirmationFormView>
+
+const link = '%%confirmation_url%%'
+const standard = {
+  subject: 'Please confirm your subscription',
+  html: `<p>Please confirm your subscription: <a href="${link}">${link}</a></p>\n<p>If you didn't ask for it, ignore this mail.</p>\n`,
+  text: `Please confirm your subscription:\n\n${link}\n\nIf you didn't ask for it, ignore this mail.\n`,
+}
+
+/** Without the link nobody could ever confirm. */
+const content = (fallback: string) =>
+  boundedText({ most: 500_000 })
+    .refine((text) => text.includes(link), { error: `must hold ${link}` })
+    .meta({ pattern: link })
+    .default(fallback)
+
+export const confirmationFormCreation = z.object({
+  name: nameText(255),
+  from_name: nameText(255).nullable().default(null),
+  from_email: validEmail().nullable().default(null),
+  subject: nameText(998).default(standard.subject),
+  html: content(standard.html),
+  text: content(standard.text),
+})
+export type ConfirmationFormCreation = z.infer<typeof confirmationFormCreation>
+
+export const exampleConfirmationForm: ConfirmationFormView = {
+  id: 3,
+  mailing_list_id: 12,
+  name: 'Welcome',
+  from_name: null,
+  from_email: null,
+  ...standard,
+}

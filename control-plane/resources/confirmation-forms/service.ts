@@ -1,0 +1,26 @@
+import { nextIds } from '../../../shared/database.ts'
+import type { ConfirmationFormDocument } from '../../../shared/schemas/confirmation.ts'
+import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import type { ConfirmationFormCreation, ConfirmationFormView } from './schemas.ts'
+
+export async function createConfirmationForm(
+  { database }: ControlPlane,
+  list: MailingListDocument,
+  given: ConfirmationFormCreation,
+): Promise<ConfirmationFormDocument> {
+  const { collections } = database
+  const document: ConfirmationFormDocument = {
+    ...given,
+    _id: await nextIds(collections, 'confirmation_form'),
+    mailing_list_id: list._id,
+    created_at: new Date(),
+  }
+  await collections.confirmationForms.insertOne(document)
+  return document
+}
+
+export function toView(form: ConfirmationFormDocument): ConfirmationFormView {
+  const { _id, created_at: _at, ...rest } = form
+  return { id: _id, ...rest }
+}

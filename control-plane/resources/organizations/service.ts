@@ -1,0 +1,61 @@
+import type { Caller } from '../../../shared/api-keys.ts'
+import { inTransaction, nextIds } from '../../../shared/database.ts'
+import type { OrganizationDocument } from '../../../shared/schemas/organization.ts'
+import { ring } from '../../../shared/store/doorbell.ts'
+import { enforceLimit } from '../../../shared/store/places.ts'
+import { missing, pathId, reaches } from '../../api/scope.ts'
+import { withoutUndefined } from '../../api/validation.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+import type { OrganizationChange, OrganizationCreation, OrganizationView } from './schemas.ts'
+
+export async function findOrganization(
+  { database }: ControlPlane,
+  caller: Caller,
+  text: string | undefined,
+): Promise<OrganizationDocument> {
+  const id = pathId(text, 'organization')
+  const organization = reaches(caller, id)
+    ? await database.collections.organizations.findOne({ _id: id })
+    : null
+  if (organization === null) throw missing('organization', text)
+  return organization
+}
+
+export async function createOrganization(
+  { database }: ControlPlane,
+  given: OrganizationCreation,
+): Promise<OrganizationDocument> {
+  const { collections } = database
+  const document: OrganizationDocument = {
+    _id: await nextIds(collections, 'organization'),
+    ...given,
+    places_revision: 0,
+    created_at: new Date(),
+  }
+  await collections.organizations.insertOne(document)
+  return document
+}
+
+export async function changeOrganization(
+  { database }: ControlPlane,
+  { _id }: OrganizationDocument,
+  given: OrganizationChange,
+): Promise<OrganizationDocument> {
+  const { client, collections } = database
+  const set = withoutUndefined(given)
+  const changed = await inTransaction(client, async (session) => {
+    if (Object.keys(set).length > 0)
+      await collections.organizations.updateOne({ _id }, { $set: set }, { session })
+    return collections.organizations.findOne({ _id }, { session })
+  })
+  if (set.subscriber_limit !== undefined) {
+    await enforceLimit(collections, _id)
+    await ring(collections, 'limit')
+  }
+  return changed!
+}
+
+export function toView(organization: OrganizationDocument): OrganizationView {
+  const { _id, name, time_zone_name, subscriber_limit } = organization
+  return { id: _id, name, time_zone_name, subscriber_limit }
+}
