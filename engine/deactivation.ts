@@ -1,6 +1,6 @@
 import { promisify } from 'node:util'
 import { deflate } from 'node:zlib'
-import { inTransactionOf } from '../shared/database.ts'
+import { readInPieces, readRecordAt } from '../shared/records/partition-file.ts'
 import { deactivationId, type ChunkDocument, type ImportDocument } from '../shared/schemas/import.ts'
 import type { StagedFile } from '../shared/staging/staging.ts'
 import { noteDeactivated } from '../shared/store/chunks.ts'
@@ -8,8 +8,7 @@ import { dropReactionsInList } from '../shared/store/reactions.ts'
 import { addMove, countMovesOfLane, noStatusCounts } from '../shared/store/subscriber-counts.ts'
 import { subscriberKey } from '../shared/values/identity.ts'
 import type { Step, StepContext } from './step.ts'
-import { readInPieces, readRecordAt } from '../shared/records/partition-file.ts'
-import { TooManyConflicts } from './writing/transaction.ts'
+import { runTransaction, TooManyConflicts } from './writing/transaction.ts'
 
 /**
  * `deactivate_subscribers_not_in_import`: active subscribers that were there when the import began and whose identity
@@ -22,7 +21,9 @@ import { TooManyConflicts } from './writing/transaction.ts'
 
 const subscribersPerTransaction = 1_000
 /** Of a transaction that meets others' writes, before it is cut in halves. */
-const mostAttempts = 3
+const mostConflicts = 2
+/** For all attempts of one transaction. */
+const patienceMs = 120_000
 
 export async function deactivateAbsent(
   document: ImportDocument,
@@ -159,61 +160,72 @@ async function deactivateAtOnce(
   absent: Absent[],
   context: StepContext,
 ): Promise<void> {
-  const { collections } = context.database
+  const { session, signal } = context
   const next = `${absent.at(-1)!._id}\0`
-  let attempts = 0
-  await inTransactionOf(context.session, async (session) => {
-    attempts += 1
-    if (attempts > mostAttempts && absent.length > 1) throw new TooManyConflicts()
-    // Somebody may have changed or deleted one of them since it was read.
-    const still = await collections.subscribers
-      .find(
-        { _id: { $in: absent.map((subscriber) => subscriber._id) }, status: 'active' },
-        { session, projection: { _id: 1, email: 1, id: 1 }, batchSize: absent.length + 1 },
-      )
-      .sort({ _id: 1 })
-      .toArray()
-    const current = await collections.imports.findOne(
-      { _id: document._id, state: 'importing', 'step.token': step.token },
-      { session, projection: { _id: 1 } },
-    )
-    const isOurs = await noteDeactivated(collections, session, { chunk, to: next, subscribers: still.length })
-    if (current === null || !isOurs)
-      throw context.signal.aborted
-        ? (context.signal.reason as Error)
-        : new Error('another engine finishes this import now')
-    const earlier = await collections.outcomes.countDocuments(
-      { _id: { $gte: deactivationId(chunk._id, 0), $lt: `${chunk._id};` } },
-      { session },
-    )
-    if (still.length > 0) {
-      const lines = await deflateAsync(still.map((subscriber) => `${subscriber.email}\n`).join(''), {
-        level: 1,
-      })
-      await collections.outcomes.insertOne(
-        { _id: deactivationId(chunk._id, earlier), logs: { deactivated: lines } },
-        { session },
-      )
-    }
-    if (still.length === 0 || document.options.dry_run) return
-    await collections.subscribers.updateMany(
-      { _id: { $in: still.map((subscriber) => subscriber._id) } },
-      { $set: { status: 'deactivated', remove_time: new Date() } },
-      { session },
-    )
-    await dropReactionsInList(
-      collections,
-      session,
-      document.mailing_list_id,
-      still.map((subscriber) => subscriber.id),
-    )
-    await countMovesOfLane(collections, session, context.stripe, {
-      organizationId: document.organization_id,
-      listId: document.mailing_list_id,
-      changes: addMove(noStatusCounts(), 'active', 'deactivated', still.length),
-    })
+  const committed = await runTransaction({
+    session,
+    attempt: () => writeDeactivated(document, step, { chunk, absent, next }, context),
+    isStopped: () => signal.aborted,
+    patienceMs,
+    onRetry: () => undefined,
+    mostConflicts: absent.length > 1 ? mostConflicts : Infinity,
   })
+  if (!committed) throw signal.reason as Error
   chunk.deactivated_to = next
+}
+
+async function writeDeactivated(
+  document: ImportDocument,
+  step: Step,
+  { chunk, absent, next }: { chunk: ChunkDocument; absent: Absent[]; next: string },
+  { database, session, signal, stripe }: StepContext,
+): Promise<void> {
+  const { collections } = database
+  // Somebody may have changed or deleted one of them since it was read.
+  const still = await collections.subscribers
+    .find(
+      { _id: { $in: absent.map((subscriber) => subscriber._id) }, status: 'active' },
+      { session, projection: { _id: 1, email: 1, id: 1 }, batchSize: absent.length + 1 },
+    )
+    .sort({ _id: 1 })
+    .toArray()
+  const current = await collections.imports.findOne(
+    { _id: document._id, state: 'importing', 'step.token': step.token },
+    { session, projection: { _id: 1 } },
+  )
+  const isOurs = await noteDeactivated(collections, session, { chunk, to: next, subscribers: still.length })
+  if (current === null || !isOurs)
+    throw signal.aborted ? (signal.reason as Error) : new Error('another engine finishes this import now')
+  const earlier = await collections.outcomes.countDocuments(
+    { _id: { $gte: deactivationId(chunk._id, 0), $lt: `${chunk._id};` } },
+    { session },
+  )
+  if (still.length > 0) {
+    const lines = await deflateAsync(still.map((subscriber) => `${subscriber.email}\n`).join(''), {
+      level: 1,
+    })
+    await collections.outcomes.insertOne(
+      { _id: deactivationId(chunk._id, earlier), logs: { deactivated: lines } },
+      { session },
+    )
+  }
+  if (still.length === 0 || document.options.dry_run) return
+  await collections.subscribers.updateMany(
+    { _id: { $in: still.map((subscriber) => subscriber._id) } },
+    { $set: { status: 'deactivated', remove_time: new Date() } },
+    { session },
+  )
+  await dropReactionsInList(
+    collections,
+    session,
+    document.mailing_list_id,
+    still.map((subscriber) => subscriber.id),
+  )
+  await countMovesOfLane(collections, session, stripe, {
+    organizationId: document.organization_id,
+    listId: document.mailing_list_id,
+    changes: addMove(noStatusCounts(), 'active', 'deactivated', still.length),
+  })
 }
 
 const deflateAsync = promisify(deflate)

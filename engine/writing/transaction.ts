@@ -3,9 +3,10 @@ import { MongoError, type ClientSession } from 'mongodb'
 import { isDuplicateKey, isWriteConflict, retryReasonOfDriver } from '../../shared/database.ts'
 
 /**
- * A transaction of who holds a chunk: a batch, or the places it is to have. Whoever writes the same rows at the same
- * moment makes it fail; then all of it is done again on a fresh snapshot. What the database forgot about a commit is
- * asked again, never guessed: a second commit of the same transaction is answered with what became of the first.
+ * A transaction of who holds a chunk (a batch, or the places it is to have) or finishes an import (a deactivation).
+ * Whoever writes the same rows at the same moment makes it fail; then all of it is done again on a fresh snapshot. What
+ * the database forgot about a commit is asked again, never guessed: a second commit of the same transaction is answered
+ * with what became of the first.
  */
 
 export interface TransactionOptions {
