@@ -5,14 +5,14 @@ import { databaseProblem } from '../shared/start-database.ts'
 import { errorHandler, notAnEndpoint } from './api/envelope.ts'
 import { localsOf } from './api/request-locals.ts'
 import { apiRouter } from './api/router.ts'
-import { confirmationPage } from './resources/subscribers/confirmation-page.ts'
 import type { ControlPlane } from './control-plane.ts'
 import { docsPage } from './description/docs-page.ts'
+import { basePath, openApiDocument } from './description/openapi.ts'
 import { endpoints } from './endpoints.ts'
 import { compress } from './middleware/compress.ts'
 import { requestLog } from './middleware/request-log.ts'
 import { notCached, securityHeaders, securityHeadersOfDocs } from './middleware/security-headers.ts'
-import { basePath, openApiDocument } from './description/openapi.ts'
+import { confirmationPage } from './resources/subscribers/confirmation-page.ts'
 
 /** The HTTP application, in the order in which a request goes through it. It never listens. */
 export function createApp(deps: ControlPlane, registry: Registry): Express {

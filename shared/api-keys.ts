@@ -1,7 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import { clock } from './clock.ts'
-import type { Collections } from './schemas/collections.ts'
 import type { ApiKeyDocument, Role } from './schemas/api-key.ts'
+import type { Collections } from './schemas/collections.ts'
 import { permissionValues, type Permissions, type UserDocument } from './schemas/user.ts'
 
 /**

@@ -3,8 +3,8 @@ import { StringDecoder } from 'node:string_decoder'
 import { nextIds, type Database } from '../../shared/database.ts'
 import { RequestError } from '../../shared/errors.ts'
 import { isStagingFull, stagedSource, type Staging } from '../../shared/staging/staging.ts'
-import { halfPair } from './json-text.ts'
 import type { StringSink } from './json-skeleton.ts'
+import { halfPair } from './json-text.ts'
 
 /** Up to here content is held in memory: what is small and refused never comes to the staging. */
 const heldBytes = 64 * 1024

@@ -1,11 +1,11 @@
 import { isUtf8 } from 'node:buffer'
-import { open, stat } from 'node:fs/promises'
 import { createReadStream } from 'node:fs'
+import { open, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { pipeline, Readable } from 'node:stream'
 import { createGunzip, createGzip } from 'node:zlib'
-import { asUtf8, detectCharacterSet, type CharacterSet } from '../../shared/records/character-set.ts'
 import { messageOf } from '../../shared/errors.ts'
+import { asUtf8, detectCharacterSet, type CharacterSet } from '../../shared/records/character-set.ts'
 import { usage } from './failures.ts'
 
 /** A file on this machine that is to be imported. */

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi'
-import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
 import { describeAuthorization, needText, scopeOf } from '../api/authorization.ts'
+import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
 import { confirmationPath, confirmationVisit } from '../resources/subscribers/confirmation-page.ts'
 import { describeFields } from './field-texts.ts'
 import { responses } from './openapi-responses.ts'

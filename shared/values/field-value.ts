@@ -1,6 +1,6 @@
 import type { FieldDefinition, FieldValue } from '../schemas/custom-field.ts'
-import { comparisonForm } from './identity.ts'
 import { parseDateTime, parseDayOfYear, toDate, type DateOrder } from './date-time.ts'
+import { comparisonForm } from './identity.ts'
 
 /**
  * Values of custom fields, as they come in cells and in JSON, to what is stored. One reader is made per field, so

@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline'
-import type { Session } from '../session.ts'
 import { usage } from '../failures.ts'
+import type { Session } from '../session.ts'
 import { ask, columnsOf, printable, styledFor, table, type Terminal } from '../terminal.ts'
 
 /** Organizations, lists, fields, keys and users: created, and listed. */

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { statisticsOf } from './formulas.ts'
 import { noCounts } from '../delivery-events/message-state.ts'
+import { statisticsOf } from './formulas.ts'
 
 /** What goes into and comes out of an autoresponder's statistics. */
 

@@ -1,7 +1,7 @@
 import { RequestError } from '../../../shared/errors.ts'
 import { endpoint } from '../../api/endpoint.ts'
-import { recordDeliveryEvents } from './service.ts'
 import { deliveryEvents, deliveryEventsView, exampleEvents, faultyEvents, mostEvents } from './schemas.ts'
+import { recordDeliveryEvents } from './service.ts'
 
 export const deliveryEventEndpoints = [
   endpoint({

@@ -1,7 +1,10 @@
 import type { Caller } from '../../../shared/api-keys.ts'
 import type { Database } from '../../../shared/database.ts'
-import { delayProjection, type AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
-import { autoresponderTargets } from '../../../shared/schemas/autoresponder.ts'
+import {
+  autoresponderTargets,
+  delayProjection,
+  type AutoresponderDocument,
+} from '../../../shared/schemas/autoresponder.ts'
 import type { Answering } from '../../../shared/store/reactions.ts'
 import { reaches } from '../../api/scope.ts'
 

@@ -1,5 +1,4 @@
-import type { CustomFieldDocument } from '../../../shared/schemas/custom-field.ts'
-import { toFieldDefinition } from '../../../shared/schemas/custom-field.ts'
+import { toFieldDefinition, type CustomFieldDocument } from '../../../shared/schemas/custom-field.ts'
 import { builtInColumns, type BuiltInColumn } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'

@@ -1,8 +1,8 @@
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList } from '../../api/scope.ts'
 import { creationRefusals, tag } from '../subscriber-imports/routes.ts'
-import { exampleInspection, exampleInspectionRequest, inspectionRequest, inspectionView } from './schemas.ts'
 import { mostBytes } from './sample.ts'
+import { exampleInspection, exampleInspectionRequest, inspectionRequest, inspectionView } from './schemas.ts'
 import { inspectSource } from './service.ts'
 
 const { invalid_request, validation_failed } = creationRefusals

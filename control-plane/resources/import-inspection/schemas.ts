@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { rowResults } from '../../../shared/schemas/import.ts'
 import { knownCharacterSets } from '../../../shared/records/character-set.ts'
+import { rowResults } from '../../../shared/schemas/import.ts'
 import { fieldJson, flag, oneOf, oneOfAnyCase } from '../../api/fields.ts'
 import { importCreation } from '../subscriber-imports/schemas.ts'
 import { enclosures, separators } from './dialect.ts'

@@ -6,8 +6,8 @@ import { unfinishedStates } from '../../../shared/import-state.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
-import type { ControlPlane } from '../../control-plane.ts'
 import { refusingTaken, withoutUndefined } from '../../api/validation.ts'
+import type { ControlPlane } from '../../control-plane.ts'
 import type { MailingListChange, MailingListCreation } from './schemas.ts'
 
 export async function createMailingList(

@@ -1,10 +1,10 @@
 import type { Filter, FindCursor } from 'mongodb'
-import type { Collections } from '../../../shared/schemas/collections.ts'
 import {
   reactionsOfSubscriber,
   type AutoresponderDocument,
   type ReactionDocument,
 } from '../../../shared/schemas/autoresponder.ts'
+import type { Collections } from '../../../shared/schemas/collections.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'

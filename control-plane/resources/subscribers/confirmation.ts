@@ -1,8 +1,8 @@
 import { putPendingSubscriber } from '../../../shared/store/pending-subscribers.ts'
 import { missing } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { newSubscriber } from './new-subscriber.ts'
 import type { SubscriberList } from './list-context.ts'
+import { newSubscriber } from './new-subscriber.ts'
 import { takenProblem } from './outcomes.ts'
 import type { SubscriberCreation } from './schemas.ts'
 

@@ -7,8 +7,8 @@ import { planReactions } from './autoresponders.ts'
 import { requestConfirmation } from './confirmation.ts'
 import { findSubscriberList } from './list-context.ts'
 import { newSubscriber } from './new-subscriber.ts'
-import type { SubscriberCreation } from './schemas.ts'
 import { checkedAgain, refuseWrite, takenProblem } from './outcomes.ts'
+import type { SubscriberCreation } from './schemas.ts'
 import { toView } from './view.ts'
 
 /** Adds a subscriber, or asks it to confirm first. Resolves to its view, or to null when it was asked. */

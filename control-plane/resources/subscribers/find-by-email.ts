@@ -5,10 +5,10 @@ import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
-import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
-import type { ControlPlane } from '../../control-plane.ts'
 import { gatheredRead } from '../../api/gathered-read.ts'
 import { sharedRead } from '../../api/shared-read.ts'
+import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
+import type { ControlPlane } from '../../control-plane.ts'
 
 /**
  * An email over many lists, by list and then by id. Where the email is the identity it is a point read a list, which

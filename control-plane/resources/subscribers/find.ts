@@ -7,9 +7,9 @@ import { countSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import type { SubscriberAddress } from '../../../shared/store/subscribers.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
+import { gatheredRead } from '../../api/gathered-read.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { gatheredRead } from '../../api/gathered-read.ts'
 import { addressOfEmail } from './list-context.ts'
 
 /** Subscribers of one list, by point reads or by a range of its index on ids. */

@@ -2,13 +2,13 @@ import type { Caller } from '../../../shared/api-keys.ts'
 import type { Database } from '../../../shared/database.ts'
 import { toFieldDefinition } from '../../../shared/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import type { SubscriberAddress } from '../../../shared/store/subscribers.ts'
 import { fieldReader, type FieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm, subscriberKey } from '../../../shared/values/identity.ts'
-import type { SubscriberAddress } from '../../../shared/store/subscribers.ts'
-import { missing, pathId, reaches, refuseRemoteList } from '../../api/scope.ts'
-import type { ControlPlane } from '../../control-plane.ts'
 import { gatheredRead } from '../../api/gathered-read.ts'
+import { missing, pathId, reaches, refuseRemoteList } from '../../api/scope.ts'
 import { sharedRead } from '../../api/shared-read.ts'
+import type { ControlPlane } from '../../control-plane.ts'
 
 /** What reading, showing and writing a list's subscribers depends on. */
 export interface SubscriberList {

@@ -22,8 +22,8 @@ import {
   subscriberView,
   unsubscription,
 } from './schemas.ts'
-import { needOfCreation, triggerAutoresponders } from './trigger.ts'
 import { exampleTriggered, triggeredView, faultyTriggering, triggering } from './trigger-schemas.ts'
+import { needOfCreation, triggerAutoresponders } from './trigger.ts'
 import { toView } from './view.ts'
 
 const tag = 'Subscribers'

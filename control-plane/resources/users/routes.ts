@@ -1,7 +1,6 @@
 import { z } from 'zod'
-import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { refuseMore } from '../../api/authorization.ts'
-import { changeUser, createUser, deleteUser, findUser, listUsers } from './service.ts'
+import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import {
   lockoutReset,
   signIn,
@@ -11,6 +10,7 @@ import {
   userQuery,
   userView,
 } from './schemas.ts'
+import { changeUser, createUser, deleteUser, findUser, listUsers } from './service.ts'
 import { authenticate, resetLockout } from './sign-in.ts'
 import { toView, toViews } from './view.ts'
 
