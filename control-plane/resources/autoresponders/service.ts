@@ -1,14 +1,15 @@
 import type { ClientSession } from 'mongodb'
 import { clock } from '../../../shared/clock.ts'
-import { inTransaction, nextIds } from '../../../shared/database.ts'
+import { nextIds } from '../../../shared/database.ts'
 import { autoresponderDefaults, type AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
 import { globMatcher } from '../../../shared/values/glob.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { missing, pathId } from '../../api/scope.ts'
-import { refuseProblems, refusingTaken, withoutUndefined } from '../../api/validation.ts'
+import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { takingTurnsOnList } from '../list-changes.ts'
 import { namesToForget } from '../outside-names.ts'
 import { faultsOf, impliedByDelay, triggeredBy } from './rules.ts'
 import type { AutoresponderChange, AutoresponderCreation } from './schemas.ts'
@@ -60,7 +61,7 @@ export async function createAutoresponder(
   }
   const document = changedBy(unnamed, given, now)
   refuseProblems(faultsOf(document))
-  await writeTakingTurns(deps, list, document.name, async (session) => {
+  await takingTurnsOnList(deps, list._id, taken(document.name), async (session) => {
     await refuseMissingTargets(collections, document, session)
     await collections.autoresponders.insertOne(document, { session })
   })
@@ -75,7 +76,7 @@ export async function changeAutoresponder(
 ): Promise<AutoresponderDocument> {
   const { collections } = deps.database
   const now = clock.now()
-  const changed = await writeTakingTurns(deps, list, given.name, async (session) => {
+  const changed = await takingTurnsOnList(deps, list._id, taken(given.name), async (session) => {
     const current = await collections.autoresponders.findOne(
       { _id: id, mailing_list_id: list._id },
       { session },
@@ -109,22 +110,8 @@ async function raiseRevisions(
   )
 }
 
-/** With the list's revision goes whatever was read of its autoresponders; two that both raise it take turns. */
-async function writeTakingTurns<T>(
-  { database }: ControlPlane,
-  list: MailingListDocument,
-  name: string | undefined,
-  write: (session: ClientSession) => Promise<T>,
-): Promise<T> {
-  const { client, collections } = database
-  const taken = `name ${JSON.stringify(name)} is taken by another autoresponder of the list`
-  return refusingTaken(taken, () =>
-    inTransaction(client, async (session) => {
-      await collections.mailingLists.updateOne({ _id: list._id }, { $inc: { revision: 1 } }, { session })
-      return write(session)
-    }),
-  )
-}
+const taken = (name: string | undefined): string =>
+  `name ${JSON.stringify(name)} is taken by another autoresponder of the list`
 
 const namesById = {
   special_sending_rule_id: ['special_sending_rule_name'],

@@ -1,5 +1,4 @@
-import type { ClientSession } from 'mongodb'
-import { inTransaction, nextIds } from '../../../shared/database.ts'
+import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { unfinishedStates } from '../../../shared/import-state.ts'
 import {
@@ -12,8 +11,9 @@ import type { MailingListDocument } from '../../../shared/schemas/mailing-list.t
 import { fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { missing, pathId } from '../../api/scope.ts'
-import { refuseProblems, refusingTaken, withoutUndefined } from '../../api/validation.ts'
+import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { takingTurnsOnList } from '../list-changes.ts'
 import type { CustomFieldChange, CustomFieldCreation } from './schemas.ts'
 
 export async function findCustomField(
@@ -42,7 +42,7 @@ export async function createCustomField(
     name_key: comparisonForm(given.name),
     created_at: new Date(),
   })
-  await writeTakingTurns(deps, list, document.name, (session) =>
+  await takingTurnsOnList(deps, list._id, taken(document.name), (session) =>
     collections.customFields.insertOne(document, { session }),
   )
   return document
@@ -62,7 +62,7 @@ export async function changeCustomField(
     ...changes,
     name_key: comparisonForm(given.name ?? field.name),
   })
-  await writeTakingTurns(deps, list, changed.name, async (session, current) => {
+  await takingTurnsOnList(deps, list._id, taken(changed.name), async (session, current) => {
     if (current.primary_key_custom_field_id === _id && !changed.required)
       throw new RequestError('validation_failed', 'required must be true for the primary key of the list')
     const { matchedCount } = await deps.database.collections.customFields.updateOne(
@@ -82,7 +82,7 @@ export async function deleteCustomField(
   field: CustomFieldDocument,
 ): Promise<void> {
   const { collections } = deps.database
-  await writeTakingTurns(deps, list, field.name, async (session, current) => {
+  await takingTurnsOnList(deps, list._id, taken(field.name), async (session, current) => {
     if (current.primary_key_custom_field_id === field._id)
       throw new RequestError(
         'validation_failed',
@@ -105,26 +105,8 @@ export async function deleteCustomField(
   })
 }
 
-/** Changes of a list's fields, its primary key, and the creation of imports on it take turns. */
-async function writeTakingTurns(
-  deps: ControlPlane,
-  list: MailingListDocument,
-  name: string,
-  write: (session: ClientSession, current: MailingListDocument) => Promise<unknown>,
-): Promise<void> {
-  const { client, collections } = deps.database
-  const taken = `name ${JSON.stringify(name)} is taken by another custom field of the list`
-  await refusingTaken(taken, () =>
-    inTransaction(client, async (session) => {
-      const current = await collections.mailingLists.findOneAndUpdate(
-        { _id: list._id },
-        { $inc: { revision: 1 } },
-        { session, returnDocument: 'after' },
-      )
-      await write(session, current!)
-    }),
-  )
-}
+const taken = (name: string): string =>
+  `name ${JSON.stringify(name)} is taken by another custom field of the list`
 
 const withOptions: readonly FieldType[] = [
   'select_single_dropdown',

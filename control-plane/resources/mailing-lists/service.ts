@@ -1,6 +1,6 @@
 import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../../shared/api-keys.ts'
-import { inTransaction, nextIds } from '../../../shared/database.ts'
+import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { unfinishedStates } from '../../../shared/import-state.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
@@ -8,6 +8,7 @@ import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.t
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { refusingTaken, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { takingTurnsOnList } from '../list-changes.ts'
 import type { MailingListChange, MailingListCreation } from './schemas.ts'
 
 export async function createMailingList(
@@ -40,28 +41,22 @@ export async function changeMailingList(
   list: MailingListDocument,
   given: MailingListChange,
 ): Promise<MailingListDocument> {
-  const { client, collections } = deps.database
+  const { mailingLists } = deps.database.collections
   const set: Partial<MailingListDocument> = withoutUndefined(given)
   if (given.name !== undefined) set.name_key = comparisonForm(given.name)
-  const changed = await refusingTaken(taken(given.name ?? list.name), () =>
-    inTransaction(client, async (session) => {
-      const current = await collections.mailingLists.findOneAndUpdate(
-        { _id: list._id },
-        { $inc: { revision: 1 } },
-        { session, returnDocument: 'after' },
-      )
-      const primaryKey = given.primary_key_custom_field_id
-      if (primaryKey !== undefined && primaryKey !== current!.primary_key_custom_field_id)
-        await refuseBadPrimaryKey(deps, current!, primaryKey, session)
-      if (Object.keys(set).length === 0) return current
-      return collections.mailingLists.findOneAndUpdate(
-        { _id: list._id },
-        { $set: set },
-        { session, returnDocument: 'after' },
-      )
-    }),
-  )
-  return changed!
+  const name = given.name ?? list.name
+  return takingTurnsOnList(deps, list._id, taken(name), async (session, current) => {
+    const primaryKey = given.primary_key_custom_field_id
+    if (primaryKey !== undefined && primaryKey !== current.primary_key_custom_field_id)
+      await refuseBadPrimaryKey(deps, current, primaryKey, session)
+    if (Object.keys(set).length === 0) return current
+    const changed = await mailingLists.findOneAndUpdate(
+      { _id: list._id },
+      { $set: set },
+      { session, returnDocument: 'after' },
+    )
+    return changed!
+  })
 }
 
 async function refuseBadPrimaryKey(
