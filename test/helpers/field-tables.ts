@@ -2,7 +2,7 @@ import type { Json } from './service.ts'
 
 /**
  * The tables of fields in the API's document, as data: what a reply must have, whatever the schemas in the code say.
- * Types are those of JSON, and `time` for ISO 8601 in whole seconds with an offset; `?` allows null.
+ * Types are those of JSON, `time` for ISO 8601 in whole seconds with an offset, and `date` for YYYY-MM-DD; `?` allows null.
  */
 export interface FieldTable {
   /** The component of the description that has these fields. */
@@ -46,12 +46,66 @@ const importSummary = {
   'stats.records_imported': 'integer',
 }
 
+const templateSummary = {
+  id: 'integer',
+  name: 'string',
+  mailing_list_id: 'integer',
+  mailing_list_name: 'string',
+  organization_id: 'integer',
+  segmentation_criteria_id: 'integer?',
+}
+
 const typed = (type: string, names: string): Record<string, string> =>
   Object.fromEntries(names.split(/\s+/).map((name) => [name, type]))
 
 const opens = 'opens_unique privacy_opens_unique nonprivacy_opens_unique'
 
 export const fieldTables: FieldTable[] = [
+  {
+    schema: 'Autoresponder',
+    fields: {
+      ...typed('integer', 'id mailing_list_id delay_amount delay_time'),
+      ...typed('string', 'name delay trigger content_format'),
+      ...typed(
+        'boolean',
+        `paused use_external_delivery_setting track_links track_opens trigger_include_subscribers_from_import
+        trigger_run_on_api`,
+      ),
+      ...typed(
+        'integer?',
+        `bounce_email_domain_id bounce_email_user_id url_domain_id virtual_mta_id special_sending_rule_id
+        segmentation_criteria_id trigger_autoresponder_to_click_id trigger_autoresponder_to_open_id
+        trigger_autoresponder_to_send_id trigger_campaign_to_click_id trigger_campaign_to_open_id`,
+      ),
+      ...typed(
+        'string?',
+        `delay_unit from_email from_name reply_to special_sending_rule_name segmentation_criteria_name content_subject
+        content_html content_text`,
+      ),
+      ...typed('boolean?', 'trigger_autoresponder_to_click_on_any_url trigger_campaign_to_click_on_any_url'),
+      ...typed('array?', 'trigger_autoresponder_to_click_urls trigger_campaign_to_click_urls'),
+      paused_at: 'time?',
+      triggered_on: 'date?',
+    },
+    values: {
+      delay: ['immediately', 'with_delay'],
+      delay_unit: ['minutes', 'hours', 'days', 'weeks', 'months'],
+      trigger: [
+        'subscription',
+        'api',
+        'campaign_open',
+        'campaign_click',
+        'autoresponder_open',
+        'autoresponder_nonopen',
+        'autoresponder_click',
+        'autoresponder_nonclick',
+        'autoresponder_send',
+      ],
+      content_format: formats,
+    },
+    isWhole: true,
+    shownBy: ['listAutoresponders', 'createAutoresponder', 'updateAutoresponder'],
+  },
   {
     schema: 'AutoresponderStatistics',
     fields: {
@@ -186,6 +240,68 @@ export const fieldTables: FieldTable[] = [
     shownBy: ['listUsers', 'getUser', 'createUser', 'updateUser', 'authenticateUser'],
   },
   {
+    schema: 'CampaignTemplateSummary',
+    fields: templateSummary,
+    isWhole: true,
+    shownBy: ['listTemplatesOfList'],
+  },
+  {
+    schema: 'CampaignTemplate',
+    fields: {
+      ...templateSummary,
+      organization_name: 'string',
+      segmentation_criteria_name: 'null',
+      segmentation_criteria_remote_sql: 'string?',
+      contents: 'array',
+      'contents.[].id': 'integer',
+      'contents.[].name': 'string?',
+      'contents.[].subject': 'string?',
+      'contents.[].format': 'string',
+      ...typed('string?', 'content_subject email_format content_html content_text'),
+      ...typed('boolean', 'archived content_determined template'),
+      ...typed('time', 'created_at updated_at'),
+      custom_dynamic_template_id: 'integer?',
+      ...typed('null', 'stat_summary automatic_winner_selection'),
+      ...typed('array', 'content_stats campaign_contents'),
+    },
+    values: { 'contents.[].format': formats, email_format: formats },
+    shownBy: ['getTemplate', 'createTemplate', 'updateTemplate'],
+  },
+  {
+    schema: 'CampaignTemplateDispatch',
+    fields: {
+      ...typed('string', 'state state_description'),
+      speed: 'integer',
+      ...typed('boolean', 'track_opens track_links paused autowinner_enabled'),
+      seed_lists: 'array',
+      ...typed(
+        'integer?',
+        `virtual_mta_id bounce_email_user_id bounce_email_domain_id url_domain_id seed_list_id special_sending_rule_id
+        autowinner_delay_amount`,
+      ),
+      ...typed(
+        'string?',
+        `virtual_mta_name virtual_mta_type bounce_email_id bounce_email_name bounce_email_email url_domain_name
+        url_domain_domain seed_list_name special_sending_rule_name from_name from_email reply_to sender_email
+        autowinner_percentage autowinner_delay_unit autowinner_metric`,
+      ),
+      ...typed('time?', 'begins_at started_at finished_at'),
+    },
+    values: {
+      autowinner_delay_unit: ['minutes', 'hours', 'days'],
+      autowinner_metric: [
+        'opens_unique',
+        'clicks_unique',
+        'opens_total',
+        'clicks_total',
+        'click_to_open_rate',
+      ],
+    },
+    isWhole: true,
+    // It is a part of a template, and only there when it was given.
+    shownBy: [],
+  },
+  {
     schema: 'Subscriber',
     fields: {
       id: 'integer',
@@ -285,6 +401,7 @@ export const creationDefaults: Record<string, Record<string, unknown>> = {
   createUser: { show_quick_tips: true },
 }
 
+const date = /^\d{4}-\d\d-\d\d$/
 const time = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)$/
 
 /** Where a reply's record isn't what the table says; `isWhole` concerns its top level. */
@@ -296,7 +413,7 @@ export function faultsOf(table: FieldTable, record: Json): string[] {
     ...(table.isWhole === true ? others.map((key) => `${key} is not in the table`) : []),
     ...Object.entries(table.fields).flatMap(([path, type]) =>
       valuesAt(record, path.split('.'))
-        .filter((value) => !fits(value, type) || table.values?.[path]?.includes(value) === false)
+        .filter((value) => !fits(value, type) || !isListed(value, table.values?.[path]))
         .map((value) => `${path} is ${JSON.stringify(value)}, not ${type}`),
     ),
   ]
@@ -309,6 +426,9 @@ function valuesAt(value: Json, [step, ...rest]: string[]): Json[] {
   return valuesAt(value?.[step], rest)
 }
 
+const isListed = (value: Json, listed: readonly string[] | undefined): boolean =>
+  value === null || listed === undefined || listed.includes(value)
+
 function fits(value: unknown, type: string): boolean {
   if (value === null) return type.endsWith('?') || type === 'null'
   switch (type.replace('?', '')) {
@@ -316,6 +436,8 @@ function fits(value: unknown, type: string): boolean {
       return Number.isInteger(value)
     case 'time':
       return typeof value === 'string' && time.test(value)
+    case 'date':
+      return typeof value === 'string' && date.test(value)
     case 'array':
       return Array.isArray(value)
     default:
