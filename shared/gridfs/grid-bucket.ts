@@ -124,7 +124,7 @@ export async function truncateGridFile(bucket: GridBucket, file: ObjectId, lengt
 
 /**
  * Copies a file's bytes into another, empty one, in the server. False when the copy isn't whole, because the file was
- * made shorter or removed meanwhile; one that is being removed is detached before (shared/uploads/grid-uploads.ts).
+ * made shorter or removed meanwhile; one that is being removed is detached before (shared/uploads/grid-contents.ts).
  */
 export async function copyGridFile(
   bucket: GridBucket,

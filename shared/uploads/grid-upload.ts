@@ -1,7 +1,7 @@
 import type { ObjectId } from 'mongodb'
 import { appendToGridFile } from '../gridfs/grid-bucket.ts'
 import type { Collections } from '../schemas/collections.ts'
-import { detachAndRemove, dropUnfinished } from './grid-uploads.ts'
+import { detachAndRemove, dropUnfinished } from './grid-contents.ts'
 import type { UploadInProgress } from './upload-store.ts'
 
 /** What is gathered before it is sent: many clients send a few bytes at a time. */

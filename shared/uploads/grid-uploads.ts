@@ -5,7 +5,6 @@ import {
   copyGridFile,
   createGridFile,
   gridFileSize,
-  removeGridFile,
   removeStrayPieces,
   streamGridFile,
   truncateGridFile,
@@ -13,6 +12,7 @@ import {
 import type { Collections } from '../schemas/collections.ts'
 import type { UploadNameDocument } from '../schemas/upload.ts'
 import { fileNameProblem } from './upload-names.ts'
+import { detachAndRemove, dropUnfinished, removeForgotten, removeUnused } from './grid-contents.ts'
 import { GridUpload } from './grid-upload.ts'
 import {
   UploadChanged,
@@ -24,8 +24,7 @@ import {
 
 /**
  * Upload directories in the database: a document a name (`upload_names`), which leads to the contents of the finished
- * file and of the unfinished one (bucket `uploads`). Contents of finished files never change. One that no name leads
- * to any more is detached, and removed when no import has it pinned.
+ * file and of the unfinished one. An upload in progress is in grid-upload.ts, the end of contents in grid-contents.ts.
  */
 
 export function gridUploads(client: MongoClient, collections: Collections): Uploads {
@@ -87,51 +86,6 @@ export function gridUploads(client: MongoClient, collections: Collections): Uplo
 }
 
 const nameId = (organizationId: number, name: string): string => `${organizationId}/${name}`
-
-/** A content for which its name has no place any more. */
-async function detach({ uploads }: Collections, content: string): Promise<void> {
-  await uploads.files.updateOne({ _id: new ObjectId(content) }, { $set: { detached: true } })
-}
-
-/** Removes a content that is detached and not pinned; what is detached can't be pinned any more. */
-async function removeUnused({ uploads }: Collections, content: ObjectId): Promise<void> {
-  const unused = await uploads.files.findOne({ _id: content, detached: true, pinned_by: [] })
-  if (unused !== null) await removeGridFile(uploads, content)
-}
-
-export async function detachAndRemove(collections: Collections, content: string): Promise<void> {
-  await detach(collections, content)
-  await removeUnused(collections, new ObjectId(content))
-}
-
-/** Takes the unfinished upload away from its name; false when it isn't that one any more. */
-export async function dropUnfinished(collections: Collections, _id: string, token: string): Promise<boolean> {
-  const before = await collections.uploadNames.findOneAndUpdate(
-    { _id, 'unfinished.token': token },
-    { $set: { unfinished: null } },
-  )
-  if (before === null) return false
-  await collections.uploadNames.deleteOne({ _id, finished: null, unfinished: null })
-  await detachAndRemove(collections, before.unfinished!.content)
-  return true
-}
-
-/** Contents to which nothing leads, because whoever moved their name was killed right after. */
-async function removeForgotten(collections: Collections): Promise<void> {
-  const { uploads, uploadNames } = collections
-  const old = new Date(Date.now() - forgottenMs)
-  const contents = uploads.files.find({ uploadDate: { $lt: old } }, { projection: { detached: 1 } })
-  for await (const { _id } of contents) {
-    const content = _id.toHexString()
-    const isNamed =
-      (await uploadNames.countDocuments(
-        { $or: [{ 'finished.content': content }, { 'unfinished.content': content }] },
-        { limit: 1 },
-      )) > 0
-    if (!isNamed) await detachAndRemove(collections, content)
-  }
-}
-const forgottenMs = 3_600_000
 
 function gridDirectory(client: MongoClient, collections: Collections, organizationId: number): UploadStore {
   const { uploads: bucket, uploadNames } = collections

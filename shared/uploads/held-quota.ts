@@ -1,69 +1,100 @@
-/** What the directory of an upload does for what the upload has reserved. */
-export interface QuotaAccount {
-  /** More bytes, at least so many; 0 when they aren't to be had. */
-  grow(least: number): Promise<number>
-  recount(): Promise<void>
-  /** Runs it in the turn of the upload's name, with the size of the finished file; enters what it resolves to. */
-  end(work: (finished: number | null) => Promise<QuotaChange>): Promise<void>
-}
+import type { Collections } from '../schemas/collections.ts'
+import { endUpload, growUpload, type UploadLimits } from '../store/upload-usage.ts'
+import { inTurn } from './name-turn.ts'
+import type { UploadStore } from './upload-store.ts'
 
-/** Of the figures, without what was reserved. */
-export interface QuotaChange {
-  bytes: number
-  files: number
+/** Reserved ahead of what is written, so that few blocks ask the database. */
+const portionBytes = 4 * 1024 * 1024
+
+/** An upload that is entered in its directory's figures, with what it has reserved there. */
+export interface Reservation {
+  collections: Collections
+  organizationId: number
+  limits: UploadLimits
+  store: UploadStore
+  name: string
+  /** Of the upload's lock. */
+  token: string
+  /** When the figures were counted last before it was entered. */
+  seen: Date
+  /** Counts the directory anew: processes may have been killed meanwhile. */
+  recount: () => Promise<void>
 }
 
 /** The size of what was published, or of what stays unfinished; or what became of it otherwise. */
 export type UploadOutcome = { published: number } | { unfinished: number } | 'removed' | 'untouched'
 
-/** What one upload has reserved. */
+/** What one upload may write; UploadQuota.hold makes it. */
 export class HeldQuota {
-  readonly #account: QuotaAccount | null
+  readonly #reservation: Reservation | null
   readonly #unfinished: number | null
   /** Whether its name was there before. */
   readonly #isKnown: boolean
   #granted: number
 
-  /** Without an account there are no limits. */
+  /** Without a reservation there are no limits. `granted` and `unfinished` in bytes. */
   constructor(
-    account: QuotaAccount | null,
+    reservation: Reservation | null,
     known: { granted: number; unfinished: number | null; isKnown: boolean },
   ) {
-    this.#account = account
+    this.#reservation = reservation
     this.#granted = known.granted
     this.#unfinished = known.unfinished
     this.#isKnown = known.isKnown
   }
 
-  /** Before the upload grows to this size. False when it must not. */
+  /** Before the upload grows to this size, in bytes. False when it must not. Throws the database's errors. */
   async allow(size: number): Promise<boolean> {
     if (size <= this.#granted) return true
     const least = size - this.#granted
-    let more = await this.#account!.grow(least)
+    let more = await this.#grow(least)
     if (more === 0) {
-      await this.#account!.recount()
-      more = await this.#account!.grow(least)
+      await this.#reservation!.recount()
+      more = await this.#grow(least)
     }
     this.#granted += more
     return more > 0
   }
 
-  /** Does what ends the upload, in its name's turn, so that the figures are those of what really happened. */
+  /**
+   * Does what ends the upload, in its name's turn, so that the figures are those of what really happened. Throws what
+   * `work` throws, and leaves the reservation then.
+   */
   async end(work: () => Promise<UploadOutcome>): Promise<void> {
-    if (this.#account === null) {
+    if (this.#reservation === null) {
       await work()
       return
     }
-    await this.#account.end(async (finished) => {
-      const outcome = await work()
-      // A file may have been given the name meanwhile, or have lost it.
-      const isCounted = this.#isKnown || finished !== null
-      const files = (isThere: boolean) => Number(isThere) - Number(isCounted)
-      if (outcome === 'removed') return { bytes: 0, files: files(finished !== null) }
-      if (outcome === 'untouched')
-        return { bytes: this.#unfinished ?? 0, files: files(finished !== null || this.#unfinished !== null) }
-      if ('unfinished' in outcome) return { bytes: outcome.unfinished, files: files(true) }
-      return { bytes: outcome.published - (finished ?? 0), files: files(true) }
+    const { collections, organizationId, store, name, token, seen } = this.#reservation
+    await inTurn(collections, organizationId, [name], async () => {
+      const finished = (await store.find(name))?.size ?? null
+      const change = this.#changeBy(await work(), finished)
+      // What has happened stands; the figures are counted anew before they refuse anybody.
+      await endUpload(collections, organizationId, { token, change, seen }).catch(() => undefined)
     })
+  }
+
+  /** Reserves more bytes, at least so many; 0 when they aren't to be had. */
+  async #grow(least: number): Promise<number> {
+    const { collections, organizationId, limits, token } = this.#reservation!
+    const grow = (bytes: number) => growUpload(collections, organizationId, { token, bytes }, limits)
+    const wanted = Math.max(least, portionBytes)
+    if (await grow(wanted)) return wanted
+    return (await grow(least)) ? least : 0
+  }
+
+  /**
+   * Of the figures, without what was reserved. `finished`: bytes of the finished file before that; null where there was
+   * none.
+   */
+  #changeBy(outcome: UploadOutcome, finished: number | null): { bytes: number; files: number } {
+    // A file may have been given the name meanwhile, or have lost it.
+    const isCounted = this.#isKnown || finished !== null
+    const files = (isThere: boolean) => Number(isThere) - Number(isCounted)
+    if (outcome === 'removed') return { bytes: 0, files: files(finished !== null) }
+    if (outcome === 'untouched')
+      return { bytes: this.#unfinished ?? 0, files: files(finished !== null || this.#unfinished !== null) }
+    if ('unfinished' in outcome) return { bytes: outcome.unfinished, files: files(true) }
+    return { bytes: outcome.published - (finished ?? 0), files: files(true) }
   }
 }

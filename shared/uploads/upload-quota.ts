@@ -3,16 +3,14 @@ import type { Collections } from '../schemas/collections.ts'
 import {
   addName,
   correctUsage,
-  endUpload,
   freeUsage,
-  growUpload,
   holdUpload,
   isUnlimited,
   listLiveUploads,
   readUsage,
   type UploadLimits,
 } from '../store/upload-usage.ts'
-import { HeldQuota, type QuotaAccount, type QuotaChange } from './held-quota.ts'
+import { HeldQuota } from './held-quota.ts'
 import { inTurn } from './name-turn.ts'
 import type { UploadStore } from './upload-store.ts'
 
@@ -22,8 +20,7 @@ import type { UploadStore } from './upload-store.ts'
  * upload is refused, because processes may have been killed meanwhile.
  */
 
-/** Reserved ahead of what is written, so that few blocks ask the database. */
-const portionBytes = 4 * 1024 * 1024
+/** Reserved as an upload begins: most are small and never ask for more. */
 const firstPortionBytes = 64 * 1024
 const oldMs = 3_600_000
 /** Counting meets changes; it is tried so often, and what is known holds otherwise. */
@@ -56,7 +53,7 @@ export class UploadQuota {
     unfinished: number | null
     expected: number | null
   }): Promise<HeldQuota | null> {
-    const { collections, organizationId, limits } = this.#options
+    const { collections, organizationId, limits, store } = this.#options
     const { name, token, start, finished, unfinished, expected } = upload
     const isKnown = finished !== null || unfinished !== null
     if (isUnlimited(limits)) return new HeldQuota(null, { granted: Infinity, unfinished, isKnown })
@@ -69,9 +66,12 @@ export class UploadQuota {
       const asked = { held, moved: unfinished ?? 0, countedAfter }
       const seen = await holdUpload(collections, organizationId, asked, limits)
       if (seen === null) return null
-      return new HeldQuota(this.#accountOf({ name, token, seen }), { granted: bytes, unfinished, isKnown })
+      const recount = () => this.#count()
+      return new HeldQuota(
+        { collections, organizationId, limits, store, name, token, seen, recount },
+        { granted: bytes, unfinished, isKnown },
+      )
     }
-    // Most uploads are small: what they write is reserved here.
     const held = (await tryIt(least + firstPortionBytes)) ?? (await tryIt(least))
     if (held !== null) return held
     await this.#count()
@@ -133,7 +133,7 @@ export class UploadQuota {
     return isUnlimited(limits) ? work() : inTurn(collections, organizationId, names, work)
   }
 
-  async #freed(seen: Date | null, { bytes, files }: QuotaChange): Promise<void> {
+  async #freed(seen: Date | null, { bytes, files }: { bytes: number; files: number }): Promise<void> {
     const { collections, organizationId } = this.#options
     if (seen !== null) await freeUsage(collections, organizationId, { bytes: -bytes, files: -files }, seen)
   }
@@ -160,26 +160,6 @@ export class UploadQuota {
     if (await tryIt()) return true
     await this.#count()
     return tryIt()
-  }
-
-  #accountOf({ name, token, seen }: { name: string; token: string; seen: Date }): QuotaAccount {
-    const { collections, organizationId, limits, store } = this.#options
-    const grow = (bytes: number) => growUpload(collections, organizationId, { token, bytes }, limits)
-    return {
-      async grow(least) {
-        const wanted = Math.max(least, portionBytes)
-        if (await grow(wanted)) return wanted
-        return (await grow(least)) ? least : 0
-      },
-      recount: () => this.#count(),
-      end: (work) =>
-        this.inTurn([name], async () => {
-          const finished = await store.find(name)
-          const change = await work(finished?.size ?? null)
-          // What has happened stands; the figures are counted anew before they refuse anybody.
-          await endUpload(collections, organizationId, { token, change, seen }).catch(() => undefined)
-        }),
-    }
   }
 
   /** Counts the directory; for all sessions of the process that want it now, once. */
