@@ -180,12 +180,12 @@ export class Dispatcher {
     for (const [token, { since }] of this.#doubtful) {
       await releaseChunkUnder(database.collections, { engineId, token })
       await releaseStepUnder(database.collections, { engineId, token })
-      if (performance.now() - since > doubtMs) this.#doubtful.delete(token)
+      if (clock.monotonicMs() - since > doubtMs) this.#doubtful.delete(token)
     }
   }
 
   #doubt(token: string): void {
-    this.#doubtful.set(token, { since: performance.now() })
+    this.#doubtful.set(token, { since: clock.monotonicMs() })
   }
 
   /** What the claim resolves to; a claim that throws leaves its token in doubt. */

@@ -1,5 +1,6 @@
 import { Stats } from 'node:fs'
 import type { Readable } from 'node:stream'
+import { clock } from '../shared/clock.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { Collections } from '../shared/schemas/collections.ts'
 import { fileNameProblem } from '../shared/uploads/upload-names.ts'
@@ -51,7 +52,7 @@ export class UploadDirectory {
 
   /** For SIZE, MDTM and the like. `resumable`: of the unfinished upload, where there is one. */
   async get(text: string, options: { resumable?: boolean } = {}): Promise<Stats & { name: string }> {
-    if (this.#isRoot(text)) return statsOf({ name: '.', size: 0, modifiedAt: new Date() }, folderMode)
+    if (this.#isRoot(text)) return statsOf({ name: '.', size: 0, modifiedAt: clock.now() }, folderMode)
     const name = this.#nameOf(text)
     const entry =
       (options.resumable === true ? await this.#ofUpload(name) : null) ?? (await this.#store.find(name))

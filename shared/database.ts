@@ -9,6 +9,7 @@ import {
   type Db,
   type MongoClientOptions,
 } from 'mongodb'
+import { clock } from './clock.ts'
 import { messageOf, RequestError, StartError } from './errors.ts'
 import { IdCounter } from './id-counter.ts'
 import { maskPassword, type Logger } from './logger.ts'
@@ -192,17 +193,17 @@ export async function databaseTime(db: Db): Promise<Date> {
 
 /**
  * Runs `work` in a transaction that sees one snapshot and commits to a majority; repeated by the driver when it
- * met another one, until the `deadline` (by performance.now). For requests and uploads; throws RequestError
+ * met another one, until the `deadline` (by clock.monotonicMs). For requests and uploads; throws RequestError
  * `internal_error` (503) at the deadline. The engine's batches have a loop of their own (engine/writing).
  */
 export function inTransaction<T>(
   client: MongoClient,
   work: (session: ClientSession) => Promise<T>,
-  deadline = performance.now() + patienceMs,
+  deadline = clock.monotonicMs() + patienceMs,
 ): Promise<T> {
   return client.withSession((session) =>
     inTransactionOf(session, async (own) => {
-      if (performance.now() > deadline) throw busy()
+      if (clock.monotonicMs() > deadline) throw busy()
       return work(own)
     }),
   )

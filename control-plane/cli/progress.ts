@@ -1,3 +1,4 @@
+import { clock } from '../../shared/clock.ts'
 import { importEnded, type ImportView } from './api-client.ts'
 import { columnsOf, cutTo, styledFor, widthOf, type Style } from './terminal.ts'
 
@@ -44,7 +45,7 @@ function bar({ title, expectedRows, out, hasColours }: ProgressOptions): Progres
   return {
     show(view) {
       const rowsPerSecond = rate.add(
-        performance.now(),
+        clock.monotonicMs(),
         view.stats.records_imported,
         view.state === 'importing',
       )
@@ -144,12 +145,12 @@ function lines({ title, out }: ProgressOptions): Progress {
   return {
     show(view) {
       const rowsPerSecond = rate.add(
-        performance.now(),
+        clock.monotonicMs(),
         view.stats.records_imported,
         view.state === 'importing',
       )
-      if (performance.now() - shownAt < lineEveryMs && !importEnded(view)) return
-      shownAt = performance.now()
+      if (clock.monotonicMs() - shownAt < lineEveryMs && !importEnded(view)) return
+      shownAt = clock.monotonicMs()
       const parts = [
         `${view.state}, ${view.stats.records_imported} of ${view.stats.number_of_records ?? '?'} rows`,
         rowsPerSecond === null || importEnded(view) ? null : `${Math.round(rowsPerSecond)} rows/s`,

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { clock } from '../../shared/clock.ts'
 import { ApiRefusal, importEnded, ServiceUnreachable, type ApiClient, type ImportView } from './api-client.ts'
 import { progressOn, type ProgressOptions } from './progress.ts'
 
@@ -63,7 +64,7 @@ async function* viewsOf(
         continue
       }
       if (!isPassing(error)) throw error
-      const now = performance.now()
+      const now = clock.monotonicMs()
       if (awaySince === null) onTrouble('the service is away: waiting for it, the import is safe')
       awaySince ??= now
       if (now - awaySince > patienceMs) throw error

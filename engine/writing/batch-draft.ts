@@ -1,3 +1,4 @@
+import { clock } from '../../shared/clock.ts'
 import { readRow } from '../../shared/rows/row-reader.ts'
 import { BatchReader, type Batch, type ReadRecord } from '../../shared/records/chunk-records.ts'
 import { takesPlace, type ExistingSubscriber } from '../../shared/rows/row-decision.ts'
@@ -75,7 +76,7 @@ export class BatchDraft {
   readonly #chunk: ChunkDocument
   readonly #rooms: BatchRooms
   readonly #start: BatchStart
-  readonly #now = new Date()
+  readonly #now = clock.now()
   readonly #dueTimes: DueTimes
   readonly #logs: Partial<Record<Exclude<LogKind, 'failed'>, LineWriter>> = {}
 

@@ -1,5 +1,6 @@
 import { deflateSync } from 'node:zlib'
 import type { ClientSession, Db } from 'mongodb'
+import { clock } from '../../shared/clock.ts'
 import { batchRecords, identitiesOf, type Batch } from '../../shared/records/chunk-records.ts'
 import type { ExistingSubscriber } from '../../shared/rows/row-decision.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
@@ -124,7 +125,7 @@ export class BatchWriter {
 
   async #writePart(work: BatchWork): Promise<boolean> {
     const { collections, chunk, context, onCommit } = this.#options
-    const startedAt = performance.now()
+    const startedAt = clock.monotonicMs()
     const records = work.batch.offsets.length
     await this.#places.prepare(records, chunk.record_count - this.#position)
     const draft = await this.#commit(work)
@@ -134,7 +135,7 @@ export class BatchWriter {
     this.#position += records
     this.#chunkCounts = sumCounts(this.#chunkCounts, draft.counts)
     this.#places.take(draft.placesTaken)
-    const writeMs = performance.now() - startedAt
+    const writeMs = clock.monotonicMs() - startedAt
     onCommit({ counts: draft.counts, bytes: draft.bytesRead, writeMs, retries: this.#retries })
     this.#retries = {}
     // The batch is written whatever becomes of this; the next one notes it then.
@@ -207,9 +208,9 @@ export class BatchWriter {
       )
     // Last of the writes: requests that meet these rows wait from here to the commit.
     if (!context.document.options.dry_run) await this.#writeSubscribers(draft)
-    if (performance.now() - this.#lastCommitAt > suspiciousGapMs && !(await this.#options.isImporting()))
+    if (clock.monotonicMs() - this.#lastCommitAt > suspiciousGapMs && !(await this.#options.isImporting()))
       throw new BatchAbandoned('the import was paused or has ended')
-    this.#readyAt = performance.now()
+    this.#readyAt = clock.monotonicMs()
     return draft
   }
 

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoError, type ClientSession } from 'mongodb'
+import { clock } from '../../shared/clock.ts'
 import { isDuplicateKey, isWriteConflict, retryReasonOfDriver } from '../../shared/database.ts'
 
 /**
@@ -36,7 +37,7 @@ const mostKeysTaken = 20
 /** Resolves to true when it is committed, to false when it was given up by `isStopped` or a BatchAbandoned. */
 export async function runTransaction(options: TransactionOptions): Promise<boolean> {
   const { session } = options
-  const deadline = performance.now() + options.patienceMs
+  const deadline = clock.monotonicMs() + options.patienceMs
   let conflicts = 0
   let keysTaken = 0
   for (let tries = 0; ; tries += 1) {
@@ -49,7 +50,7 @@ export async function runTransaction(options: TransactionOptions): Promise<boole
       await session.abortTransaction().catch(() => undefined)
       if (error instanceof BatchAbandoned) return false
       const reason = retryReason(error)
-      if (reason === null || performance.now() > deadline) throw error
+      if (reason === null || clock.monotonicMs() > deadline) throw error
       options.onRetry(reason)
       if (reason === 'write_conflict') conflicts += 1
       if (reason === 'duplicate_key' && (keysTaken += 1) > mostKeysTaken) throw error
@@ -71,7 +72,7 @@ async function commit(
       return
     } catch (error) {
       const isUnknown = error instanceof MongoError && error.hasErrorLabel('UnknownTransactionCommitResult')
-      if (!isUnknown || performance.now() > deadline) throw error
+      if (!isUnknown || clock.monotonicMs() > deadline) throw error
       onRetry('commit_unknown')
       await sleep(pauseMs(tries))
     }

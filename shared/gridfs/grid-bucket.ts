@@ -16,13 +16,17 @@ const pieceBytes = 256 * 1024
 const commandBytes = 4 * 1024 * 1024
 const removedAtOnce = 256 * 1024 * 1024
 
-/** The file's entry goes first: pieces without an entry are nobody's. */
+/** The file's entry goes first: pieces without an entry are nobody's. Its age is by the database's clock. */
 export async function createGridFile(
   { files }: GridBucket,
   entry: Omit<GridFileDocument, '_id' | 'uploadDate' | 'length'>,
 ): Promise<ObjectId> {
   const _id = new ObjectId()
-  await files.insertOne({ _id, uploadDate: new Date(), length: null, ...entry })
+  await files.updateOne(
+    { _id },
+    { $setOnInsert: { length: null, ...entry }, $currentDate: { uploadDate: true } },
+    { upsert: true },
+  )
   return _id
 }
 

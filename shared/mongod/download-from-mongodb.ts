@@ -1,5 +1,6 @@
 import { fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { clock } from '../clock.ts'
 import type { MongodDownload } from './find-mongod.ts'
 
 /** A site of which no byte has come by then is out of reach. */
@@ -27,7 +28,7 @@ export const downloadFromMongoDB: MongodDownload = (folder, { log, signal }) =>
       },
     )
     let received = 0
-    let loggedAt = Date.now()
+    let loggedAt = clock.monotonicMs()
     let watchdog: NodeJS.Timeout
     const expectBytesWithin = (ms: number) => {
       clearTimeout(watchdog)
@@ -53,8 +54,8 @@ export const downloadFromMongoDB: MongodDownload = (folder, { log, signal }) =>
       if (report.bytes !== undefined && report.bytes > received) {
         received = report.bytes
         expectBytesWithin(stallMs)
-        if (Date.now() - loggedAt > 5_000) {
-          loggedAt = Date.now()
+        if (clock.monotonicMs() - loggedAt > 5_000) {
+          loggedAt = clock.monotonicMs()
           log.info(`embedded MongoDB: ${Math.round(received / 1e6)} MB received`)
         }
       }

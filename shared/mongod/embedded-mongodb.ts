@@ -5,6 +5,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoClient } from 'mongodb'
 import { z } from 'zod'
+import { clock } from '../clock.ts'
 import { messageOf, StartError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import { LockNotFree, ownProcess, processIsAlive, processName, withFolderLock } from './folder-lock.ts'
@@ -187,11 +188,11 @@ async function startMongod(
 
   const pid = child.pid ?? 0
   const record = { pid, process: processName(pid), port }
-  const deadline = performance.now() + startTimeoutMs
+  const deadline = clock.monotonicMs() + startTimeoutMs
   for (;;) {
     if (options.signal.aborted) failure = 'the process was told to stop'
     if (failure !== null) break
-    if (performance.now() > deadline) {
+    if (clock.monotonicMs() > deadline) {
       failure = `it gave no answer within ${startTimeoutMs / 1000} s`
       break
     }
@@ -265,9 +266,9 @@ async function livingUsers(folder: string): Promise<number> {
 async function end(folder: string, server: ServerRecord, log: Logger): Promise<void> {
   if (!processIsAlive(server.process)) return
   process.kill(server.pid, 'SIGTERM')
-  const deadline = performance.now() + stopTimeoutMs
+  const deadline = clock.monotonicMs() + stopTimeoutMs
   while (processIsAlive(server.process)) {
-    if (performance.now() > deadline) {
+    if (clock.monotonicMs() > deadline) {
       log.warn(
         `embedded MongoDB didn't end within ${stopTimeoutMs / 1000} s and is killed; it recovers from its journal at the next start`,
       )

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { mkdir, open, readFile, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { clock } from '../clock.ts'
 
 const retryMs = 50
 /** A lock file that names nobody is one whose writer died between creating and filling it. */
@@ -21,10 +22,10 @@ export async function withFolderLock<T>(
   patienceMs = Infinity,
 ): Promise<T> {
   await mkdir(path.dirname(file), { recursive: true })
-  const until = performance.now() + patienceMs
+  const until = clock.monotonicMs() + patienceMs
   while (!(await tryLock(file))) {
     await removeIfAbandoned(file)
-    if (performance.now() > until) throw new LockNotFree(`${file} is held by another process`)
+    if (clock.monotonicMs() > until) throw new LockNotFree(`${file} is held by another process`)
     await sleep(retryMs)
   }
   try {
@@ -49,7 +50,8 @@ async function tryLock(file: string): Promise<boolean> {
 async function removeIfAbandoned(file: string): Promise<void> {
   const owner = await readFile(file, 'utf8').catch(() => null)
   if (owner === null) return
-  const age = Date.now() - (await stat(file).catch(() => ({ mtimeMs: Date.now() }))).mtimeMs
+  const now = clock.now().getTime()
+  const age = now - (await stat(file).catch(() => ({ mtimeMs: now }))).mtimeMs
   const abandoned = owner === '' ? age > namelessAfterMs : !processIsAlive(owner)
   if (abandoned) await rm(file, { force: true })
 }

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
+import { clock } from '../clock.ts'
 import type { StagedFile, StagedWriter, Staging } from './staging.ts'
 
 /** Staging in a folder, which all processes of one site share. */
@@ -64,7 +65,7 @@ export function diskStaging(folder: string): Staging {
 /** How long ago a file was added to the folder; none when the folder is gone. */
 async function ageMs(folder: string): Promise<number> {
   const stats = await stat(folder).catch(() => null)
-  return stats === null ? 0 : Date.now() - stats.mtimeMs
+  return stats === null ? 0 : clock.now().getTime() - stats.mtimeMs
 }
 
 async function writeWhole(file: string, content: AsyncIterable<Uint8Array>): Promise<number> {

@@ -39,12 +39,14 @@ export interface Confirmation {
   listId: number
   /** `_id` of the pending subscriber: form, address and link are read from it when the message is handed out. */
   pendingSubscriber: string
+  /** When it was asked for, by the database's clock. */
+  dueAt: Date
 }
 
 /** The mail that asks somebody to confirm. With a session it is there when the transaction commits. */
 export async function putConfirmation(
   { outbox }: Collections,
-  { id, organizationId, listId, pendingSubscriber }: Confirmation,
+  { id, organizationId, listId, pendingSubscriber, dueAt }: Confirmation,
   session?: ClientSession,
 ): Promise<void> {
   const message: OutboxDocument = {
@@ -57,7 +59,7 @@ export async function putConfirmation(
     subscriber_id: null,
     reaction: null,
     pending_subscriber: pendingSubscriber,
-    due_at: new Date(),
+    due_at: dueAt,
     ...unleased,
   }
   await outbox.insertOne(message, session === undefined ? {} : { session })

@@ -66,7 +66,13 @@ function putOnce(
     if (before !== null) await outbox.deleteOne({ _id: before.message_id, state: 'ready' }, { session })
     await putConfirmation(
       collections,
-      { id: messageId, organizationId, listId: asked.mailing_list_id, pendingSubscriber: _id },
+      {
+        id: messageId,
+        organizationId,
+        listId: asked.mailing_list_id,
+        pendingSubscriber: _id,
+        dueAt: after!.mailed_at,
+      },
       session,
     )
   })
@@ -80,8 +86,8 @@ export function findPendingSubscriber(
   return pendingSubscribers.findOne({ token, ...stillConfirmable })
 }
 
-/** The server removes expired ones a minute late. */
-const stillConfirmable = { $expr: { $gt: ['$expires_at', '$$NOW'] } }
+/** By the database's clock: the server removes expired ones a minute late. */
+export const stillConfirmable = { $expr: { $gt: ['$expires_at', '$$NOW'] } }
 
 /**
  * Adds who was pending as `subscriber`. One visit of a link does: `missing` when it was used, has expired, or stands for

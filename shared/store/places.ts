@@ -1,4 +1,5 @@
 import type { ClientSession } from 'mongodb'
+import { clock } from '../clock.ts'
 import { inTransaction, type Database } from '../database.ts'
 import { placesHeldIndex, type Collections } from '../schemas/collections.ts'
 import type { ChunkDocument } from '../schemas/import.ts'
@@ -169,7 +170,7 @@ export async function inTurnForPlaces<T>(
   organizationId: number,
   work: (session: ClientSession, isInTurn: boolean) => Promise<T>,
 ): Promise<T> {
-  const deadline = performance.now() + patienceMs
+  const deadline = clock.monotonicMs() + patienceMs
   try {
     return await inTransaction(client, (session) => work(session, false), deadline)
   } catch (error) {

@@ -1,4 +1,5 @@
 import type { ClientSession } from 'mongodb'
+import { clock } from '../clock.ts'
 import type { Collections } from '../schemas/collections.ts'
 import {
   messageReactionId,
@@ -44,7 +45,7 @@ export async function queueReactions(
   session: ClientSession,
   toQueue: readonly ReactionToQueue[],
 ): Promise<ReactionDocument[]> {
-  const now = new Date()
+  const now = clock.now()
   const documents = new Map(
     toQueue.map((reaction) => [keyOf(reaction), reactionDocumentOf(reaction, now)] as const),
   )
@@ -189,7 +190,7 @@ export async function noteTriggered(
   autoresponderIds: Iterable<number>,
   zone: string,
 ): Promise<void> {
-  const now = new Date()
+  const now = clock.now()
   const day = localToUtcMs(zone, Date.parse(`${formatInstant(now, zone).slice(0, 10)}T00:00:00Z`))
   let known = noted.get(collections)
   if (known === undefined || known.size > mostNoted)

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoServerError, type ClientSession, type Filter } from 'mongodb'
+import { clock } from '../clock.ts'
 import { inTransaction, type Database } from '../database.ts'
 import { reactionsOfSubscriber, type ReactionDocument } from '../schemas/autoresponder.ts'
 import type { Collections } from '../schemas/collections.ts'
@@ -290,7 +291,7 @@ async function react(
     )
     if (reacted !== null) return []
   }
-  const causedAt = new Date()
+  const causedAt = clock.now()
   return queueReactions(
     collections,
     session,
@@ -335,14 +336,14 @@ async function waitingForPlaces(
   organizationId: number,
   write: (session: ClientSession, isInTurn: boolean) => Promise<SubscriberWrite>,
 ): Promise<SubscriberWrite> {
-  const deadline = performance.now() + patienceMs
+  const deadline = clock.monotonicMs() + patienceMs
   for (;;) {
     try {
       return await inTurnForPlaces(database, organizationId, write)
     } catch (error) {
       if (!(error instanceof NoPlace)) throw error
       if (error.isFull) return 'over_limit'
-      if (performance.now() > deadline) return 'busy'
+      if (clock.monotonicMs() > deadline) return 'busy'
       await sleep(pauseMs * (0.5 + Math.random()))
     }
   }

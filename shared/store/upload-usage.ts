@@ -1,3 +1,4 @@
+import { clock } from '../clock.ts'
 import { isDuplicateKey } from '../database.ts'
 import type { Collections } from '../schemas/collections.ts'
 import type { UploadUsageDocument } from '../schemas/upload.ts'
@@ -148,7 +149,7 @@ export async function correctUsage(
   read: UploadUsageDocument | null,
   { live, ...counted }: { bytes: number; files: number; live: string[] },
 ): Promise<boolean> {
-  const figures = { ...counted, counted_at: new Date() }
+  const figures = { ...counted, counted_at: clock.now() }
   if (read !== null) {
     const { matchedCount } = await uploadUsage.updateOne(
       { _id: organizationId, revision: read.revision },

@@ -119,7 +119,7 @@ function diskDirectory({ dataFolder, collections }: DiskPinsOptions, organizatio
           const _id = `${organizationId}/${identity}`
           await collections.settledUploads.updateOne(
             { _id },
-            { $set: { published_at: new Date() } },
+            { $currentDate: { published_at: true } },
             { upsert: true },
           )
         },

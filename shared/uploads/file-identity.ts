@@ -1,6 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { open, rm } from 'node:fs/promises'
 import path from 'node:path'
+import { clock } from '../clock.ts'
 import { newUploadToken } from './upload-names.ts'
 
 /** What a file is at this moment: its place, size and time. Another one after a write to it. */
@@ -19,7 +20,8 @@ export async function timeIn(folder: string): Promise<number> {
     }
   } catch (error) {
     // A folder that may only be read.
-    if (['EACCES', 'EROFS', 'EPERM'].includes((error as NodeJS.ErrnoException).code ?? '')) return Date.now()
+    if (['EACCES', 'EROFS', 'EPERM'].includes((error as NodeJS.ErrnoException).code ?? ''))
+      return clock.now().getTime()
     throw error
   }
 }

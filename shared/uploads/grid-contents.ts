@@ -38,8 +38,11 @@ const forgottenMs = 3_600_000
 /** Ends contents to which nothing leads, because whoever moved their name was killed right after. */
 export async function removeForgotten(collections: Collections): Promise<void> {
   const { uploads, uploadNames } = collections
-  const old = new Date(Date.now() - forgottenMs)
-  const contents = uploads.files.find({ uploadDate: { $lt: old } }, { projection: { detached: 1 } })
+  const before = { $subtract: ['$$NOW', forgottenMs] }
+  const contents = uploads.files.find(
+    { $expr: { $lt: ['$uploadDate', before] } },
+    { projection: { detached: 1 } },
+  )
   for await (const { _id } of contents) {
     const content = _id.toHexString()
     const isNamed =

@@ -209,10 +209,16 @@ async function takeUp(
   const filter = unfinished === null ? { _id, unfinished: null } : { _id, 'unfinished.token': token }
   const { matchedCount, upsertedCount } = await uploadNames.updateOne(
     filter,
-    {
-      $set: { unfinished: { content: content.toHexString(), token, touched_at: new Date() } },
-      $setOnInsert: { organization_id: organizationId, name, finished: null },
-    },
+    [
+      {
+        $set: {
+          organization_id: organizationId,
+          name: { $literal: name },
+          finished: { $ifNull: ['$finished', null] },
+          unfinished: { content: content.toHexString(), token, touched_at: '$$NOW' },
+        },
+      },
+    ],
     { upsert: unfinished === null },
   )
   if (matchedCount + upsertedCount === 0) {

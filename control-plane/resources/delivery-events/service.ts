@@ -109,12 +109,12 @@ export async function recordUnsubscription(
  * again and sees it.
  */
 export async function untilNoneIsTaken<T>(record: () => Promise<T>): Promise<T> {
-  const deadline = performance.now() + patienceMs
+  const deadline = clock.monotonicMs() + patienceMs
   for (;;) {
     try {
       return await record()
     } catch (error) {
-      if (!isDuplicateKey(error) || performance.now() > deadline) throw error
+      if (!isDuplicateKey(error) || clock.monotonicMs() > deadline) throw error
     }
   }
 }

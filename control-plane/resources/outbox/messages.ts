@@ -1,5 +1,4 @@
 import type { Collection, Filter } from 'mongodb'
-import { clock } from '../../../shared/clock.ts'
 import type { AutoresponderDocument, ReactionDocument } from '../../../shared/schemas/autoresponder.ts'
 import type {
   ConfirmationFormDocument,
@@ -8,6 +7,7 @@ import type {
 import type { OutboxDocument } from '../../../shared/schemas/outbox.ts'
 import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
 import { unsubscribeToken } from '../../../shared/signed-token.ts'
+import { stillConfirmable } from '../../../shared/store/pending-subscribers.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { listWithContext, type SubscriberList } from '../subscribers/list-context.ts'
@@ -74,7 +74,11 @@ async function readSources(deps: ControlPlane, messages: readonly OutboxDocument
           .toArray(),
       ),
     ),
-    byKey(collections.pendingSubscribers, distinct(messages.map((message) => message.pending_subscriber))),
+    byKey(
+      collections.pendingSubscribers,
+      distinct(messages.map((message) => message.pending_subscriber)),
+      stillConfirmable,
+    ),
   ])
   const forms = await byKey(
     collections.confirmationForms,
@@ -93,9 +97,10 @@ async function readSources(deps: ControlPlane, messages: readonly OutboxDocument
 async function byKey<T extends { _id: string | number }>(
   collection: Collection<T>,
   keys: T['_id'][],
+  condition: object = {},
 ): Promise<Map<T['_id'], T>> {
   if (keys.length === 0) return new Map()
-  const filter = { _id: { $in: keys } } as unknown as Filter<T>
+  const filter = { _id: { $in: keys }, ...condition } as unknown as Filter<T>
   const found = (await collection.find(filter).toArray()) as unknown as T[]
   return new Map(found.map((document) => [document._id, document]))
 }
@@ -144,9 +149,8 @@ function reactionMail(
 function confirmation(deps: ControlPlane, message: OutboxDocument, sources: Sources): MessageView | 'drop' {
   const pending = sources.pending.get(message.pending_subscriber!)
   const form = pending === undefined ? undefined : sources.forms.get(pending.confirmation_form_id)
-  if (pending === undefined || form === undefined) return 'drop'
-  // A later mail went out in its place, or its link leads nowhere any more.
-  if (pending.message_id !== message._id || pending.expires_at <= clock.now()) return 'drop'
+  // Its link leads nowhere any more, or a later mail went out in its stead.
+  if (pending === undefined || form === undefined || pending.message_id !== message._id) return 'drop'
   return {
     ...common(message, sources.lists.get(message.mailing_list_id)!),
     to: pending.subscriber.email,

@@ -1,5 +1,6 @@
 import { promisify } from 'node:util'
 import { inflate } from 'node:zlib'
+import { clock } from '../../../shared/clock.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import {
   contentFormat,
@@ -23,7 +24,7 @@ export async function importLog(
   kindText: string | undefined,
 ): Promise<Reply> {
   const kind = logKinds.find((candidate) => candidate === kindText)
-  const purgedBefore = Date.now() - logDays * 24 * 3_600_000
+  const purgedBefore = clock.now().getTime() - logDays * 24 * 3_600_000
   const isPurged =
     document.logs_purged_at !== null ||
     (document.finished_at !== null && document.finished_at.getTime() <= purgedBefore)

@@ -1,10 +1,12 @@
 import { createHash } from 'node:crypto'
 import type { ClientSession, Filter } from 'mongodb'
 import type { Caller } from '../../../shared/api-keys.ts'
+import { clock } from '../../../shared/clock.ts'
 import { databaseTime, inTransaction, isDuplicateKey, nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { hasEnded, unfinishedStates } from '../../../shared/import-state.ts'
 import type { IdempotencyDocument } from '../../../shared/schemas/bookkeeping.ts'
+import type { Collections } from '../../../shared/schemas/collections.ts'
 import type { ImportDocument, ImportOptions } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
@@ -96,7 +98,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
   const earlier = await earlierReply(deps, idempotencyId, request.bodyDigest)
   if (earlier !== null) return earlier
 
-  const deadline = performance.now() + patienceMs
+  const deadline = clock.monotonicMs() + patienceMs
   for (;;) {
     const { document, revision } = await checkedDocument(deps, request)
     const view = await viewOfNew(deps, document)
@@ -142,7 +144,10 @@ async function earlierReply(
   const earlier =
     id === null
       ? null
-      : await deps.database.collections.idempotencyKeys.findOne({ _id: id, expires_at: { $gt: new Date() } })
+      : await deps.database.collections.idempotencyKeys.findOne({
+          _id: id,
+          $expr: { $gt: ['$expires_at', '$$NOW'] },
+        })
   if (earlier === null) return null
   if (earlier.body_digest !== bodyDigest) {
     throw new RequestError(
@@ -232,20 +237,34 @@ function insertIfUnchanged(
       { session },
     )
     if (matchedCount === 0) return false
-    if (reply !== null) {
-      await collections.idempotencyKeys.deleteOne(
-        { _id: reply._id, expires_at: { $lte: new Date() } },
-        { session },
-      )
-      await collections.idempotencyKeys.insertOne(
-        { ...reply, expires_at: new Date(Date.now() + 24 * 3_600_000) },
-        { session },
-      )
-    }
+    if (reply !== null) await insertReply(collections, reply, session)
     await insertImport(collections, document, session)
     return true
   }
   return inTransaction(client, insert, deadline)
+}
+
+/** For a day, in place of one that has expired. Throws a duplicate key error when another one is there. */
+async function insertReply(
+  { idempotencyKeys }: Collections,
+  { _id, body_digest, import_id, reply }: Omit<IdempotencyDocument, 'expires_at'>,
+  session: ClientSession,
+): Promise<void> {
+  await idempotencyKeys.deleteOne({ _id, $expr: { $lte: ['$expires_at', '$$NOW'] } }, { session })
+  // With another import's there it matches nothing, and inserting is refused.
+  await idempotencyKeys.updateOne(
+    { _id, import_id },
+    [
+      {
+        $set: {
+          body_digest: { $literal: body_digest },
+          reply: { $literal: reply },
+          expires_at: { $add: ['$$NOW', 24 * 3_600_000] },
+        },
+      },
+    ],
+    { upsert: true, session },
+  )
 }
 
 const digestOf = (content: string): string => createHash('sha256').update(content).digest('base64url')
