@@ -3,6 +3,7 @@ import { createWriteStream } from 'node:fs'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { programEnvironment } from '../shared/config.ts'
 import { endOnInterrupt } from './interrupt.ts'
 
 /** The whole service as a child, on free ports, for the demo and the benchmarks. */
@@ -36,14 +37,15 @@ export async function startRollcall(options: RollcallOptions): Promise<Rollcall>
     FTP_METRICS_PORT: '0',
   }
   const child = spawn(process.execPath, [main], {
-    env: {
-      ...process.env,
-      DATA_DIR: path.join(folder, 'data'),
-      BOOTSTRAP_API_KEY: '',
-      MONGODB_URI: '',
-      ...ports,
-      ...settings,
-    },
+    env: programEnvironment({
+      settings: {
+        DATA_DIR: path.join(folder, 'data'),
+        BOOTSTRAP_API_KEY: '',
+        MONGODB_URI: '',
+        ...ports,
+        ...settings,
+      },
+    }),
     // A group of its own: Ctrl-C reaches it once, from here. When this process is killed, the channel tells it.
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     detached: true,

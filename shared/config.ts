@@ -267,14 +267,22 @@ function shownDefault(name: string, value: unknown): string {
   return `\`${JSON.stringify(value).replaceAll('"', '')}\``
 }
 
-/** The environment that a process is started with: ours, and what it must have before it starts where ours lacks it. */
-export const environmentWith = (
-  more: Record<string, string>,
-  env: NodeJS.ProcessEnv = process.env,
-): Record<string, string> =>
+/**
+ * The environment that a program is started with, whoever starts it: this process's own. `fallbacks` hold where that
+ * lacks a variable, `settings` in any case.
+ */
+export const programEnvironment = ({
+  fallbacks = {},
+  settings = {},
+}: {
+  fallbacks?: Record<string, string>
+  settings?: Record<string, string>
+}): Record<string, string> =>
   Object.fromEntries(
-    Object.entries({ ...more, ...env }).filter((entry): entry is [string, string] => entry[1] !== undefined),
+    Object.entries({ ...fallbacks, ...process.env, ...settings }).filter(
+      (entry): entry is [string, string] => entry[1] !== undefined,
+    ),
   )
 
-/** Where programs are looked up, folder by folder. */
-export const programSearchPath = (env: NodeJS.ProcessEnv = process.env): string => env['PATH'] ?? ''
+/** Where programs are looked up: the folders of `PATH`, as it separates them. */
+export const programSearchPath = (): string => process.env['PATH'] ?? ''

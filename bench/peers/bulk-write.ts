@@ -1,6 +1,7 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { programEnvironment } from '../../shared/config.ts'
 import type { Sample } from '../datasets/sample.ts'
 import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
 import { endOnInterrupt } from '../interrupt.ts'
@@ -91,7 +92,7 @@ const firstStays = (before: SubscriberFile): Leaves => ({
 async function startProgram(order: BulkWriteOrder): Promise<PreparedPeer> {
   // What it makes of a date doesn't hang on where the machine stands.
   const child = fork(program, {
-    env: { ...process.env, TZ: 'UTC' },
+    env: programEnvironment({ settings: { TZ: 'UTC' } }),
     execArgv: [...process.execArgv, collectorFlag],
   })
   const ended = new Promise<never>((_, reject) => {

@@ -5,6 +5,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { programEnvironment } from '../../shared/config.ts'
 import { wrongDocuments } from '../contenders/check-import.ts'
 import { sampledRows, wrongSample, type Sample } from '../datasets/sample.ts'
 import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
@@ -185,8 +186,9 @@ async function startListmonk({ folder, scratch, server }: Place) {
   )
   const program = path.join(folder, 'listmonk')
   // Its temporary files lie in the scratch folder too.
-  const env = { ...process.env, TMPDIR: scratch }
-  const token = await install(program, folder, config, env)
+  const settings = { TMPDIR: scratch }
+  const token = await install(program, folder, config, settings)
+  const env = programEnvironment({ settings })
   const child = spawn(program, ['--config', config], { cwd: folder, env, stdio: 'ignore' })
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()))
   const stop = async () => {
@@ -235,15 +237,17 @@ async function startListmonk({ folder, scratch, server }: Place) {
 }
 
 /** Makes its tables and a user of its API; the user's token, which it prints. */
-async function install(program: string, folder: string, config: string, env: NodeJS.ProcessEnv) {
+async function install(program: string, folder: string, config: string, settings: Record<string, string>) {
   const child = spawn(program, ['--config', config, '--install', '--yes'], {
     cwd: folder,
-    env: {
-      ...env,
-      LISTMONK_ADMIN_USER: 'benchadmin',
-      LISTMONK_ADMIN_PASSWORD: 'benchmark',
-      LISTMONK_ADMIN_API_USER: 'bench',
-    },
+    env: programEnvironment({
+      settings: {
+        ...settings,
+        LISTMONK_ADMIN_USER: 'benchadmin',
+        LISTMONK_ADMIN_PASSWORD: 'benchmark',
+        LISTMONK_ADMIN_API_USER: 'bench',
+      },
+    }),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   let output = ''

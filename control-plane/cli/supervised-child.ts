@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../../shared/clock.ts'
-import { environmentWith } from '../../shared/config.ts'
+import { programEnvironment } from '../../shared/config.ts'
 import { messageOf, StartError } from '../../shared/errors.ts'
 import type { Logger } from '../../shared/logger.ts'
 import type { Part } from '../../shared/service.ts'
@@ -110,7 +110,7 @@ async function startChild(
   // In a group of its own, so that Ctrl-C comes only once, from here.
   const { file, environment } = programs[name]
   const child = spawn(process.execPath, [file], {
-    env: { ...environmentWith(environment), ...ports },
+    env: programEnvironment({ fallbacks: environment, settings: ports }),
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     detached: true,
   })

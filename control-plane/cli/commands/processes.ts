@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { environmentWith } from '../../../shared/config.ts'
+import { programEnvironment } from '../../../shared/config.ts'
 
 /**
  * Becomes the program, so that signals and exit code are its own, as where an npm script starts it. Below `npx`, which
@@ -9,7 +9,7 @@ export async function becomeProgram(program: {
   file: string
   environment: Record<string, string>
 }): Promise<number> {
-  const environment = environmentWith(program.environment)
+  const environment = programEnvironment({ fallbacks: program.environment })
   const canBecome = process.platform !== 'win32' && typeof process.execve === 'function'
   if (canBecome && environment['npm_command'] !== 'exec')
     process.execve!(process.execPath, [process.execPath, program.file], environment)
