@@ -65,7 +65,7 @@ async function endFailedTry(
 
 /** The wait is stored, and the import's view says what it waits for. */
 async function lookAgain(
-  { identity }: StillWritten,
+  { fingerprint }: StillWritten,
   document: ImportDocument,
   step: Step,
   context: StepContext,
@@ -74,7 +74,8 @@ async function lookAgain(
   const filename = JSON.stringify(document.source.filename)
   // A copy that met a write.
   await context.staging.removeImport(document._id, { keep: document.upload?.pin?.reference ?? '' })
-  if (await waitForUpload(collections, step, { identity, lookAgainMs, longestWaitMinutes, filename })) return
+  if (await waitForUpload(collections, step, { fingerprint, lookAgainMs, longestWaitMinutes, filename }))
+    return
   await fail(
     step,
     'source_unreadable',

@@ -27,13 +27,13 @@ export interface SourceContext {
   onProgress: (received: number, expected: number | null) => void
 }
 
-/** Something else than our FTP server still writes the upload; the identity is how it looks now. */
+/** Something else than our FTP server still writes the upload; the fingerprint is how it looks now. */
 export class StillWritten extends Error {
   override readonly name = 'StillWritten'
-  readonly identity: string
+  readonly fingerprint: string
 
-  constructor(filename: string, identity: string) {
+  constructor(filename: string, fingerprint: string) {
     super(`${JSON.stringify(filename)} is still being written`)
-    this.identity = identity
+    this.fingerprint = fingerprint
   }
 }

@@ -24,9 +24,9 @@ export const uploadDirectorySource: Source = async (document, context) => {
   const pinned = pin === null ? null : await uploads.openPin(pin)
   if (pin === null || pinned === null) throw missing(filename, pin !== null)
   try {
-    const identity = await pinned.identity()
-    if (pin.is_settled) refuseIfChanged(identity, pin.identity, filename)
-    else if (!(await looksWhole(document, pinned, identity))) throw new StillWritten(filename, identity)
+    const fingerprint = await pinned.fingerprint()
+    if (pin.is_settled) refuseIfChanged(fingerprint, pin.identity, filename)
+    else if (!(await looksWhole(document, pinned, fingerprint))) throw new StillWritten(filename, fingerprint)
 
     const content = pinned.content(signal)
     await staging.write(
@@ -36,9 +36,9 @@ export const uploadDirectorySource: Source = async (document, context) => {
         : content,
     )
 
-    const after = await pinned.identity()
+    const after = await pinned.fingerprint()
     if (pin.is_settled) refuseIfChanged(after, pin.identity, filename)
-    else if (after !== identity) throw new StillWritten(filename, after)
+    else if (after !== fingerprint) throw new StillWritten(filename, after)
   } finally {
     await pinned.close()
   }
@@ -47,13 +47,13 @@ export const uploadDirectorySource: Source = async (document, context) => {
 async function looksWhole(
   { upload }: ImportDocument,
   pinned: PinnedUpload,
-  identity: string,
+  fingerprint: string,
 ): Promise<boolean> {
-  return upload?.waiting?.identity === identity || pinned.isQuiet()
+  return upload?.waiting?.identity === fingerprint || pinned.isQuiet()
 }
 
-function refuseIfChanged(identity: string, before: string, filename: string): void {
-  if (identity === before) return
+function refuseIfChanged(fingerprint: string, before: string, filename: string): void {
+  if (fingerprint === before) return
   throw new ImportError(
     'source_unreadable',
     `${JSON.stringify(filename)} was written into after the import began, and nobody can tell which of its rows were meant: put files into the upload directory under another name and rename them when they are whole, or upload them by FTP; then create the import again`,

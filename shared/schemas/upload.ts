@@ -40,7 +40,7 @@ export type UploadUsageDocument = z.infer<typeof uploadUsageDocument>
 
 /** A file that our FTP server published and that nobody has touched since: an import need not watch it first. */
 export const settledUploadDocument = z.object({
-  /** `<organization id>/<identity>`, see identityOf in shared/uploads/file-identity.ts. */
+  /** `<organization id>/<fingerprint>`, see shared/uploads/file-fingerprint.ts. */
   _id: z.string(),
   published_at: instant(),
 })

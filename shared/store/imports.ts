@@ -300,7 +300,7 @@ export async function postponeStep(
 export async function waitForUpload(
   collections: Collections,
   step: { id: number; token: string },
-  wait: { identity: string; lookAgainMs: number; longestWaitMinutes: number; filename: string },
+  wait: { fingerprint: string; lookAgainMs: number; longestWaitMinutes: number; filename: string },
 ): Promise<boolean> {
   const since = { $ifNull: ['$upload.waiting.since', '$$NOW'] }
   const warning = `${wait.filename} was still being written when the import began: it is taken when it has stopped changing`
@@ -316,7 +316,7 @@ export async function waitForUpload(
           // Whole: there is none yet when the file couldn't be kept at the start.
           upload: {
             pin: { $ifNull: ['$upload.pin', null] },
-            waiting: { since, identity: { $literal: wait.identity } },
+            waiting: { since, identity: { $literal: wait.fingerprint } },
           },
           'download.next_attempt_at': { $add: ['$$NOW', wait.lookAgainMs] },
           warnings: {

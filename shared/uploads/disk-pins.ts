@@ -3,7 +3,7 @@ import { link, lstat, mkdir, rename, rm, type FileHandle } from 'node:fs/promise
 import path from 'node:path'
 import type { Collections } from '../schemas/collections.ts'
 import { fileNameProblem, newUploadToken, uploadFolder } from './upload-names.ts'
-import { identityOf, timeIn } from './file-identity.ts'
+import { fingerprintOf, timeIn } from './file-fingerprint.ts'
 import { copySteady, openRegular } from './steady-copy.ts'
 import type { PinnedUpload, UploadPin, Uploads } from './upload-store.ts'
 
@@ -35,7 +35,7 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
     return path.join(uploadFolder(dataFolder, Number(id)), name.join('/'))
   }
   const isOurs = async (organizationId: number, stats: BigIntStats) =>
-    (await collections.settledUploads.findOne({ _id: `${organizationId}/${identityOf(stats)}` })) !== null
+    (await collections.settledUploads.findOne({ _id: `${organizationId}/${fingerprintOf(stats)}` })) !== null
 
   return {
     async pin({ organizationId, name, importId, signal }) {
@@ -56,20 +56,20 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
       /** Of what can't be copied as it is now: the import watches it. */
       const watched = (stats: BigIntStats): UploadPin => ({
         reference: isLinked ? reference : `${unpinned}${organizationId}/${name}`,
-        identity: identityOf(stats),
+        identity: fingerprintOf(stats),
         is_settled: false,
       })
       const ours = await isOurs(organizationId, found)
       const isQuiet = (await timeIn(folder)) - Number(found.mtimeNs / 1_000_000n) > quietMs
       if (!ours && !isQuiet) return watched(found)
       if (isLinked && (ours || found.size > copiedBytes))
-        return { reference, identity: identityOf(found), is_settled: true }
+        return { reference, identity: fingerprintOf(found), is_settled: true }
       const copy = `${target}.copy`
       // Written into meanwhile: nobody can tell what a copy would be of.
-      if (!(await copySteady(kept, copy, { signal, identity: identityOf(found) })))
+      if (!(await copySteady(kept, copy, { signal, fingerprint: fingerprintOf(found) })))
         return watched((await regularStats(kept)) ?? found)
       await rename(copy, target)
-      return { reference, identity: identityOf(await lstat(target, { bigint: true })), is_settled: true }
+      return { reference, identity: fingerprintOf(await lstat(target, { bigint: true })), is_settled: true }
     },
     async releasePin({ reference }) {
       if (!reference.startsWith(unpinned)) await rm(locate(reference), { force: true })
@@ -103,7 +103,7 @@ async function regularStats(file: string): Promise<BigIntStats | null> {
 
 async function pinnedFile(handle: FileHandle, folder: string): Promise<PinnedUpload> {
   return {
-    identity: async () => identityOf(await handle.stat({ bigint: true })),
+    fingerprint: async () => fingerprintOf(await handle.stat({ bigint: true })),
     isQuiet: async () => (await timeIn(folder)) - (await handle.stat()).mtimeMs > quietMs,
     content: (signal) => contentOf(handle, signal),
     close: () => handle.close(),

@@ -1,5 +1,5 @@
 import { rename, rm, type FileHandle } from 'node:fs/promises'
-import { identityOf } from './file-identity.ts'
+import { fingerprintOf } from './file-fingerprint.ts'
 import type { UploadInProgress } from './upload-store.ts'
 
 /**
@@ -15,8 +15,8 @@ export interface DiskUploadOptions {
   final: string
   size: number
   isCopy: boolean
-  /** Notes that the file of this identity is whole. */
-  settled: (identity: string) => Promise<void>
+  /** Notes that the file of this fingerprint is whole. */
+  settled: (fingerprint: string) => Promise<void>
 }
 
 /** The hidden file of an upload on disk. Who takes it up renames it first: then there is none that this could publish. */
@@ -59,7 +59,7 @@ export class DiskUpload implements UploadInProgress {
     await this.#syncing
     await handle.sync()
     // Before the move: an import that finds the file need not watch it.
-    await settled(identityOf(await handle.stat({ bigint: true })))
+    await settled(fingerprintOf(await handle.stat({ bigint: true })))
   }
 
   async publish(): Promise<boolean> {

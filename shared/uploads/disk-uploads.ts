@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream'
 import { fileNameProblem, parseUnfinished, unfinishedName, uploadFolder } from './upload-names.ts'
 import { diskPins, type DiskPinsOptions } from './disk-pins.ts'
 import { DiskUpload } from './disk-upload.ts'
-import { timeIn } from './file-identity.ts'
+import { timeIn } from './file-fingerprint.ts'
 import { copySteady, openRegular, type SteadyCopyOptions } from './steady-copy.ts'
 import {
   UploadChanged,
@@ -115,8 +115,8 @@ function diskDirectory({ dataFolder, collections }: DiskPinsOptions, organizatio
         final: pathOf(name),
         size: (await handle.stat()).size,
         isCopy,
-        settled: async (identity) => {
-          const _id = `${organizationId}/${identity}`
+        settled: async (fingerprint) => {
+          const _id = `${organizationId}/${fingerprint}`
           await collections.settledUploads.updateOne(
             { _id },
             { $currentDate: { published_at: true } },

@@ -1,6 +1,6 @@
 import { constants } from 'node:fs'
 import { open, rm, type FileHandle } from 'node:fs/promises'
-import { identityOf } from './file-identity.ts'
+import { fingerprintOf } from './file-fingerprint.ts'
 
 /**
  * Copies of files that others may write into meanwhile. Our own loop: the system's `copyFile` never ends when its source
@@ -12,8 +12,8 @@ const noFollow = constants.O_NOFOLLOW ?? 0
 
 export interface SteadyCopyOptions {
   signal?: AbortSignal | undefined
-  /** What the source must be when the copy begins; see identityOf. */
-  identity?: string
+  /** What the source must be when the copy begins; see fingerprintOf. */
+  fingerprint?: string
   /** Somebody may still append to it; what it has when the copy begins is enough. */
   mayGrow?: boolean
 }
@@ -25,16 +25,16 @@ export interface SteadyCopyOptions {
 export async function copySteady(
   from: string,
   to: string,
-  { signal, identity, mayGrow = false }: SteadyCopyOptions = {},
+  { signal, fingerprint, mayGrow = false }: SteadyCopyOptions = {},
 ): Promise<boolean> {
   const source = await openRegular(from)
   if (source === null) return false
   try {
     const before = await source.stat({ bigint: true })
-    if (identity !== undefined && identityOf(before) !== identity) return false
+    if (fingerprint !== undefined && fingerprintOf(before) !== fingerprint) return false
     const isWhole = await copyBytes(source, to, Number(before.size), signal)
     const after = await source.stat({ bigint: true })
-    const isSame = mayGrow ? after.size >= before.size : identityOf(after) === identityOf(before)
+    const isSame = mayGrow ? after.size >= before.size : fingerprintOf(after) === fingerprintOf(before)
     if (!isWhole || !isSame) await rm(to, { force: true })
     return isWhole && isSame
   } catch (error) {

@@ -32,7 +32,7 @@ export type UploadPin = NonNullable<UploadDocument['pin']>
 
 export interface PinnedUpload {
   /** Another one after a write to the file, by whoever it was. */
-  identity(): Promise<string>
+  fingerprint(): Promise<string>
   /** Whether it was written last long ago, by the clock of where it lies. */
   isQuiet(): Promise<boolean>
   content(signal: AbortSignal): AsyncIterable<Uint8Array>

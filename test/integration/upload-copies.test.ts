@@ -57,7 +57,7 @@ t.test('a copy is of a file as it was, or there is none', async (t) => {
   await put()
   t.equal(await copyWhile(() => writeFileSync(source, 'b', { flag: 'r+' })), false, 'written in place')
   await isGone()
-  t.equal(await copySteady(source, target, { identity: 'another' }), false, 'it is another one already')
+  t.equal(await copySteady(source, target, { fingerprint: 'another' }), false, 'it is another one already')
   t.equal(await copySteady(path.join(folder, 'absent'), target), false)
   await isGone()
 
