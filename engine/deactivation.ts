@@ -128,7 +128,7 @@ async function identitiesOf(chunk: ChunkDocument, file: StagedFile): Promise<Set
   const identities = new Set<string>()
   for await (const { bytes } of readInPieces(file, chunk.extents)) {
     for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end)) {
-      identities.add(bytes.toString('utf8', record.keyStart, record.start))
+      identities.add(bytes.toString('utf8', record.identityStart, record.start))
     }
   }
   return identities

@@ -24,14 +24,15 @@ export interface RecordToWrite {
   number: number
   line: number
   flags: number
-  key: Buffer
-  keyLength: number
+  /** Its first `identityLength` bytes are the identity; none of them where the record has none. */
+  identity: Buffer
+  identityLength: number
   bytes: Buffer
   start: number
   end: number
 }
 
-/** The end of the partition file: buffers queue up during a step of a scan, and are written in one go during the next. */
+/** The end of the partition file: buffers queue up while a block is scanned, and are written in one go during the next. */
 export class PartitionOutput {
   readonly #file: StagedWriter
   #position = 0
@@ -62,10 +63,10 @@ export class PartitionOutput {
 
   /** Begins to write what lies in wait, once what was before it is written. */
   async flush(): Promise<void> {
-    const batch = this.#queue
+    const buffers = this.#queue
     this.#queue = []
     await this.#writing
-    this.#writing = this.#write(batch)
+    this.#writing = this.#write(buffers)
     // Told by the next flush, or the end.
     this.#writing.catch(() => undefined)
   }
@@ -81,10 +82,10 @@ export class PartitionOutput {
     await this.#writing.catch(() => undefined)
   }
 
-  async #write(batch: Buffer[]): Promise<void> {
-    if (batch.length === 0) return
-    await this.#file.append(batch)
-    for (const { buffer } of batch) {
+  async #write(buffers: Buffer[]): Promise<void> {
+    if (buffers.length === 0) return
+    await this.#file.append(buffers)
+    for (const { buffer } of buffers) {
       if (buffer.byteLength === this.#bufferSize && this.#free.length < mostFreeBuffers)
         this.#free.push(Buffer.from(buffer))
     }
@@ -127,7 +128,7 @@ export class RangeWriter {
   }
 
   add(record: RecordToWrite): void {
-    this.#append(this.#ranges[this.#indexOf(record.key, record.keyLength)]!, record)
+    this.#append(this.#ranges[this.#indexOf(record.identity, record.identityLength)]!, record)
   }
 
   /** Ends the ranges and returns those that hold records; borders between them are moved together. */
@@ -141,8 +142,8 @@ export class RangeWriter {
     return filled
   }
 
-  #indexOf(key: Buffer, length: number): number {
-    const prefix = identityPrefix(key, 0, length)
+  #indexOf(identity: Buffer, length: number): number {
+    const prefix = identityPrefix(identity, 0, length)
     let low = 0
     let high = this.#prefixes.length
     while (low < high) {
@@ -150,7 +151,7 @@ export class RangeWriter {
       const border = this.#prefixes[middle]!
       const isBelow =
         prefix === border
-          ? key.compare(this.#borders[middle]!, 0, this.#borders[middle]!.length, 0, length) < 0
+          ? identity.compare(this.#borders[middle]!, 0, this.#borders[middle]!.length, 0, length) < 0
           : prefix < border
       if (isBelow) high = middle
       else low = middle + 1
@@ -159,8 +160,8 @@ export class RangeWriter {
   }
 
   #append(range: OpenRange, record: RecordToWrite): void {
-    const { start, end, keyLength } = record
-    const length = headerLength + keyLength + end - start
+    const { start, end, identityLength } = record
+    const length = headerLength + identityLength + end - start
     if (range.fill + length > this.#bufferSize) this.#spill(range)
     range.records += 1
     const fits = length <= this.#bufferSize
@@ -171,11 +172,11 @@ export class RangeWriter {
       number: record.number,
       line: record.line,
       flags: record.flags,
-      keyLength,
+      identityLength,
       length: end - start,
     })
-    record.key.copy(target, at + headerLength, 0, keyLength)
-    record.bytes.copy(target, at + headerLength + keyLength, start, end)
+    record.identity.copy(target, at + headerLength, 0, identityLength)
+    record.bytes.copy(target, at + headerLength + identityLength, start, end)
     if (fits) range.fill += length
     else this.#store(range, target)
   }
@@ -210,5 +211,5 @@ function openRange(from: Buffer | null, to: Buffer | null): OpenRange {
   }
 }
 
-/** The least key above `key`: a range [key, successor) holds one identity. */
-export const successor = (key: Buffer): Buffer => Buffer.concat([key, Buffer.alloc(1)])
+/** The least identity above it: a range [identity, successor) holds that one alone. */
+export const successor = (identity: Buffer): Buffer => Buffer.concat([identity, Buffer.alloc(1)])

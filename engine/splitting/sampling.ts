@@ -9,60 +9,61 @@ import { dialectBytes, RecordScanner } from '../../shared/records/record-scanner
  * nothing about a sorted one.
  */
 
-/** Of a place; it is read in steps until there are enough keys. */
-const placeBytes = 16 * 1024
-const stepBytes = 4 * 1024
-const keysOfPlace = 24
+/** Of the file; a window is read block by block until there are enough identities. */
+const windowBytes = 16 * 1024
+const blockBytes = 4 * 1024
+const identitiesOfWindow = 24
 
 export interface SampleOptions {
   source: StagedFile
   start: number
-  places: number
+  windows: number
   identities: IdentityReader
   format: FileFormat
   wantedColumn: number
 }
 
 /**
- * The identities at `places` places spread over the file, sorted. A place may lie inside an enclosure and read
+ * The identities in so many windows spread over the file, sorted. A window may begin inside an enclosure and read
  * nonsense; nonsense seldom is a valid identity, and a border off by a little costs nothing but balance.
  */
-export async function sampleKeys(options: SampleOptions): Promise<Buffer[]> {
-  const { source, start, places } = options
+export async function sampleIdentities(options: SampleOptions): Promise<Buffer[]> {
+  const { source, start, windows } = options
   const length = source.size - start
-  if (length <= places * placeBytes)
-    return sortKeys(await keysBetween(options, { from: start, to: source.size, isInside: false }))
-  const keys: Buffer[] = []
-  for (let place = 0; place < places; place += 1) {
-    const from = start + Math.floor(((length - placeBytes) / (places - 1)) * place)
-    const bounds = { from, to: from + placeBytes, isInside: place > 0 }
-    for (const key of await keysBetween(options, bounds, keysOfPlace)) keys.push(key)
+  if (length <= windows * windowBytes)
+    return sorted(await identitiesBetween(options, { from: start, to: source.size, isInside: false }))
+  const sampled: Buffer[] = []
+  for (let window = 0; window < windows; window += 1) {
+    const from = start + Math.floor(((length - windowBytes) / (windows - 1)) * window)
+    const bounds = { from, to: from + windowBytes, isInside: window > 0 }
+    for (const identity of await identitiesBetween(options, bounds, identitiesOfWindow))
+      sampled.push(identity)
   }
-  return sortKeys(keys)
+  return sorted(sampled)
 }
 
-/** Stops after a step that brought `enough` keys. `isInside`: the first line is the rest of one. */
-async function keysBetween(
+/** Stops after a block that brought `enough` of them. `isInside`: the first line is the rest of one. */
+async function identitiesBetween(
   options: SampleOptions,
   { from, to, isInside }: { from: number; to: number; isInside: boolean },
   enough = Infinity,
 ): Promise<Buffer[]> {
   const { source, identities, format } = options
-  const keys: Buffer[] = []
+  const found: Buffer[] = []
   const scanner = new RecordScanner({
     dialect: dialectBytes(format),
     wantedColumn: options.wantedColumn,
     onRecord: (record) => {
       const length = identities.read(record)
-      if (length !== -1) keys.push(Buffer.from(identities.key.subarray(0, length)))
+      if (length !== -1) found.push(Buffer.from(identities.identityBytes.subarray(0, length)))
     },
   })
   let position = from
   let atLineStart = !isInside
-  const step = enough === Infinity ? Infinity : stepBytes
-  while (position < to && keys.length < enough) {
+  const block = enough === Infinity ? Infinity : blockBytes
+  while (position < to && found.length < enough) {
     const space = scanner.space()
-    const read = await source.read(space.subarray(0, Math.min(step, space.length, to - position)), position)
+    const read = await source.read(space.subarray(0, Math.min(block, space.length, to - position)), position)
     if (read === 0) break
     position += read
     let usable = read
@@ -75,49 +76,50 @@ async function keysBetween(
     }
     scanner.advance(usable)
   }
-  return keys
+  return found
 }
 
-const sortKeys = (keys: Buffer[]): Buffer[] => keys.sort((a, b) => a.compare(b))
+const sorted = (identities: Buffer[]): Buffer[] => identities.sort((a, b) => a.compare(b))
 
 /**
- * Borders that cut sorted keys into about `ranges` parts. A key that fills a part alone gets borders on both sides,
+ * Borders that cut sorted identities into about `ranges` parts. One that fills a part alone gets borders on both sides,
  * so that its records are a range of one identity.
  */
-export function bordersOf(sortedKeys: Buffer[], ranges: number): Buffer[] {
+export function bordersOf(identities: Buffer[], ranges: number): Buffer[] {
   const borders: Buffer[] = []
   const add = (border: Buffer) => {
     const last = borders.at(-1)
     if (last === undefined || last.compare(border) < 0) borders.push(border)
   }
   for (let i = 1; i < ranges; i += 1) {
-    const key = sortedKeys[Math.floor((sortedKeys.length * i) / ranges)]
-    const before = sortedKeys[Math.floor((sortedKeys.length * (i - 1)) / ranges)]
-    if (key === undefined || before === undefined) break
-    add(i > 1 && before.equals(key) ? successor(key) : key)
+    const identity = identities[Math.floor((identities.length * i) / ranges)]
+    const before = identities[Math.floor((identities.length * (i - 1)) / ranges)]
+    if (identity === undefined || before === undefined) break
+    add(i > 1 && before.equals(identity) ? successor(identity) : identity)
   }
   return borders
 }
 
-/** Keys drawn evenly from any number of them (reservoir sampling), the same draw for the same input. */
-export class KeySample {
+/** Identities drawn evenly from any number of them (reservoir sampling), the same draw for the same input. */
+export class IdentitySample {
   readonly #capacity = 4_096
-  readonly #keys: Buffer[] = []
+  readonly #drawn: Buffer[] = []
   #offered = 0
   #state = 0x9e3779b9
 
   offer(bytes: Buffer, start: number, end: number): void {
     this.#offered += 1
-    if (this.#keys.length < this.#capacity) {
-      this.#keys.push(Buffer.from(bytes.subarray(start, end)))
+    if (this.#drawn.length < this.#capacity) {
+      this.#drawn.push(Buffer.from(bytes.subarray(start, end)))
       return
     }
-    const place = this.#random() % this.#offered
-    if (place < this.#capacity) this.#keys[place] = Buffer.from(bytes.subarray(start, end))
+    const index = this.#random() % this.#offered
+    if (index < this.#capacity) this.#drawn[index] = Buffer.from(bytes.subarray(start, end))
   }
 
-  keys(): Buffer[] {
-    return sortKeys(this.#keys)
+  /** Those that were drawn, sorted. */
+  identities(): Buffer[] {
+    return sorted(this.#drawn)
   }
 
   /** xorshift32 */

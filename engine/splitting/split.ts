@@ -9,7 +9,7 @@ import { IdentityReader } from '../../shared/records/identity-reader.ts'
 import { readInPieces, readRecordAt } from '../../shared/records/partition-file.ts'
 import { PartitionOutput, RangeWriter, type Range, type RecordToWrite } from './range-writer.ts'
 import { dialectBytes, RecordScanner, type ScannedRecord } from '../../shared/records/record-scanner.ts'
-import { bordersOf, KeySample, sampleKeys } from './sampling.ts'
+import { bordersOf, IdentitySample, sampleIdentities } from './sampling.ts'
 
 /**
  * Splits an import's file into chunks: one scan that hands every record to the range of its identity, so that all
@@ -70,10 +70,10 @@ async function splitInto(output: PartitionOutput, options: SplitOptions): Promis
   const start = await contentStart(source)
   const sizes = rangeSizes(source.size)
   const identities = new IdentityReader(plan, format)
-  const sample = await sampleKeys({
+  const sample = await sampleIdentities({
     source,
     start,
-    places: Math.max(256, Math.min(1_024, sizes.ranges)),
+    windows: Math.max(256, Math.min(1_024, sizes.ranges)),
     identities,
     format,
     wantedColumn: plan.identity.column,
@@ -160,8 +160,8 @@ class RecordSorter {
     number: 0,
     line: 0,
     flags: 0,
-    key: Buffer.alloc(0),
-    keyLength: 0,
+    identity: Buffer.alloc(0),
+    identityLength: 0,
     bytes: Buffer.alloc(0),
     start: 0,
     end: 0,
@@ -202,7 +202,7 @@ class RecordSorter {
     if (this.records === 1 && !this.#format.csv_has_headers) this.warnings.firstRecord(this.#cellsOf(record))
     this.warnings.notice(record)
 
-    const keyLength = this.#identities.read(record)
+    const identityLength = this.#identities.read(record)
     const item = this.#item
     item.number = this.records
     item.line = record.line
@@ -210,9 +210,9 @@ class RecordSorter {
     item.bytes = record.bytes
     item.start = record.start
     item.end = record.end
-    item.key = this.#identities.key
-    item.keyLength = Math.max(0, keyLength)
-    if (keyLength === -1) this.#addUnidentified()
+    item.identity = this.#identities.identityBytes
+    item.identityLength = Math.max(0, identityLength)
+    if (identityLength === -1) this.#addUnidentified()
     else this.#ranges.add(item)
   }
 
@@ -276,7 +276,7 @@ async function splitOversized(
   return result
 }
 
-/** Splits one range by a sample of its own. Any sample makes progress: its one key alone becomes a range of one identity. */
+/** Splits one range by a sample of its own. Any sample makes progress: one identity alone becomes a range of its own. */
 async function splitRange(
   range: Range,
   options: SplitOptions,
@@ -285,21 +285,24 @@ async function splitRange(
 ): Promise<Range[]> {
   const file = await options.reopen()
   try {
-    const sample = new KeySample()
+    const sample = new IdentitySample()
     for await (const { bytes } of readInPieces(file, range.extents)) {
       options.signal.throwIfAborted()
       for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end))
-        sample.offer(bytes, record.keyStart, record.start)
+        sample.offer(bytes, record.identityStart, record.start)
     }
-    const borders = bordersOf(sample.keys(), Math.min(mostRanges, Math.ceil(range.length / sizes.target)))
+    const borders = bordersOf(
+      sample.identities(),
+      Math.min(mostRanges, Math.ceil(range.length / sizes.target)),
+    )
     const writer = new RangeWriter({ output, bufferSize: sizes.bufferSize, borders, within: range })
     for await (const { bytes } of readInPieces(file, range.extents)) {
       options.signal.throwIfAborted()
       for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end)) {
         writer.add({
           ...record,
-          key: bytes.subarray(record.keyStart, record.start),
-          keyLength: record.start - record.keyStart,
+          identity: bytes.subarray(record.identityStart, record.start),
+          identityLength: record.start - record.identityStart,
           bytes,
         })
       }

@@ -46,8 +46,8 @@ export class BsonWriter extends ByteWriter {
     return start
   }
 
-  beginObject(key: string): number {
-    this.#name(bsonType.object, key)
+  beginObject(name: string): number {
+    this.#name(bsonType.object, name)
     return this.begin()
   }
 
@@ -59,10 +59,10 @@ export class BsonWriter extends ByteWriter {
   }
 
   /** Ends an object that `beginObject` began; takes it back, and says false, when nothing was put into it. */
-  endFilled(key: string, start: number): boolean {
+  endFilled(name: string, start: number): boolean {
     const isFilled = this.at > start + 4
     if (isFilled) this.end(start)
-    else this.at = start - nameBytes(key).length - 1
+    else this.at = start - nameBytes(name).length - 1
     return isFilled
   }
 
@@ -71,8 +71,8 @@ export class BsonWriter extends ByteWriter {
     this.at = start
   }
 
-  string(key: string, text: string): void {
-    this.#name(bsonType.string, key)
+  string(name: string, text: string): void {
+    this.#name(bsonType.string, name)
     this.reserve(text.length * 3 + 8)
     const start = this.at
     this.at += 4
@@ -82,26 +82,26 @@ export class BsonWriter extends ByteWriter {
     this.#putInt32(start, this.at - start - 4)
   }
 
-  number(key: string, value: number): void {
+  number(name: string, value: number): void {
     if ((value | 0) === value && !Object.is(value, -0)) {
-      this.#name(bsonType.int32, key)
+      this.#name(bsonType.int32, name)
       this.#putInt32(this.at, value)
       this.at += 4
     } else {
-      this.#name(bsonType.double, key)
+      this.#name(bsonType.double, name)
       this.target.writeDoubleLE(value, this.at)
       this.at += 8
     }
   }
 
-  boolean(key: string, value: boolean): void {
-    this.#name(bsonType.boolean, key)
+  boolean(name: string, value: boolean): void {
+    this.#name(bsonType.boolean, name)
     this.target[this.at] = value ? 1 : 0
     this.at += 1
   }
 
-  date(key: string, value: Date): void {
-    this.#name(bsonType.date, key)
+  date(name: string, value: Date): void {
+    this.#name(bsonType.date, name)
     const ms = value.getTime()
     const high = Math.floor(ms / 0x1_0000_0000)
     this.#putInt32(this.at, ms - high * 0x1_0000_0000)
@@ -109,28 +109,28 @@ export class BsonWriter extends ByteWriter {
     this.at += 8
   }
 
-  texts(key: string, values: readonly string[]): void {
-    this.#name(bsonType.array, key)
+  texts(name: string, values: readonly string[]): void {
+    this.#name(bsonType.array, name)
     const start = this.begin()
     for (let i = 0; i < values.length; i += 1) this.string(String(i), values[i]!)
     this.end(start)
   }
 
-  value(key: string, value: FieldValue): void {
-    if (typeof value === 'string') this.string(key, value)
-    else if (typeof value === 'number') this.number(key, value)
-    else if (typeof value === 'boolean') this.boolean(key, value)
-    else this.texts(key, value)
+  value(name: string, value: FieldValue): void {
+    if (typeof value === 'string') this.string(name, value)
+    else if (typeof value === 'number') this.number(name, value)
+    else if (typeof value === 'boolean') this.boolean(name, value)
+    else this.texts(name, value)
   }
 
   /** The element's type and name, and room for a value of fixed size. */
-  #name(type: number, key: string): void {
-    const name = nameBytes(key)
-    this.reserve(name.length + 16)
+  #name(type: number, name: string): void {
+    const bytes = nameBytes(name)
+    this.reserve(bytes.length + 16)
     const { target, at } = this
     target[at] = type
-    for (let i = 0; i < name.length; i += 1) target[at + 1 + i] = name[i]!
-    this.at = at + 1 + name.length
+    for (let i = 0; i < bytes.length; i += 1) target[at + 1 + i] = bytes[i]!
+    this.at = at + 1 + bytes.length
   }
 
   #putInt32(at: number, value: number): void {
@@ -146,12 +146,12 @@ export class BsonWriter extends ByteWriter {
 const knownNames = new Map<string, Buffer>()
 const mostKnownNames = 10_000
 
-function nameBytes(key: string): Buffer {
-  let name = knownNames.get(key)
-  if (name === undefined) {
-    name = Buffer.from(`${key}\0`)
+function nameBytes(name: string): Buffer {
+  let bytes = knownNames.get(name)
+  if (bytes === undefined) {
+    bytes = Buffer.from(`${name}\0`)
     if (knownNames.size >= mostKnownNames) knownNames.clear()
-    knownNames.set(key, name)
+    knownNames.set(name, bytes)
   }
-  return name
+  return bytes
 }

@@ -4,7 +4,7 @@ import type { SubscriberStatus } from '../../shared/schemas/subscriber.ts'
 import { dueTime } from '../../shared/values/due-time.ts'
 import type { BsonWriter } from './bson-writer.ts'
 
-/** Writes the reactions that a row causes: shared/schemas/autoresponder.ts, key by key. */
+/** Writes the reactions that a row causes: shared/schemas/autoresponder.ts, element by element. */
 export interface ReactionWriter {
   /** When reactions to what happens then are due, by autoresponder: worked out once a batch. */
   dueTimes(now: Date): DueTimes

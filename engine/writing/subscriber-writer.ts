@@ -2,12 +2,12 @@ import type { FieldDefinition } from '../../shared/schemas/custom-field.ts'
 import { cleared, type NewSubscriber, type SubscriberUpdate } from '../../shared/rows/row-decision.ts'
 import type { BsonWriter } from './bson-writer.ts'
 
-/** Makes the function that writes new subscribers as documents: shared/schemas/subscriber.ts, key by key. */
+/** Makes the function that writes new subscribers as documents: shared/schemas/subscriber.ts, element by element. */
 export function subscriberWriter(
   mailingListId: number,
   fields: readonly FieldDefinition[],
 ): (writer: BsonWriter, subscriber: NewSubscriber) => void {
-  const fieldKeys = fields.map((field) => String(field.id))
+  const elementNames = fields.map((field) => String(field.id))
   return (writer, subscriber) => {
     const document = writer.begin()
     writer.string('_id', subscriber.key)
@@ -25,9 +25,9 @@ export function subscriberWriter(
     if (subscriber.confirmed !== null) writer.boolean('confirmed', subscriber.confirmed)
     if (subscriber.confirmTime !== null) writer.date('confirm_time', subscriber.confirmTime)
     const values = writer.beginObject('custom_fields')
-    for (let i = 0; i < fieldKeys.length; i += 1) {
+    for (let i = 0; i < elementNames.length; i += 1) {
       const value = subscriber.values[i]
-      if (value !== null && value !== undefined) writer.value(fieldKeys[i]!, value)
+      if (value !== null && value !== undefined) writer.value(elementNames[i]!, value)
     }
     writer.end(values)
     writer.end(document)

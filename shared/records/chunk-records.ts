@@ -6,7 +6,7 @@ import {
   flagsAt,
   headerLength,
   identityPrefix,
-  keyLengthAt,
+  identityLengthAt,
   readRecordAt,
   type PartitionedRecord,
 } from './partition-file.ts'
@@ -46,22 +46,24 @@ export function listRecords(bytes: Buffer): Uint32Array {
 /** In the order of identities, records of the same one in file order. Bytes of UTF-8 sort as code points do. */
 export function sortedByIdentity(offsets: Uint32Array, bytes: Buffer): Uint32Array {
   const prefixes = Float64Array.from(offsets, (offset) =>
-    identityPrefix(bytes, offset + headerLength, keyLengthAt(bytes, offset)),
+    identityPrefix(bytes, offset + headerLength, identityLengthAt(bytes, offset)),
   )
   const order = Uint32Array.from(offsets, (_, i) => i)
-  order.sort((i, j) => prefixes[i]! - prefixes[j]! || compareKeys(bytes, offsets[i]!, offsets[j]!) || i - j)
+  order.sort(
+    (i, j) => prefixes[i]! - prefixes[j]! || compareIdentities(bytes, offsets[i]!, offsets[j]!) || i - j,
+  )
   return order.map((i) => offsets[i]!)
 }
 
-function compareKeys(bytes: Buffer, a: number, b: number): number {
+function compareIdentities(bytes: Buffer, a: number, b: number): number {
   const startOfA = a + headerLength
   const startOfB = b + headerLength
   return bytes.compare(
     bytes,
     startOfB,
-    startOfB + keyLengthAt(bytes, b),
+    startOfB + identityLengthAt(bytes, b),
     startOfA,
-    startOfA + keyLengthAt(bytes, a),
+    startOfA + identityLengthAt(bytes, a),
   )
 }
 
@@ -86,15 +88,15 @@ export function cutBatches(offsets: Uint32Array, bytes: Buffer): Batch[] {
 
 /** The identity of the record that begins at the offset. */
 export function identityAt(bytes: Buffer, offset: number): string {
-  const { keyStart, start } = readRecordAt(bytes, offset)!
-  return bytes.toString('utf8', keyStart, start)
+  const { identityStart, start } = readRecordAt(bytes, offset)!
+  return bytes.toString('utf8', identityStart, start)
 }
 
 /** The identities of a batch's records, in their order. */
 export function* identitiesOf({ offsets, bytes }: Batch): Generator<string> {
   for (const offset of offsets) {
     const start = offset + headerLength
-    yield bytes.toString('utf8', start, start + keyLengthAt(bytes, offset))
+    yield bytes.toString('utf8', start, start + identityLengthAt(bytes, offset))
   }
 }
 
@@ -125,14 +127,15 @@ export class BatchReader {
   read(): ReadRecord | null {
     const { offsets, bytes } = this.#batch
     if (this.#next === offsets.length) return null
-    const place = readRecordAt(bytes, offsets[this.#next]!)!
-    this.bytesRead += place.end - place.start
-    const text = bytes.toString(this.#encoding, place.start, place.end)
+    const found = readRecordAt(bytes, offsets[this.#next]!)!
+    this.bytesRead += found.end - found.start
+    const text = bytes.toString(this.#encoding, found.start, found.end)
     const record: ReadRecord = {
-      number: place.number,
-      identity: this.#kind === 'unidentified' ? null : bytes.toString('utf8', place.keyStart, place.start),
-      cells: this.#cells(place.flags, text),
-      problem: problemOf(place, text, bytes, this.#format),
+      number: found.number,
+      identity:
+        this.#kind === 'unidentified' ? null : bytes.toString('utf8', found.identityStart, found.start),
+      cells: this.#cells(found.flags, text),
+      problem: problemOf(found, text, bytes, this.#format),
     }
     this.#next += 1
     return record
@@ -171,16 +174,21 @@ const isForCsvParse = (
   { csv_field_enclosure: enclosure }: FileFormat,
 ): boolean => flags === recordFlags.enclosed && text.includes(enclosure + enclosure)
 
-function problemOf(place: PartitionedRecord, text: string, bytes: Buffer, format: FileFormat): string | null {
-  if ((place.flags & recordFlags.unterminated) !== 0) return `unterminated enclosure, line ${place.line}`
-  if ((place.flags & recordFlags.tooLong) !== 0)
-    return `the record at line ${place.line} is too long: it has more than 1 MiB, of which only the beginning is shown here`
+function problemOf(
+  record: PartitionedRecord,
+  text: string,
+  bytes: Buffer,
+  format: FileFormat,
+): string | null {
+  if ((record.flags & recordFlags.unterminated) !== 0) return `unterminated enclosure, line ${record.line}`
+  if ((record.flags & recordFlags.tooLong) !== 0)
+    return `the record at line ${record.line} is too long: it has more than 1 MiB, of which only the beginning is shown here`
   const badByte =
     format.character_set === 'utf-8' &&
     text.includes('\ufffd') &&
-    !isUtf8(bytes.subarray(place.start, place.end))
+    !isUtf8(bytes.subarray(record.start, record.end))
   if (badByte)
-    return `invalid UTF-8 in the record at line ${place.line}: if the file is ISO-8859-1, import it as such`
-  if (text.includes('\0')) return `a NUL character in the record at line ${place.line}`
+    return `invalid UTF-8 in the record at line ${record.line}: if the file is ISO-8859-1, import it as such`
+  if (text.includes('\0')) return `a NUL character in the record at line ${record.line}`
   return null
 }

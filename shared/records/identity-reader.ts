@@ -10,11 +10,12 @@ import { recordFlags, type ScannedRecord } from './record-scanner.ts'
  * Reads the identity of a record straight from its bytes. It decides which chunk a record goes to and, in the
  * worker, which records are the same; it is computed once, here, and travels with the record.
  *
- * `read` leaves the identity's UTF-8 bytes in `key` and returns their number, or -1 for a record without a valid
- * one. The common case, a plain ASCII email in a record without enclosures, is done without making a string.
+ * `read` leaves the identity in UTF-8 at the beginning of `identityBytes` and returns its length in bytes, or -1 for a
+ * record without a valid one. The common case, a plain ASCII email in a record without enclosures, is done without
+ * making a string.
  */
 export class IdentityReader {
-  key: Buffer = Buffer.allocUnsafeSlow(1024)
+  identityBytes: Buffer = Buffer.allocUnsafeSlow(1024)
 
   readonly #format: FileFormat
   readonly #column: number
@@ -48,7 +49,7 @@ export class IdentityReader {
     let to = from
     while (to < end && bytes[to] !== this.#separator) to += 1
     if (this.#kind === 'email') {
-      const length = asciiEmailIdentity(bytes, from, to, this.key)
+      const length = asciiEmailIdentity(bytes, from, to, this.identityBytes)
       if (length !== -1) return length
     }
     return this.#readText(this.#decode(bytes, from, to), () => this.#isSound(bytes, from, to))
@@ -67,8 +68,8 @@ export class IdentityReader {
     const identity = this.#identityOf(text)
     if (identity === null) return -1
     const length = Buffer.byteLength(identity)
-    if (length > this.key.length) this.key = Buffer.allocUnsafeSlow(length)
-    return this.key.write(identity)
+    if (length > this.identityBytes.length) this.identityBytes = Buffer.allocUnsafeSlow(length)
+    return this.identityBytes.write(identity)
   }
 
   #identityOf(text: string): string | null {
@@ -104,10 +105,10 @@ const DOT = 0x2e
 const DASH = 0x2d
 
 /**
- * The comparison form of an ASCII email in `bytes`, written to `key`; returns its length. -1 says nothing: the cell
+ * The comparison form of an ASCII email in `bytes`, written to `target`; returns its length. -1 says nothing: the cell
  * may be invalid or only less plain, and emailIdentity decides.
  */
-export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, key: Buffer): number {
+export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, target: Buffer): number {
   let from = start
   let to = end
   while (from < to && isBlank(bytes[from]!)) from += 1
@@ -119,12 +120,12 @@ export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, ke
     const byte = bytes[at]!
     if (byte === AT) break
     if ((kinds[byte]! & inLocalPart) === 0) return -1
-    key[length++] = lower[byte]!
+    target[length++] = lower[byte]!
     if (length > 256) return -1
   }
   const domainLength = to - at - 1
   if (length === 0 || at === to || domainLength > 256) return -1
-  key[length++] = AT
+  target[length++] = AT
 
   let label = 0
   let dots = 0
@@ -142,7 +143,7 @@ export function asciiEmailIdentity(bytes: Buffer, start: number, end: number, ke
       label += 1
       if (label > 63 || (label === 1 && byte === DASH)) return -1
     }
-    key[length++] = lower[byte]!
+    target[length++] = lower[byte]!
   }
   return dots === 0 || label === 0 || onlyDigits || bytes[to - 1] === DASH ? -1 : length
 }

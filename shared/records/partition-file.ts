@@ -14,14 +14,14 @@ export const headerLength = 16
 export type Extents = number[]
 
 /**
- * Where a record lies in a buffer that holds whole records of a partition: `keyStart`, `start` and `end` are offsets
- * into that buffer.
+ * Where a record lies in a buffer that holds whole records of a partition: `identityStart`, `start` and `end` are
+ * offsets into that buffer.
  */
 export interface PartitionedRecord {
   number: number
   line: number
   flags: number
-  keyStart: number
+  identityStart: number
   /** Start of the record's bytes, and the end of the identity before them. */
   start: number
   end: number
@@ -30,12 +30,12 @@ export interface PartitionedRecord {
 export function writeHeader(
   target: Buffer,
   at: number,
-  record: { number: number; line: number; flags: number; keyLength: number; length: number },
+  record: { number: number; line: number; flags: number; identityLength: number; length: number },
 ): void {
   target.writeUInt32LE(record.number, at)
   target.writeUInt32LE(record.line, at + 4)
   target.writeUInt32LE((record.length | (record.flags << 24)) >>> 0, at + 8)
-  target.writeUInt32LE(record.keyLength, at + 12)
+  target.writeUInt32LE(record.identityLength, at + 12)
 }
 
 /** By hand: the buffer's own method checks its arguments first, and this is asked several times for every record. */
@@ -46,15 +46,15 @@ const uint32At = (bytes: Buffer, at: number): number =>
 export function readRecordAt(bytes: Buffer, at: number): PartitionedRecord | null {
   if (at + headerLength > bytes.length) return null
   const lengthAndFlags = uint32At(bytes, at + 8)
-  const keyStart = at + headerLength
-  const start = keyStart + uint32At(bytes, at + 12)
+  const identityStart = at + headerLength
+  const start = identityStart + uint32At(bytes, at + 12)
   const end = start + (lengthAndFlags & 0xffffff)
   if (end > bytes.length) return null
   return {
     number: uint32At(bytes, at),
     line: uint32At(bytes, at + 4),
     flags: lengthAndFlags >>> 24,
-    keyStart,
+    identityStart,
     start,
     end,
   }
@@ -62,7 +62,7 @@ export function readRecordAt(bytes: Buffer, at: number): PartitionedRecord | nul
 
 /** Where the record at `at`, which is whole, ends. */
 export function endOfRecordAt(bytes: Buffer, at: number): number {
-  return at + headerLength + keyLengthAt(bytes, at) + recordLengthAt(bytes, at)
+  return at + headerLength + identityLengthAt(bytes, at) + recordLengthAt(bytes, at)
 }
 
 /** Length of the record's own bytes: as in the file that is imported, without the line end. */
@@ -70,7 +70,7 @@ const recordLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at
 
 export const flagsAt = (bytes: Buffer, at: number): number => bytes[at + 11]!
 
-export const keyLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at + 12)
+export const identityLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at + 12)
 
 /** The first six bytes of an identity as a number, which orders as they do; zeros stand in for what isn't there. */
 export function identityPrefix(bytes: Buffer, start: number, length: number): number {

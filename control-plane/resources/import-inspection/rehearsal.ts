@@ -87,13 +87,14 @@ function readRecord(
   identities: IdentityReader,
   format: FileFormat,
 ): ReadRecord {
-  const keyLength = identities.read(record)
-  const key = identities.key.subarray(0, Math.max(0, keyLength))
+  const identityLength = identities.read(record)
+  const identity = identities.identityBytes.subarray(0, Math.max(0, identityLength))
   const header = Buffer.alloc(headerLength)
   const length = record.end - record.start
-  writeHeader(header, 0, { number, line: record.line, flags: record.flags, keyLength: key.length, length })
-  const bytes = Buffer.concat([header, key, record.bytes.subarray(record.start, record.end)])
-  const kind = keyLength === -1 ? 'unidentified' : 'sorted'
+  const { line, flags } = record
+  writeHeader(header, 0, { number, line, flags, identityLength: identity.length, length })
+  const bytes = Buffer.concat([header, identity, record.bytes.subarray(record.start, record.end)])
+  const kind = identityLength === -1 ? 'unidentified' : 'sorted'
   return new BatchReader({ offsets: Uint32Array.of(0), bytes }, format, kind).read()!
 }
 

@@ -47,7 +47,7 @@ async function split(content: string | Buffer, format: FileFormat = utf8Format):
       const records = []
       for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end)) {
         records.push({
-          identity: bytes.toString('utf8', record.keyStart, record.start),
+          identity: bytes.toString('utf8', record.identityStart, record.start),
           number: record.number,
           line: record.line,
           text: bytes.toString('utf8', record.start, record.end),
