@@ -276,7 +276,7 @@ export class Dispatcher {
 
   async #considerStep(entry: WorkingImport): Promise<void> {
     const { collections } = this.#options.database
-    if (!this.#hasPlaceFor(entry)) return
+    if (!this.#hasSlotFor(entry)) return
     if (entry.state === 'importing') {
       const chunks = await countChunkStates(collections, entry._id)
       if (chunks.ready + chunks.running > 0) return
@@ -304,7 +304,7 @@ export class Dispatcher {
     if (this.#loop.isStopped) abort.abort()
   }
 
-  #hasPlaceFor(entry: WorkingImport): boolean {
+  #hasSlotFor(entry: WorkingImport): boolean {
     const isDownload = (step: WorkingImport): boolean => step.state === 'downloading'
     const alike = [...this.#steps.values()].filter((step) => isDownload(step.entry) === isDownload(entry))
     const own = alike.filter((step) => step.entry.organization_id === entry.organization_id)

@@ -104,7 +104,7 @@ export class Engine implements Part {
       start: {
         mongodbUri: database.uri,
         mongodbDatabase: settings.MONGODB_DATABASE,
-        stagingPlace: { STAGING: settings.STAGING, DATA_DIR: settings.DATA_DIR },
+        stagingLocation: { STAGING: settings.STAGING, DATA_DIR: settings.DATA_DIR },
         engineId: id,
         firstStripe: firstStripe + 1,
         laneCounter: new SharedArrayBuffer(4),

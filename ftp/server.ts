@@ -196,13 +196,13 @@ class Gate {
 
 async function listening(
   server: Server,
-  place: { host: string; port: number; setting: string },
+  address: { host: string; port: number; setting: string },
 ): Promise<number> {
-  server.listen(place.port, place.host)
+  server.listen(address.port, address.host)
   try {
     await once(server, 'listening')
   } catch (error) {
-    throw new StartError(describeListenError(error as NodeJS.ErrnoException, place), { cause: error })
+    throw new StartError(describeListenError(error as NodeJS.ErrnoException, address), { cause: error })
   }
   return (server.address() as { port: number }).port
 }

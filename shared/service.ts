@@ -209,11 +209,12 @@ export function describeListenError(
   error: NodeJS.ErrnoException,
   options: { host: string; port: number; setting: string },
 ): string {
-  const place = `${options.host}:${options.port}`
+  const address = `${options.host}:${options.port}`
   const advice = `set ${options.setting} to another port, or to 0 for a free one`
-  if (error.code === 'EADDRINUSE') return `can't listen on ${place}: another program does already; ${advice}`
-  if (error.code === 'EACCES') return `can't listen on ${place}: not allowed to this user; ${advice}`
-  return `can't listen on ${place}: ${error.message}`
+  if (error.code === 'EADDRINUSE')
+    return `can't listen on ${address}: another program does already; ${advice}`
+  if (error.code === 'EACCES') return `can't listen on ${address}: not allowed to this user; ${advice}`
+  return `can't listen on ${address}: ${error.message}`
 }
 
 /** Stops accepting, lets running requests end, and closes connections as soon as they are idle. */

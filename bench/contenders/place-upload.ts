@@ -2,16 +2,16 @@ import { createReadStream } from 'node:fs'
 import type { Database } from '../../shared/database.ts'
 import { newUploadToken } from '../../shared/uploads/upload-names.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
-import type { StagingPlace } from '../../shared/staging/open-staging.ts'
+import type { StagingLocation } from '../../shared/staging/open-staging.ts'
 
 /** Puts a file into the first organization's upload directory, as the FTP server does. */
 export async function placeUpload(
   file: string,
-  place: StagingPlace,
+  location: StagingLocation,
   database: Pick<Database, 'client' | 'collections'>,
   name = 'rows.csv',
 ): Promise<void> {
-  const directory = openUploads(place, database).directory(1)
+  const directory = openUploads(location, database).directory(1)
   await directory.prepare()
   const options = { name, token: newUploadToken(), wasLeft: false, keep: 0 }
   const upload = await directory.takeUp(options)

@@ -18,7 +18,7 @@ import { sendCallback } from './send-callback.ts'
  * them at once whatever the number of engines; the others look once a second whether it has become them. Should two
  * think so, each callback still has one holder.
  *
- * Callbacks wait in line by organization and host. A place goes to the organization that has the fewest, so neither a
+ * Callbacks wait in line by organization and host. A slot goes to the organization that has the fewest, so neither a
  * receiver that hangs nor ten thousand imports that end at once hold up anybody else's.
  */
 export interface CallbackDispatcherOptions {
@@ -61,7 +61,7 @@ export class CallbackDispatcher {
     this.#loop.start()
   }
 
-  /** Something may be due, or a place is free: look now. */
+  /** Something may be due, or a slot is free: look now. */
   get wake(): () => void {
     return this.#loop.wake
   }
@@ -75,7 +75,7 @@ export class CallbackDispatcher {
     await Promise.race([ended, sleep(breakOffMs, undefined, { ref: false })])
   }
 
-  /** Begins what is due while there are places. Resolves to how many milliseconds nothing will be due. */
+  /** Begins what is due while there are slots. Resolves to how many milliseconds nothing will be due. */
   async #look(): Promise<number> {
     const { database, engineId } = this.#options
     if ((await leadingEngine(database.collections)) !== engineId) return lookEveryMs

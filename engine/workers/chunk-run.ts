@@ -20,7 +20,7 @@ import type { ImportContext } from '../writing/import-context.ts'
 import { retryReason } from '../writing/transaction.ts'
 import type { ChunkReport, ChunkTask } from './messages.ts'
 
-/** A worker's place for one chunk at a time: a session of its own and a counter stripe that nobody else writes. */
+/** A worker's slot for one chunk at a time: a session of its own and a counter stripe that nobody else writes. */
 export interface Lane {
   session: ClientSession
   stripe: string

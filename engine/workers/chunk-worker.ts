@@ -26,7 +26,7 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
     name: start.mongodbDatabase,
     maxPoolSize: lanesPerWorker + 2,
   })
-  const staging = openStaging(start.stagingPlace, collections)
+  const staging = openStaging(start.stagingLocation, collections)
 
   const laneNumbers = new Int32Array(start.laneCounter)
   const lanes: Lane[] = Array.from({ length: lanesPerWorker }, () => ({

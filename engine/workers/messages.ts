@@ -1,4 +1,4 @@
-import type { StagingPlace } from '../../shared/staging/open-staging.ts'
+import type { StagingLocation } from '../../shared/staging/open-staging.ts'
 
 /**
  * What the engine's main thread and its workers say to each other. Plain values only: an Error that crosses a thread
@@ -9,7 +9,7 @@ import type { StagingPlace } from '../../shared/staging/open-staging.ts'
 export interface WorkerStart {
   mongodbUri: string
   mongodbDatabase: string
-  stagingPlace: StagingPlace
+  stagingLocation: StagingLocation
   engineId: string
   /** First of the counter stripes that this engine writes; each lane of each worker takes one. */
   firstStripe: number

@@ -2,7 +2,7 @@ import { report } from 'node:process'
 
 /**
  * How many sessions there may be: in the process, from one address, of one account. Counts only; who is refused is
- * told so by the server, and has a short time and few places for it.
+ * told so by the server, and has a short time and few slots for it.
  */
 export interface SessionLimits {
   inProcess: number

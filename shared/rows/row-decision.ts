@@ -104,11 +104,11 @@ export function rowDecider(context: RowContext): RowDecider {
     : ['_id']
   const projection = Object.fromEntries(seenPaths.map((path) => [path, 1 as const]))
   const initialValues = plan.fields.map((field) => plan.default_values[field.id] ?? field.default)
-  const places = context.mappedFieldIds.map((id) => plan.fields.findIndex((field) => field.id === id))
-  const requiredPlaces = requiredFields.map((field) => plan.fields.indexOf(field))
-  const identityPlace = plan.fields.findIndex((field) => field.id === plan.identity.field_id)
-  const keptValues = plan.fields.map((field, place) =>
-    what.custom_fields && place !== identityPlace ? (plan.default_values[field.id] ?? null) : null,
+  const mappedIndexes = context.mappedFieldIds.map((id) => plan.fields.findIndex((field) => field.id === id))
+  const requiredIndexes = requiredFields.map((field) => plan.fields.indexOf(field))
+  const identityIndex = plan.fields.findIndex((field) => field.id === plan.identity.field_id)
+  const keptValues = plan.fields.map((field, index) =>
+    what.custom_fields && index !== identityIndex ? (plan.default_values[field.id] ?? null) : null,
   )
 
   return { projection, decide }
@@ -122,11 +122,11 @@ export function rowDecider(context: RowContext): RowDecider {
 
   function addition({ key, row, newId, now }: RowToDecide): Decision {
     const values = initialValues.slice()
-    for (let i = 0; i < places.length; i += 1) {
+    for (let i = 0; i < mappedIndexes.length; i += 1) {
       const value = row.fields[i]
-      if (value !== null && value !== undefined) values[places[i]!] = value
+      if (value !== null && value !== undefined) values[mappedIndexes[i]!] = value
     }
-    const missing = requiredPlaces.find((place) => values[place] === null)
+    const missing = requiredIndexes.find((index) => values[index] === null)
     if (missing !== undefined)
       return {
         result: 'failed',
@@ -158,12 +158,12 @@ export function rowDecider(context: RowContext): RowDecider {
   function change({ row, now }: RowToDecide, existing: ExistingSubscriber): Decision {
     const values: SubscriberUpdate['values'] = keptValues.slice()
     if (what.custom_fields) {
-      for (let i = 0; i < places.length; i += 1) {
-        const place = places[i]!
-        if (place === identityPlace) continue
+      for (let i = 0; i < mappedIndexes.length; i += 1) {
+        const index = mappedIndexes[i]!
+        if (index === identityIndex) continue
         const value = row.fields[i]
-        if (value !== null && value !== undefined) values[place] = value
-        else if (options.blank_cells === 'clear' && values[place] === null) values[place] = cleared
+        if (value !== null && value !== undefined) values[index] = value
+        else if (options.blank_cells === 'clear' && values[index] === null) values[index] = cleared
       }
       const missing = looksAtFields.find(
         (field) =>

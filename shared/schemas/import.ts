@@ -275,7 +275,7 @@ export const chunkId = (importId: number, number: number): string =>
  * What one batch did, written in its transaction. In `_id` order the logs of an import are in identity order.
  */
 export const outcomeDocument = z.object({
-  /** `<import>:<chunk number>:<its first record's place in the chunk>`, or a deactivationId */
+  /** `<import>:<chunk number>:<its first record's position in the chunk>`, or a deactivationId */
   _id: z.string(),
   /** By log kind, `failed` excepted: email addresses, one a line, deflated. */
   logs: z.record(z.string(), bytes()),

@@ -78,7 +78,7 @@ export async function advanceChunk(
   session: ClientSession,
   progress: {
     chunk: ChunkDocument & { token: string }
-    /** Places in the chunk: of the batch's first record, and of the one after its last. */
+    /** Positions in the chunk: of the batch's first record, and of the one after its last. */
     from: number
     to: number
     isLast: boolean
