@@ -12,7 +12,7 @@ export interface Chore {
 
 const graceMs = 300
 
-/** Runs a chore at once and then at its interval (with some jitter, so that engines don't keep step), until stopped. */
+/** Runs a chore at once and then at its interval (with jitter, so that engines don't do it together), until stopped. */
 export function startChore(chore: Chore, log: Logger): Part {
   const stopped = new AbortController()
   const done = (async () => {

@@ -48,20 +48,20 @@ export async function appendToGridFile(
   buffers: Uint8Array[],
 ): Promise<number> {
   let end = offset
-  let batch: GridPieceDocument[] = []
-  let batchBytes = 0
+  let unsent: GridPieceDocument[] = []
+  let unsentBytes = 0
   const send = async () => {
-    if (batch.length > 0) await pieces.insertMany(batch, { ordered: true })
-    batch = []
-    batchBytes = 0
+    if (unsent.length > 0) await pieces.insertMany(unsent, { ordered: true })
+    unsent = []
+    unsentBytes = 0
   }
   for (const buffer of buffers) {
     for (let at = 0; at < buffer.length; at += pieceBytes) {
       const data = buffer.subarray(at, at + pieceBytes)
-      batch.push({ _id: new ObjectId(), files_id: file, n: end, end: end + data.length, data })
+      unsent.push({ _id: new ObjectId(), files_id: file, n: end, end: end + data.length, data })
       end += data.length
-      batchBytes += data.length
-      if (batchBytes >= commandBytes) await send()
+      unsentBytes += data.length
+      if (unsentBytes >= commandBytes) await send()
     }
   }
   await send()
@@ -161,9 +161,9 @@ export async function removeGridFile(bucket: GridBucket, file: ObjectId): Promis
 
 async function removePieces(bucket: GridBucket, file: ObjectId, from: number): Promise<void> {
   const size = await gridFileSize(bucket, file)
-  const steps = Math.floor(Math.max(0, size - 1 - from) / removedAtOnce)
-  for (let step = steps; step >= 0; step -= 1)
-    await bucket.pieces.deleteMany({ files_id: file, n: { $gte: from + step * removedAtOnce } })
+  const last = Math.floor(Math.max(0, size - 1 - from) / removedAtOnce)
+  for (let portion = last; portion >= 0; portion -= 1)
+    await bucket.pieces.deleteMany({ files_id: file, n: { $gte: from + portion * removedAtOnce } })
 }
 
 /** Removes pieces whose file has no entry: what somebody wrote to a file that was removed meanwhile. */

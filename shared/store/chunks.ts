@@ -254,11 +254,11 @@ export async function countsOf(
 export async function noteDeactivated(
   collections: Collections,
   session: ClientSession,
-  step: { chunk: ChunkDocument; to: string; subscribers: number },
+  { chunk, to, subscribers }: { chunk: ChunkDocument; to: string; subscribers: number },
 ): Promise<boolean> {
   const { matchedCount } = await collections.chunks.updateOne(
-    { _id: step.chunk._id, state: 'done', deactivated_to: step.chunk.deactivated_to },
-    { $set: { deactivated_to: step.to }, $inc: { 'counts.deactivated': step.subscribers } },
+    { _id: chunk._id, state: 'done', deactivated_to: chunk.deactivated_to },
+    { $set: { deactivated_to: to }, $inc: { 'counts.deactivated': subscribers } },
     { session },
   )
   return matchedCount === 1

@@ -7,7 +7,7 @@ import { fingerprintOf } from './file-fingerprint.ts'
  * becomes shorter under it, and can't be stopped.
  */
 
-const stepBytes = 1024 * 1024
+const bufferBytes = 1024 * 1024
 const noFollow = constants.O_NOFOLLOW ?? 0
 
 export interface SteadyCopyOptions {
@@ -55,7 +55,7 @@ async function copyBytes(
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | noFollow
   const target = await open(to, flags, 0o640)
   try {
-    const buffer = Buffer.allocUnsafeSlow(Math.max(1, Math.min(stepBytes, size)))
+    const buffer = Buffer.allocUnsafeSlow(Math.max(1, Math.min(bufferBytes, size)))
     for (let position = 0; position < size;) {
       signal?.throwIfAborted()
       const wanted = Math.min(buffer.length, size - position)
