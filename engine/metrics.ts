@@ -14,8 +14,8 @@ import type { BatchReport } from './workers/messages.ts'
 import type { WorkerFigures } from './workers/worker-figures.ts'
 
 /** `wait` is the time from `begins_at` to the start. */
-export const stages = ['wait', 'obtain', 'split', 'import', 'finish'] as const
-export type Stage = (typeof stages)[number]
+const stages = ['wait', 'obtain', 'split', 'import', 'finish'] as const
+type Stage = (typeof stages)[number]
 
 /** Why an import failed: an ImportError's code, or what no code is for. */
 const failureReasons = [...importErrorCodes, 'broken_step'] as const

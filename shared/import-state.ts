@@ -32,7 +32,6 @@ export const pausableStates = [
   'splitting',
   'importing',
 ] as const satisfies readonly ImportState[]
-export type PausableState = (typeof pausableStates)[number]
 
 export const unfinishedStates = [...pausableStates, 'paused'] as const satisfies readonly ImportState[]
 

@@ -194,7 +194,7 @@ export async function countChunkStates(collections: Collections, importId: numbe
 }
 
 /** The counts of imports whose totals aren't fixed yet: the sums over their chunks, true at every moment. */
-export async function sumChunkCounts(
+async function sumChunkCounts(
   collections: Collections,
   importIds: number[],
 ): Promise<Map<number, ImportCounts>> {

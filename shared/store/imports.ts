@@ -166,7 +166,10 @@ export async function startImport(
 
 // ---- steps: obtaining, splitting and finishing are done by one engine at a time ----
 
-/** The import with its step taken; null when another engine has it, or the import moved on. */
+/**
+ * The import with its step taken; null when another engine has it, the import moved on, or `download.next_attempt_at`,
+ * which every step waits for, hasn't come.
+ */
 export function claimStep(
   collections: Collections,
   id: number,

@@ -39,10 +39,7 @@ const forgottenMs = 3_600_000
 export async function removeForgotten(collections: Collections): Promise<void> {
   const { uploads, uploadNames } = collections
   const before = { $subtract: ['$$NOW', forgottenMs] }
-  const contents = uploads.files.find(
-    { $expr: { $lt: ['$uploadDate', before] } },
-    { projection: { detached: 1 } },
-  )
+  const contents = uploads.files.find({ $expr: { $lt: ['$uploadDate', before] } }, { projection: { _id: 1 } })
   for await (const { _id } of contents) {
     const content = _id.toHexString()
     const isNamed =
