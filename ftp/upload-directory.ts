@@ -50,7 +50,7 @@ export class UploadDirectory {
     throw new FtpError(550, 'there are no folders here')
   }
 
-  /** For SIZE, MDTM and the like. `resumable`: of the unfinished upload, where there is one. */
+  /** For SIZE, MDTM and the like. `resumable`: of the unfinished upload, where there is one. Throws FtpError 550, 553. */
   async get(text: string, options: { resumable?: boolean } = {}): Promise<Stats & { name: string }> {
     if (this.#isRoot(text)) return statsOf({ name: '.', size: 0, modifiedAt: clock.now() }, folderMode)
     const name = this.#nameOf(text)
@@ -60,11 +60,13 @@ export class UploadDirectory {
     return statsOf(entry)
   }
 
+  /** The finished files, or the one of that name; throws as `get`. */
   async list(text = '.'): Promise<(Stats & { name: string })[]> {
     if (!this.#isRoot(text)) return [await this.get(text)]
     return (await this.#store.list()).map((entry) => statsOf(entry))
   }
 
+  /** The finished file from byte `start` on. Throws FtpError 550 when there is none, 554 when it ends before. */
   async read(text: string, start: number): Promise<Readable> {
     const name = this.#nameOf(text)
     const entry = await this.#store.find(name)
@@ -74,7 +76,10 @@ export class UploadDirectory {
     return content
   }
 
-  /** Removes the finished file, or an unfinished upload that stands alone. */
+  /**
+   * Removes the finished file, or an unfinished upload that stands alone. Throws FtpError 550 when there is neither, 450
+   * while somebody uploads it.
+   */
   async delete(text: string): Promise<void> {
     const name = this.#nameOf(text)
     if (await this.#quota.remove(name)) return
@@ -87,6 +92,7 @@ export class UploadDirectory {
     }
   }
 
+  /** A file that has the other name is replaced. Throws FtpError 550 when there is none to rename, 552 over the limit. */
   async rename(from: string, to: string): Promise<void> {
     const source = this.#nameOf(from)
     const target = this.#nameOf(to)
@@ -96,7 +102,7 @@ export class UploadDirectory {
       throw new FtpError(552, 'the upload directory is full, and an unfinished upload keeps the old name')
   }
 
-  /** Begins an upload; what speaks against it is said before anything changes. */
+  /** Begins an upload; what speaks against it (FtpError 450, 552, 553, 554) is said before anything changes. */
   async beginUpload(text: string, options: UploadOptions): Promise<Upload> {
     const name = this.#nameOf(text)
     const lock = await this.#lockOf(name)

@@ -38,7 +38,10 @@ export class Upload {
   #released: Promise<void> | null = null
   #state: 'untouched' | 'unfinished' | 'over quota' | 'published' = 'untouched'
 
-  /** Takes over the lock, unless it throws. */
+  /**
+   * Takes over the lock, unless it throws: FtpError 554 where `start` is behind what there is, 552 where the directory is
+   * full.
+   */
   static async begin(
     store: UploadStore,
     name: string,
@@ -79,6 +82,10 @@ export class Upload {
     return this.#parts.lock.lost
   }
 
+  /**
+   * Takes up the hidden file, with what is to be kept of it. Throws FtpError 426 when the upload isn't ours any more, 450
+   * when what it was to go on with has changed, 452 when the disk is full, and `signal`'s reason.
+   */
   async open(signal: AbortSignal): Promise<void> {
     const { store, takeUp, lock } = this.#parts
     // Whoever has it by now must not lose what he receives.
@@ -92,7 +99,7 @@ export class Upload {
     }
   }
 
-  /** Writes what comes. An error of the source passes through. */
+  /** Writes what comes. Throws FtpError 552 or 452; an error of the source passes through. */
   async receive(data: AsyncIterable<Uint8Array>): Promise<void> {
     const file = this.#file!
     for await (const piece of data) {
@@ -104,14 +111,17 @@ export class Upload {
     }
   }
 
-  /** What publishing needs and doesn't change what others see: all bytes on the disk, and the lock still ours. */
+  /**
+   * What publishing needs and doesn't change what others see: all bytes on the disk, and the lock still ours. Throws
+   * FtpError 426 when it isn't, 452 when the disk is full.
+   */
   async prepare(): Promise<void> {
     const file = this.#file!
     const [isOurs] = await Promise.all([this.#parts.lock.confirm(), tellingFullDisk(() => file.prepare())])
     if (!isOurs) throw takenOver()
   }
 
-  /** Gives the prepared file its final name; throws when the upload isn't ours any more, or when it is to end. */
+  /** Gives the prepared file its final name. Throws FtpError 426 when the upload isn't ours any more, and `signal`'s reason. */
   async publish(signal?: AbortSignal): Promise<void> {
     const { quota, lock } = this.#parts
     const file = this.#file!
@@ -127,7 +137,8 @@ export class Upload {
 
   /**
    * Whatever became of it: what isn't published stays for REST and APPE, unless it passed the quota: then it would
-   * keep the room from everybody for days.
+   * keep the room from everybody for days. Last of all; throws the store's errors at closing the file, the lock given
+   * back all the same.
    */
   async end(): Promise<void> {
     const { quota, lock } = this.#parts

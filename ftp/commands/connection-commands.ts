@@ -69,11 +69,11 @@ const familyOf = (address: string): '1' | '2' => (isIPv4(address) ? '1' : '2')
 async function listenForData(session: FtpSession): Promise<number> {
   const { surroundings, control, interruption } = session
   replaceData(session, null)
-  const lease = await surroundings.ports.take(session.account!.organizationId, interruption.ofSession)
+  const passive = await surroundings.ports.take(session.account!.organizationId, interruption.ofSession)
   const keepMs = 2 * surroundings.timeouts.dataConnection
-  replaceData(session, new PassiveConnection({ lease, peer: control.remoteAddress, keepMs }))
+  replaceData(session, new PassiveConnection({ passive, peer: control.remoteAddress, keepMs }))
   if (control.destroyed) replaceData(session, null)
-  return lease.port
+  return passive.port
 }
 
 /** No other target than the client itself: else it would have us connect to whomever it likes. */

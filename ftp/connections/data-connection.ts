@@ -51,17 +51,17 @@ export abstract class DataConnection {
 
 /** The client dials. Whoever else does is shown out, and the client can still come. */
 export class PassiveConnection extends DataConnection {
-  readonly #lease: PassivePort
+  readonly #passive: PassivePort
   readonly #arrival = Promise.withResolvers<Socket>()
   readonly #timer: NodeJS.Timeout
 
   /** The port is given back when the client has not come for `keepMs`. */
-  constructor(options: { lease: PassivePort; peer: string; keepMs: number }) {
+  constructor(options: { passive: PassivePort; peer: string; keepMs: number }) {
     super()
-    const { lease, peer, keepMs } = options
-    this.#lease = lease
-    this.#timer = setTimeout(() => lease.release(), keepMs)
-    lease.server.on('connection', (socket) => {
+    const { passive, peer, keepMs } = options
+    this.#passive = passive
+    this.#timer = setTimeout(() => passive.release(), keepMs)
+    passive.server.on('connection', (socket) => {
       socket.on('error', () => undefined)
       if (this.socket !== null || plainAddress(socket.remoteAddress) !== peer) {
         socket.destroy()
@@ -84,7 +84,7 @@ export class PassiveConnection extends DataConnection {
 
   #releasePort(): void {
     clearTimeout(this.#timer)
-    this.#lease.release()
+    this.#passive.release()
   }
 }
 

@@ -55,7 +55,7 @@ export class PassivePorts {
             : 'all passive ports are in use, try again in a moment',
         )
       // One that came free during the search may have been passed by.
-      if (this.#releases === releasesBefore) await this.#release(left)
+      if (this.#releases === releasesBefore) await this.#nextRelease(left)
     }
   }
 
@@ -69,7 +69,7 @@ export class PassivePorts {
     for (const candidate of this.#candidates()) {
       this.#taken.add(candidate)
       const server = await listening(this.#options.host, candidate)
-      if (server !== null) return this.#lease(account, candidate, server)
+      if (server !== null) return this.#handOut(account, candidate, server)
       this.#taken.delete(candidate)
     }
     // Wakes nobody: nothing came free.
@@ -93,7 +93,7 @@ export class PassivePorts {
     }
   }
 
-  #lease(account: number, candidate: number, server: Server): PassivePort {
+  #handOut(account: number, candidate: number, server: Server): PassivePort {
     let isReleased = false
     const release = () => {
       if (isReleased) return
@@ -120,7 +120,7 @@ export class PassivePorts {
   }
 
   /** Until a port is given back, or for so long. */
-  #release(timeoutMs: number): Promise<void> {
+  #nextRelease(timeoutMs: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, timeoutMs)
       this.#waiting.push(() => {

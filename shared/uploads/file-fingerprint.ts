@@ -7,7 +7,7 @@ import { newUploadToken } from './upload-names.ts'
 /** What a file is at this moment: its inode, size and time. Another one after a write to it. */
 export const fingerprintOf = ({ ino, size, mtimeNs }: BigIntStats): string => `${ino}:${size}:${mtimeNs}`
 
-/** The time by the clock that stamps the files of a folder, in ms: another machine's, where it is mounted. */
+/** The time by the clock that stamps the files of a folder, in ms since 1970: another machine's, where it is mounted. */
 export async function timeIn(folder: string): Promise<number> {
   const probe = path.join(folder, `.clock-${newUploadToken()}`)
   try {

@@ -10,7 +10,8 @@ const retryMs = 20
 
 /**
  * Does what changes to which file names lead, and the figures with it, in one turn at a time for each name, over all
- * processes. A turn lasts for a moment; an upload's lock, which lasts as long as the upload, is another thing.
+ * processes. A turn lasts for a moment; an upload's lock, which lasts as long as the upload, is another thing. Throws
+ * when no turn came within half a minute, and what `work` throws.
  */
 export async function inTurn<T>(
   collections: Collections,

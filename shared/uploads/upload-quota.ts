@@ -41,8 +41,8 @@ export class UploadQuota {
   }
 
   /**
-   * In the turn of its name. Null when the upload would pass a limit. `expected`: the size it will have, where that was
-   * announced.
+   * In the turn of its name. Null when the upload would pass a limit. All sizes in bytes, null where there is no such
+   * file; `expected`: the size that it will have, where that was announced. Throws the database's errors.
    */
   async hold(upload: {
     name: string
@@ -127,7 +127,7 @@ export class UploadQuota {
     })
   }
 
-  /** Where nothing is counted, nobody waits. */
+  /** One at a time for each name, see name-turn.ts; where nothing is counted, nobody waits. */
   inTurn<T>(names: string[], work: () => Promise<T>): Promise<T> {
     const { collections, organizationId, limits } = this.#options
     return isUnlimited(limits) ? work() : inTurn(collections, organizationId, names, work)

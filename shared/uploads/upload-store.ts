@@ -41,6 +41,7 @@ export interface PinnedUpload {
 
 export interface UploadEntry {
   name: string
+  /** In bytes. */
   size: number
   modifiedAt: Date
 }
@@ -64,7 +65,7 @@ export interface UploadStore {
   rename(from: string, to: string): Promise<boolean>
   /** Throws UploadChanged when there isn't as much as it is to keep, or when that changes meanwhile. */
   takeUp(options: TakeUp): Promise<UploadInProgress>
-  /** Counts what is there. */
+  /** Counts what is there: bytes by name. */
   count(): Promise<{ finished: Map<string, number>; unfinished: Map<string, number> }>
 }
 
@@ -74,7 +75,7 @@ export interface TakeUp {
   token: string
   /** Who had the lock before may still write. */
   wasLeft: boolean
-  /** How much of what there is (the unfinished upload, else the finished file) it goes on with; null: all of it. */
+  /** Bytes of what there is (the unfinished upload, else the finished file) that it goes on with; null: all of it. */
   keep: number | null
   /** Ends the copy that it may take. */
   signal?: AbortSignal
