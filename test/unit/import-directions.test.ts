@@ -69,25 +69,26 @@ t.test('records and rows know nothing of MongoDB, threads or files, records noth
   }
 })
 
-t.test('only config.ts reads the environment, only processes exit', async (t) => {
-  for (const room of ['shared', 'control-plane', 'engine', 'ftp']) {
-    for (const { file, text } of await sourcesOf(room)) {
-      if (
-        /process\.env\b/.test(text) &&
-        file !== path.join('shared', 'config.ts') &&
-        !file.includes(`${path.sep}cli${path.sep}`)
-      )
-        t.fail(`${file} reads the environment`)
-      if (
-        /process\.exit\(/.test(text) &&
-        !['service.ts', 'download-from-mongodb-child.ts', 'start.ts'].includes(path.basename(file)) &&
-        !file.includes(`${path.sep}cli${path.sep}`)
-      )
-        t.fail(`${file} exits`)
+t.test(
+  'only config.ts reads the environment, only clock.ts tells the time, only processes exit',
+  async (t) => {
+    for (const room of ['shared', 'control-plane', 'engine', 'ftp']) {
+      for (const { file, text } of await sourcesOf(room)) {
+        if (/process\.env\b/.test(text) && file !== path.join('shared', 'config.ts'))
+          t.fail(`${file} reads the environment`)
+        if (/\b(performance|Date)\.now\b/.test(text) && file !== path.join('shared', 'clock.ts'))
+          t.fail(`${file} has a clock of its own`)
+        if (
+          /process\.exit\(/.test(text) &&
+          !['service.ts', 'download-from-mongodb-child.ts', 'start.ts'].includes(path.basename(file)) &&
+          !file.includes(`${path.sep}cli${path.sep}`)
+        )
+          t.fail(`${file} exits`)
+      }
     }
-  }
-  t.pass()
-})
+    t.pass()
+  },
+)
 
 t.test('only the store touches import, chunk and engine documents', async (t) => {
   const writes =
