@@ -7,7 +7,6 @@ import { startProgram, until, type Service } from './service.ts'
 /** Engines of one service, as many as a test likes, that may be killed, suspended, or told where to crash. */
 
 const main = fileURLToPath(new URL('../../engine/main.ts', import.meta.url))
-const compileCache = fileURLToPath(new URL('../../node_modules/.cache/rollcall', import.meta.url))
 const preload = new URL('crash-at.ts', import.meta.url).href
 
 export interface RunningEngine {
@@ -43,7 +42,6 @@ export class Engines {
   async start(crashAt?: string): Promise<RunningEngine> {
     const { child, ready, log, ended } = await startProgram([main], {
       ...this.#service.settings,
-      NODE_COMPILE_CACHE: compileCache,
       ...(crashAt === undefined ? {} : { NODE_OPTIONS: `--import=${preload}`, [crashSetting]: crashAt }),
     })
     if (ready === null && crashAt === undefined) throw new Error(`an engine didn't start:\n${log()}`)

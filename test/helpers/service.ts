@@ -175,6 +175,7 @@ export async function startProgram(
     env: {
       PATH: `${path.dirname(process.execPath)}${path.delimiter}${process.env['PATH']}`,
       HOME: process.env['HOME'],
+      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
       ...settings,
     },
     stdio: ['ignore', 'pipe', 'pipe'],
