@@ -12,6 +12,7 @@ import {
   countsOf,
   createList,
   importEnd,
+  startProcess,
   startService,
   testMongodbUri,
   until,
@@ -42,164 +43,103 @@ async function putOld(file: string, content: string): Promise<void> {
   await utimes(file, longAgo, longAgo)
 }
 
-for (const STAGING of ['disk', 'gridfs'])
-  t.test(`what is done to an upload after its import began changes nothing: ${STAGING}`, async (t) => {
-    const service = await startService(t, ['control-plane', 'ftp'], { STAGING })
-    const engines = new Engines(t, service)
-    const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
-    // Killed when it has begun the import and before it has the file.
-    const crash = 'findAndModify imports "step":{"engine_id" before 1'
-    const changes: Record<string, (name: string) => Promise<unknown>> = {
-      replaced: (name) => ftp.upload(`STOR ${name}`, rows(3, 100)),
-      appended: (name) => ftp.upload(`APPE ${name}`, 'late@example.com\n'),
-      deleted: (name) => ftp.command(`DELE ${name}`),
-      async renamed(name) {
-        await ftp.command(`RNFR ${name}`)
-        await ftp.command('RNTO elsewhere.csv')
-        await ftp.upload(`STOR ${name}`, rows(1, 200))
-      },
-    }
-    for (const [what, change] of Object.entries(changes)) {
-      const name = `${what}.csv`
-      t.match(await ftp.upload(`STOR ${name}`, rows(10)), /^226 /)
-      const { id } = await create(service, name)
-      const doomed = await engines.start(crash)
-      await doomed.ended
-      await engines.endLeaseOf(doomed)
-      t.equal((await service.get(`/subscriber_imports/${id}`)).state, 'splitting', `${what}: it began`)
-      t.match((await change(name)) ?? '250', /^2/)
-      const heir = await engines.start()
-      const view = await importEnd(service, id)
-      t.match(view, { state: 'finished' })
-      t.same(countsOf(view), { added: 10 }, what)
-      await engines.kill([heir])
-    }
-    ftp.close()
-    const heir = await engines.start()
-    await until(
-      'the end of all pins and staged files',
-      async () => [
-        await service.collections.imports.countDocuments({ settled: false }),
-        await service.collections.staging.files.countDocuments(),
-        await service.collections.uploads.files.countDocuments({ detached: true }),
-        (await readdir(path.join(service.dataFolder, 'staging')).catch(() => [])).length,
-      ],
-      (left) => left.every((count) => count === 0),
+const services = {
+  disk: await startService(t, ['control-plane', 'ftp'], { STAGING: 'disk' }),
+  gridfs: await startService(t, ['control-plane', 'ftp'], { STAGING: 'gridfs' }),
+}
+const onDisk = services.disk
+
+/** Where an engine has begun an import and hasn't its file yet; the import is the engine's first, or second. */
+const crash = (nth: 1 | 2) => `findAndModify imports "state":"splitting","step":null before ${nth}`
+
+/** Two tries of one step, of which the first was taken for dead, on the same staging. */
+t.test('what a step that was taken for dead writes late is not what the other one reads', async (t) => {
+  const service = onDisk
+  const database = await openDatabase({ uri: testMongodbUri(), name: service.settings['MONGODB_DATABASE']! })
+  t.teardown(() => database.close())
+  for (const STAGING of ['disk', 'gridfs'] as const) {
+    const staging = openStaging({ STAGING, DATA_DIR: service.dataFolder }, database.collections)
+    let goOn: () => void = () => undefined
+    const paused = new Promise<void>((resolve) => (goOn = resolve))
+    const late = staging.write(
+      stagedSource(7, 'late'),
+      (async function* () {
+        yield Buffer.from('late ')
+        await paused
+        yield Buffer.from('bytes')
+      })(),
     )
-    await engines.kill([heir])
+    await staging.write(
+      stagedSource(7, 'next'),
+      (async function* () {
+        yield Buffer.from('the next one’s bytes')
+      })(),
+    )
+    t.equal(await staging.open(stagedSource(7, 'late')), null, 'nothing is seen before it is whole')
+    goOn()
+    await late
+    const file = (await staging.open(stagedSource(7, 'next')))!
+    const target = Buffer.alloc(100)
+    t.equal(target.toString('utf8', 0, await file.read(target, 0)), 'the next one’s bytes')
+    t.equal(target.toString('utf8', 0, await file.read(target, 4)), 'next one’s bytes')
+    await file.close()
+    await staging.removeImport(7, { keep: stagedSource(7, 'next') })
+    t.equal(await staging.open(stagedSource(7, 'late')), null)
+    const kept = await staging.open(stagedSource(7, 'next'))
+    t.equal(kept?.size, file.size)
+    await kept?.close()
+    await staging.removeImport(7)
+    t.same(await staging.listImports({ olderThanMs: -60_000 }), [])
+  }
+})
+
+for (const STAGING of ['disk', 'gridfs'] as const)
+  t.test(`uploads that broke off go after a week: ${STAGING}`, async (t) => {
+    const service = services[STAGING]
+    const { collections, dataFolder } = service
+    const database = await openDatabase({
+      uri: testMongodbUri(),
+      name: service.settings['MONGODB_DATABASE']!,
+    })
+    t.teardown(() => database.close())
+    const uploads = openUploads({ STAGING, DATA_DIR: dataFolder }, database)
+    const directory = uploads.directory(2)
+    await directory.prepare()
+    const begin = async (name: string) => {
+      const token = newUploadToken()
+      const upload = await directory.takeUp({ name, token, wasLeft: false, keep: 0 })
+      await upload.write(Buffer.from('half'))
+      await upload.close()
+      return token
+    }
+    const old = await begin('old.csv')
+    await begin('young.csv')
+    const eightDaysAgo = new Date(Date.now() - 8 * 24 * 3_600_000)
+    if (STAGING === 'disk')
+      await utimes(
+        path.join(dataFolder, 'uploads', '2', unfinishedName(old, 'old.csv')),
+        eightDaysAgo,
+        eightDaysAgo,
+      )
+    else
+      await collections.uploadNames.updateOne(
+        { _id: '2/old.csv' },
+        { $set: { 'unfinished.touched_at': eightDaysAgo } },
+      )
+    t.equal(await uploads.purge({ olderThanMs: 7 * 24 * 3_600_000 }), 1)
+    t.equal(await directory.findUnfinished('old.csv'), null)
+    t.match(await directory.findUnfinished('young.csv'), { size: 4 })
+    if (STAGING === 'gridfs') t.equal(await collections.uploads.files.countDocuments(), 1)
   })
 
-t.test('nor does what others do to a file that they had finished', async (t) => {
-  const service = await startService(t, ['control-plane'])
-  const engines = new Engines(t, service)
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  const crash = 'findAndModify imports "step":{"engine_id" before 1'
-  const changes: Record<string, (file: string) => Promise<unknown>> = {
-    truncated: (file) => truncate(file, 0),
-    overwritten: (file) => writeFile(file, rows(2, 300)),
-    removed: (file) => rm(file),
-  }
-  for (const [what, change] of Object.entries(changes)) {
-    const file = path.join(folder, `${what}.csv`)
-    await putOld(file, rows(10))
-    const { id } = await create(service, `${what}.csv`)
-    await (
-      await engines.start(crash)
-    ).ended
-    await change(file)
-    const heir = await engines.start()
-    const view = await importEnd(service, id)
-    t.same(countsOf(view), { added: 10 }, what)
-    await engines.kill([heir])
-  }
-
-  const large = path.join(folder, 'large.csv')
-  await putOld(large, `email\n${'x'.repeat(17 * 1024 * 1024)}\n`)
-  const { id } = await create(service, 'large.csv')
-  await (
-    await engines.start(crash)
-  ).ended
-  await truncate(large, 100)
-  await engines.start()
-  t.match(
-    await importEnd(service, id),
-    { state: 'failed', error_message: /"large\.csv" was written into after the import began/ },
-    'one that is too large to be copied when the import begins is refused, not imported in part',
-  )
-})
-
-t.test('a file that something else still writes is waited for', async (t) => {
-  const service = await startService(t, ['control-plane', 'engine'])
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  await mkdir(folder, { recursive: true })
-
-  const file = path.join(folder, 'growing.csv')
-  const writer = await open(file, 'w')
-  await writer.write(rows(5))
-  const { id } = await create(service, 'growing.csv')
-  const waiting = await until(
-    'the first look',
-    () => service.get(`/subscriber_imports/${id}`),
-    (view) => view.warnings.length > 0,
-  )
-  t.match(waiting, { state: 'splitting', warnings: [/"growing\.csv" was still being written/] })
-  const first = await service.collections.imports.findOne({ _id: id })
-  await writer.write('later@example.com\n')
-  await until(
-    'a look that saw the change',
-    () => service.collections.imports.findOne({ _id: id }),
-    (document) => document!.upload!.waiting!.identity !== first!.upload!.waiting!.identity,
-  )
-  await writer.close()
-  // A name that another file gets meanwhile doesn't matter.
-  await writeFile(`${file}.new`, rows(1, 50))
-  await rename(`${file}.new`, file)
-  const view = await importEnd(service, id)
-  t.match(view, { state: 'finished', warnings: [/"growing\.csv" was still being written/] })
-  t.same(countsOf(view), { added: 6 })
-
-  await writeFile(path.join(folder, 'endless.csv'), rows(5))
-  const endless = await create(service, 'endless.csv')
-  const append = setInterval(
-    () => void appendFile(path.join(folder, 'endless.csv'), 'more@example.com\n').catch(() => undefined),
-    200,
-  )
-  await until(
-    'the wait',
-    () => service.collections.imports.findOne({ _id: endless.id }),
-    (document) => (document?.upload?.waiting ?? null) !== null,
-  )
-  const quarterAgo = new Date(Date.now() - 16 * 60_000)
-  await service.collections.imports.updateOne(
-    { _id: endless.id },
-    { $set: { 'upload.waiting.since': quarterAgo } },
-  )
-  const failed = await importEnd(service, endless.id)
-  clearInterval(append)
-  t.match(failed, { state: 'failed', error_message: /was still being written 15 minutes after/ })
-})
-
-t.test('files that were uploaded by FTP, or long ago, are taken at once', async (t) => {
-  const service = await startService(t, ['control-plane', 'engine', 'ftp'])
-  const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
-  await ftp.upload('STOR fresh.csv.part', rows(10))
-  await ftp.command('RNFR fresh.csv.part')
-  t.match(await ftp.command('RNTO fresh.csv'), /^250 /)
-  await putOld(path.join(service.dataFolder, 'uploads', '1', 'old.csv'), rows(10))
-  for (const name of ['fresh.csv', 'old.csv']) {
-    const view = await importEnd(service, (await create(service, name)).id)
-    t.match(view, { state: 'finished', warnings: [] }, name)
-    t.same(countsOf(view), { added: 10 })
-  }
-  ftp.close()
-})
-
-for (const STAGING of ['disk', 'gridfs'])
+for (const STAGING of ['disk', 'gridfs'] as const)
   t.test(`an upload directory stays within its limits: ${STAGING}`, async (t) => {
-    const settings = { STAGING, UPLOAD_MAX_MB: '10', UPLOAD_MAX_FILES: '4' }
-    const service = await startService(t, ['control-plane', 'ftp'], settings)
-    const two = await service.start('ftp')
-    const one = service.processes.ftp!
+    const service = services[STAGING]
+    const settings = { ...service.settings, UPLOAD_MAX_MB: '10', UPLOAD_MAX_FILES: '4' }
+    const one = await startProcess('ftp', settings)
+    t.teardown(() => one.stop())
+    const two = await startProcess('ftp', settings)
+    t.teardown(() => two.stop())
     const stored = storedUploads(service)
     const usage = () => service.collections.uploadUsage.findOne({ _id: 1 })
     const open = (running = one) => FtpSession.open(running.ready.ftp!)
@@ -269,81 +209,144 @@ for (const STAGING of ['disk', 'gridfs'])
   })
 
 for (const STAGING of ['disk', 'gridfs'] as const)
-  t.test(`uploads that broke off go after a week: ${STAGING}`, async (t) => {
-    const service = await startService(t, ['control-plane'], { STAGING })
-    const { collections, dataFolder } = service
-    const database = await openDatabase({
-      uri: testMongodbUri(),
-      name: service.settings['MONGODB_DATABASE']!,
-    })
-    t.teardown(() => database.close())
-    const uploads = openUploads({ STAGING, DATA_DIR: dataFolder }, database)
-    const directory = uploads.directory(1)
-    await directory.prepare()
-    const begin = async (name: string) => {
-      const token = newUploadToken()
-      const upload = await directory.takeUp({ name, token, wasLeft: false, keep: 0 })
-      await upload.write(Buffer.from('half'))
-      await upload.close()
-      return token
+  t.test(`what is done to an upload after its import began changes nothing: ${STAGING}`, async (t) => {
+    const service = services[STAGING]
+    const engines = new Engines(t, service)
+    const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
+    const changes: Record<string, (name: string) => Promise<unknown>> = {
+      replaced: (name) => ftp.upload(`STOR ${name}`, rows(3, 100)),
+      appended: (name) => ftp.upload(`APPE ${name}`, 'late@example.com\n'),
+      deleted: (name) => ftp.command(`DELE ${name}`),
+      async renamed(name) {
+        await ftp.command(`RNFR ${name}`)
+        await ftp.command('RNTO elsewhere.csv')
+        await ftp.upload(`STOR ${name}`, rows(1, 200))
+      },
     }
-    const old = await begin('old.csv')
-    await begin('young.csv')
-    const eightDaysAgo = new Date(Date.now() - 8 * 24 * 3_600_000)
-    if (STAGING === 'disk')
-      await utimes(
-        path.join(dataFolder, 'uploads', '1', unfinishedName(old, 'old.csv')),
-        eightDaysAgo,
-        eightDaysAgo,
-      )
-    else
-      await collections.uploadNames.updateOne(
-        { _id: '1/old.csv' },
-        { $set: { 'unfinished.touched_at': eightDaysAgo } },
-      )
-    t.equal(await uploads.purge({ olderThanMs: 7 * 24 * 3_600_000 }), 1)
-    t.equal(await directory.findUnfinished('old.csv'), null)
-    t.match(await directory.findUnfinished('young.csv'), { size: 4 })
-    if (STAGING === 'gridfs') t.equal(await collections.uploads.files.countDocuments(), 1)
+    let engine = await engines.start(crash(1))
+    for (const [what, change] of Object.entries(changes)) {
+      const name = `${what}.csv`
+      t.match(await ftp.upload(`STOR ${name}`, rows(10)), /^226 /)
+      const { id } = await create(service, name)
+      await engine.ended
+      await engines.endLeaseOf(engine)
+      t.equal((await service.get(`/subscriber_imports/${id}`)).state, 'splitting', `${what}: it began`)
+      t.match((await change(name)) ?? '250', /^2/)
+      engine = await engines.start(crash(2))
+      const view = await importEnd(service, id)
+      t.match(view, { state: 'finished' })
+      t.same(countsOf(view), { added: 10 }, what)
+    }
+    ftp.close()
+    await until(
+      'the end of all pins and staged files',
+      async () => [
+        await service.collections.imports.countDocuments({ settled: false }),
+        await service.collections.staging.files.countDocuments(),
+        await service.collections.uploads.files.countDocuments({ detached: true }),
+        (await readdir(path.join(service.dataFolder, 'staging')).catch(() => [])).length,
+      ],
+      (left) => left.every((count) => count === 0),
+    )
   })
 
-/** Two tries of one step, of which the first was taken for dead, on the same staging. */
-t.test('what a step that was taken for dead writes late is not what the other one reads', async (t) => {
-  const service = await startService(t, ['control-plane'])
-  const database = await openDatabase({ uri: testMongodbUri(), name: service.settings['MONGODB_DATABASE']! })
-  t.teardown(() => database.close())
-  for (const STAGING of ['disk', 'gridfs'] as const) {
-    const staging = openStaging({ STAGING, DATA_DIR: service.dataFolder }, database.collections)
-    let goOn: () => void = () => undefined
-    const paused = new Promise<void>((resolve) => (goOn = resolve))
-    const late = staging.write(
-      stagedSource(7, 'late'),
-      (async function* () {
-        yield Buffer.from('late ')
-        await paused
-        yield Buffer.from('bytes')
-      })(),
-    )
-    await staging.write(
-      stagedSource(7, 'next'),
-      (async function* () {
-        yield Buffer.from('the next one’s bytes')
-      })(),
-    )
-    t.equal(await staging.open(stagedSource(7, 'late')), null, 'nothing is seen before it is whole')
-    goOn()
-    await late
-    const file = (await staging.open(stagedSource(7, 'next')))!
-    const target = Buffer.alloc(100)
-    t.equal(target.toString('utf8', 0, await file.read(target, 0)), 'the next one’s bytes')
-    t.equal(target.toString('utf8', 0, await file.read(target, 4)), 'next one’s bytes')
-    await file.close()
-    await staging.removeImport(7, { keep: stagedSource(7, 'next') })
-    t.equal(await staging.open(stagedSource(7, 'late')), null)
-    const kept = await staging.open(stagedSource(7, 'next'))
-    t.equal(kept?.size, file.size)
-    await kept?.close()
-    await staging.removeImport(7)
-    t.same(await staging.listImports({ olderThanMs: -60_000 }), [])
+t.test('nor does what others do to a file that they had finished', async (t) => {
+  const service = onDisk
+  const engines = new Engines(t, service)
+  const folder = path.join(service.dataFolder, 'uploads', '1')
+  const changes: Record<string, (file: string) => Promise<unknown>> = {
+    truncated: (file) => truncate(file, 0),
+    overwritten: (file) => writeFile(file, rows(2, 300)),
+    removed: (file) => rm(file),
   }
+  let engine = await engines.start(crash(1))
+  for (const [what, change] of Object.entries(changes)) {
+    const file = path.join(folder, `${what}.csv`)
+    await putOld(file, rows(10))
+    const { id } = await create(service, `${what}.csv`)
+    await engine.ended
+    await change(file)
+    engine = await engines.start(crash(2))
+    const view = await importEnd(service, id)
+    t.same(countsOf(view), { added: 10 }, what)
+  }
+
+  const large = path.join(folder, 'large.csv')
+  await putOld(large, `email\n${'x'.repeat(17 * 1024 * 1024)}\n`)
+  const { id } = await create(service, 'large.csv')
+  await engine.ended
+  await truncate(large, 100)
+  await engines.start()
+  t.match(
+    await importEnd(service, id),
+    { state: 'failed', error_message: /"large\.csv" was written into after the import began/ },
+    'one that is too large to be copied when the import begins is refused, not imported in part',
+  )
+})
+
+t.test('a file that something else still writes is waited for', async (t) => {
+  const service = onDisk
+  await service.start('engine')
+  const folder = path.join(service.dataFolder, 'uploads', '1')
+  await mkdir(folder, { recursive: true })
+
+  const file = path.join(folder, 'growing.csv')
+  const writer = await open(file, 'w')
+  await writer.write(rows(5))
+  const { id } = await create(service, 'growing.csv')
+  const waiting = await until(
+    'the first look',
+    () => service.get(`/subscriber_imports/${id}`),
+    (view) => view.warnings.length > 0,
+  )
+  t.match(waiting, { state: 'splitting', warnings: [/"growing\.csv" was still being written/] })
+  const first = await service.collections.imports.findOne({ _id: id })
+  await writer.write('later@example.com\n')
+  await until(
+    'a look that saw the change',
+    () => service.collections.imports.findOne({ _id: id }),
+    (document) => document!.upload!.waiting!.identity !== first!.upload!.waiting!.identity,
+  )
+  await writer.close()
+  // A name that another file gets meanwhile doesn't matter.
+  await writeFile(`${file}.new`, rows(1, 50))
+  await rename(`${file}.new`, file)
+  const view = await importEnd(service, id)
+  t.match(view, { state: 'finished', warnings: [/"growing\.csv" was still being written/] })
+  t.same(countsOf(view), { added: 6 })
+
+  await writeFile(path.join(folder, 'endless.csv'), rows(5))
+  const endless = await create(service, 'endless.csv')
+  const append = setInterval(
+    () => void appendFile(path.join(folder, 'endless.csv'), 'more@example.com\n').catch(() => undefined),
+    200,
+  )
+  await until(
+    'the wait',
+    () => service.collections.imports.findOne({ _id: endless.id }),
+    (document) => (document?.upload?.waiting ?? null) !== null,
+  )
+  const quarterAgo = new Date(Date.now() - 16 * 60_000)
+  await service.collections.imports.updateOne(
+    { _id: endless.id },
+    { $set: { 'upload.waiting.since': quarterAgo } },
+  )
+  const failed = await importEnd(service, endless.id)
+  clearInterval(append)
+  t.match(failed, { state: 'failed', error_message: /was still being written 15 minutes after/ })
+})
+
+t.test('files that were uploaded by FTP, or long ago, are taken at once', async (t) => {
+  const service = onDisk
+  const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
+  await ftp.upload('STOR fresh.csv.part', rows(10))
+  await ftp.command('RNFR fresh.csv.part')
+  t.match(await ftp.command('RNTO fresh.csv'), /^250 /)
+  await putOld(path.join(service.dataFolder, 'uploads', '1', 'old.csv'), rows(10))
+  for (const name of ['fresh.csv', 'old.csv']) {
+    const view = await importEnd(service, (await create(service, name)).id)
+    t.match(view, { state: 'finished', warnings: [] }, name)
+    t.same(countsOf(view), { added: 10 })
+  }
+  ftp.close()
 })
