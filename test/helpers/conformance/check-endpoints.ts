@@ -24,11 +24,8 @@ import { makeWorld, type World } from './world.ts'
  * endpoints are shared out to test files by their tags, so that no file takes long.
  */
 const groups = {
-  accounts: ['Organizations', 'API keys'],
   users: ['Users'],
-  lists: ['Mailing lists', 'Custom fields'],
   imports: ['Subscriber imports'],
-  jobs: ['Subscriber counts', 'Background jobs', 'Reactions', 'Outbox'],
   subscribers: ['Subscribers', 'Confirmation forms'],
   mails: ['Autoresponders', 'Campaign templates'],
 }
