@@ -1,6 +1,6 @@
 import t from 'tap'
 import { hashKey } from '../../shared/api-keys.ts'
-import { basic, bootstrapKey, callerOf, startService, until } from '../helpers/service.ts'
+import { basic, bootstrapKey, callerOf, startProcess, startService, until } from '../helpers/service.ts'
 
 const service = await startService(t, ['control-plane'])
 const { call, post } = service
@@ -100,21 +100,26 @@ t.test('what lies outside of the API needs no credential', async (t) => {
 t.test(
   'too many wrong credentials from one address are refused for the rest of the minute, right ones included',
   async (t) => {
-    const throttled = await startService(t, ['control-plane'], {
+    const throttled = {
+      ...service.settings,
       AUTH_FAILURES_PER_MINUTE: '3',
       TRUSTED_PROXIES: '127.0.0.1/32',
-    })
+    }
+    const [first, second] = await Promise.all([
+      startProcess('control-plane', throttled),
+      startProcess('control-plane', throttled),
+    ])
+    t.teardown(() => Promise.all([first.stop(), second.stop()]))
+    const callFirst = callerOf(() => first.ready.http!)
+    const callSecond = callerOf(() => second.ready.http!)
     const from = (address: string, authorization: string) =>
-      throttled.call('GET', '/mailing_lists', undefined, {
-        headers: { authorization, 'x-forwarded-for': address },
-      })
+      callFirst('GET', '/mailing_lists', undefined, { headers: { authorization, 'x-forwarded-for': address } })
     const right = basic(`api:${bootstrapKey}`)
     const wrong = basic('api:wrong_key_0123456789')
     for (let i = 0; i < 5; i += 1) {
-      const noCredential = await fetch(
-        `${throttled.processes['control-plane']!.ready.http}/svc/api/v2/mailing_lists`,
-        { headers: { 'x-forwarded-for': '192.0.2.1' } },
-      )
+      const noCredential = await fetch(`${first.ready.http}/svc/api/v2/mailing_lists`, {
+        headers: { 'x-forwarded-for': '192.0.2.1' },
+      })
       t.equal(noCredential.status, 401, 'missing ones do not count')
     }
     for (let i = 0; i < 3; i += 1) t.equal((await from('192.0.2.1', wrong)).status, 401)
@@ -127,12 +132,10 @@ t.test(
     t.equal((await from('192.0.2.1', right)).status, 429, 'right ones too')
     t.equal((await from('192.0.2.2', right)).status, 200, 'another address is another matter')
 
-    const first = throttled.processes['control-plane']!
-    const other = callerOf(() => second.ready.http!)
-    const second = await throttled.start('control-plane')
-    throttled.processes['control-plane'] = first
     const fromOther = (address: string, authorization: string) =>
-      other('GET', '/mailing_lists', undefined, { headers: { authorization, 'x-forwarded-for': address } })
+      callSecond('GET', '/mailing_lists', undefined, {
+        headers: { authorization, 'x-forwarded-for': address },
+      })
     const there = await fromOther('192.0.2.1', right)
     t.equal(there.status, 429, 'and in every other process')
     t.ok(Number(there.headers.get('retry-after')) <= after, 'until the same minute is over')

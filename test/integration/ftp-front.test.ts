@@ -297,17 +297,19 @@ t.test('so is who says nothing, but a transfer may take longer', async (t) => {
 
 t.test('a transfer that stalls is broken off, and its upload can be gone on with', async (t) => {
   const front = await start(t, { tls: offered, timeouts: { stall: 2_000 } })
-  for (const open of [() => FtpSession.open(front.url), () => FtpSession.openPrivate(front.url)]) {
-    const session = await open()
-    const data = await session.beginUpload('STOR stalled.csv')
-    data.write('half, ')
-    t.match(await session.reply(), /^426 /)
-    t.equal(await isPublished('stalled.csv'), false)
-    t.match(await session.upload('APPE stalled.csv', 'whole'), /^226 /)
-    t.equal((await session.download('RETR stalled.csv')).text, 'half, whole')
-    await session.command('DELE stalled.csv')
-    session.close()
-  }
+  const sessions = await Promise.all([FtpSession.open(front.url), FtpSession.openPrivate(front.url)])
+  await Promise.all(
+    sessions.map(async (session, i) => {
+      const name = `stalled-${i}.csv`
+      const data = await session.beginUpload(`STOR ${name}`)
+      data.write('half, ')
+      t.match(await session.reply(), /^426 /)
+      t.equal(await isPublished(name), false)
+      t.match(await session.upload(`APPE ${name}`, 'whole'), /^226 /)
+      t.equal((await session.download(`RETR ${name}`)).text, 'half, whole')
+      session.close()
+    }),
+  )
 })
 
 t.test('sessions end with their key, in the middle of an upload too', async (t) => {

@@ -3,7 +3,15 @@ import { request as httpRequest, type IncomingMessage, type RequestListener } fr
 import { connect, type AddressInfo, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { createHttpServer, httpLimits, type HttpLimits } from '../../control-plane/http-server.ts'
-import { basic, bootstrapKey, startService, until, type RunningProcess } from '../helpers/service.ts'
+import {
+  basic,
+  bootstrapKey,
+  callerOf,
+  startProcess,
+  startService,
+  until,
+  type RunningProcess,
+} from '../helpers/service.ts'
 
 const service = await startService(t, ['control-plane'])
 const { call } = service
@@ -134,11 +142,12 @@ t.test('what is no HTTP request, or too long for one, is refused in the envelope
 })
 
 t.test('requests of one key can be bounded', async (t) => {
-  const bounded = await startService(t, ['control-plane'], { HTTP_REQUESTS_PER_MINUTE: '5' })
+  const bounded = await startBeside(t, { HTTP_REQUESTS_PER_MINUTE: '5' })
+  const callBounded = callerOf(() => bounded.ready.http!)
   const statuses: number[] = []
-  for (let i = 0; i < 6; i += 1) statuses.push((await bounded.call('GET', '/organizations')).status)
+  for (let i = 0; i < 6; i += 1) statuses.push((await callBounded('GET', '/organizations')).status)
   t.same(statuses, [200, 200, 200, 200, 200, 429])
-  const refused = await bounded.call('GET', '/organizations')
+  const refused = await callBounded('GET', '/organizations')
   t.match(refused.body, {
     success: false,
     error_code: 'not_authorized',
@@ -147,15 +156,14 @@ t.test('requests of one key can be bounded', async (t) => {
   const wait = Number(refused.headers.get('retry-after'))
   t.ok(wait >= 1 && wait <= 60, `Retry-After is ${wait}`)
   t.equal(
-    (await bounded.call('GET', '/organizations', undefined, { key: 'wrong_key_0123456789' })).status,
+    (await callBounded('GET', '/organizations', undefined, { key: 'wrong_key_0123456789' })).status,
     401,
   )
-  t.equal((await fetch(`${bounded.processes['control-plane']!.ready.http}/healthz`)).status, 200)
+  t.equal((await fetch(`${bounded.ready.http}/healthz`)).status, 200)
 })
 
 t.test('a stop lets requests under way end, and says so', async (t) => {
-  const other = await startService(t, ['control-plane'])
-  const running = other.processes['control-plane']!
+  const running = await startBeside(t)
   const { port } = new URL(running.ready.http!)
   const body = JSON.stringify({ mailing_list: { name: 'Last' } })
   const request = httpRequest(`${running.ready.http}/svc/api/v2/mailing_lists`, {
@@ -249,6 +257,13 @@ t.test('half a request doesn’t hold up a stop as long as a whole one may', asy
   await closed
   t.notOk(http.server.listening)
 })
+
+/** Another control plane on the same database. */
+async function startBeside(t: Test, settings: Record<string, string> = {}): Promise<RunningProcess> {
+  const running = await startProcess('control-plane', { ...service.settings, ...settings })
+  t.teardown(() => running.stop())
+  return running
+}
 
 async function serve(t: Test, limits: Partial<HttpLimits>, listener: RequestListener): Promise<number> {
   const http = createHttpServer(listener, { ...httpLimits, graceMs: 0, ...limits })

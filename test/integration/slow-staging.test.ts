@@ -13,7 +13,7 @@ import { startFtpServer } from '../helpers/scripted-ftp-server.ts'
 
 /** A staging that is slower than the network: nothing breaks off, nothing is lost, and what waits is little. */
 
-const megabytes = 100
+const megabytes = 80
 const piece = Buffer.alloc(1_000_000, 'a')
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-staging-'))
 t.teardown(() => rm(folder, { recursive: true, force: true }))
@@ -97,7 +97,7 @@ async function growthDuring(work: () => Promise<unknown>): Promise<number> {
 await downloadSlowly(`http://127.0.0.1:${server.port}/length`)
 
 for (const name of ['length', 'length-unsaid', 'chunked', 'chunked-unsaid', 'neither'])
-  t.test(`100 MB over http: ${name}`, async (t) => {
+  t.test(`${megabytes} MB over http: ${name}`, async (t) => {
     let size = 0
     const growth = await growthDuring(async () => {
       size = await downloadSlowly(`http://127.0.0.1:${server.port}/${name}`)
@@ -111,7 +111,7 @@ t.test('a server that closes at once, without saying so, while the staging is be
     t.equal(await downloadSlowly(`http://127.0.0.1:${server.port}/small-unsaid`, 1), 300_000)
 })
 
-t.test('100 MB over ftp', async (t) => {
+t.test(`${megabytes} MB over ftp`, async (t) => {
   const ftp = await startFtpServer(t, { content: Buffer.alloc(megabytes * piece.length, 'a') })
   let size = 0
   const growth = await growthDuring(async () => {
