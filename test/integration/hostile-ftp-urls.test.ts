@@ -32,7 +32,7 @@ const engine = await startHastyEngine(
   t,
   service,
   {
-    bounds: { retryAfterMs: [50, 100], silenceMs: 4_000, connectMs: 10_000 },
+    bounds: { retryAfterMs: [50], silenceMs: 4_000, connectMs: 10_000 },
     answers: { 'files.test': [['127.0.0.1']] },
   },
   tls === null ? {} : { NODE_EXTRA_CA_CERTS: tls.file },
