@@ -140,12 +140,18 @@ t.test('an offset leads into no year that has not four digits in the zone', asyn
 })
 
 t.test('every day from 1000 to 9999 is the instant that the platform knows', async (t) => {
-  let wrong = 0
-  for (let ms = Date.UTC(1000, 0, 1); ms < Date.UTC(10000, 0, 1); ms += 86_400_000) {
+  const wrong: string[] = []
+  const check = (ms: number): void => {
     const text = new Date(ms).toISOString().slice(0, 10)
-    if (toInstant(parseDateTime(text, 'mdy')!, 'UTC')?.getTime() !== ms) wrong += 1
+    if (toInstant(parseDateTime(text, 'mdy')!, 'UTC')?.getTime() !== ms) wrong.push(text)
   }
-  t.equal(wrong, 0)
+  // The calendar repeats itself after 400 years; of each year the first of its months, and the days before them.
+  for (let ms = Date.UTC(1800, 0, 1); ms < Date.UTC(2200, 0, 1); ms += 86_400_000) check(ms)
+  for (let month = 0; month < 9_000 * 12; month += 1) {
+    check(Date.UTC(1000, month, 1))
+    check(Date.UTC(1000, month + 1, 0))
+  }
+  t.same(wrong, [])
 })
 
 t.test('the plain form refuses what the pattern refuses', async (t) => {
