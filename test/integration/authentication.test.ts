@@ -113,7 +113,9 @@ t.test(
     const callFirst = callerOf(() => first.ready.http!)
     const callSecond = callerOf(() => second.ready.http!)
     const from = (address: string, authorization: string) =>
-      callFirst('GET', '/mailing_lists', undefined, { headers: { authorization, 'x-forwarded-for': address } })
+      callFirst('GET', '/mailing_lists', undefined, {
+        headers: { authorization, 'x-forwarded-for': address },
+      })
     const right = basic(`api:${bootstrapKey}`)
     const wrong = basic('api:wrong_key_0123456789')
     for (let i = 0; i < 5; i += 1) {

@@ -28,58 +28,64 @@ const imported = (view: Json): number => view.stats.records_imported
 const move = async (id: number, name: string) =>
   (await call('POST', `/subscriber_imports/${id}/${name}`)).body
 
-t.test('a paused import stops within a second, keeps its turn, and goes on where it stood, its figures true', async (t) => {
-  const list = await createList(service)
-  const { id } = await create(list.id)
-  await until(
-    'some rows',
-    () => show(id),
-    (view) => imported(view) > 2_000,
-  )
-  t.match(await move(id, 'pause'), { success: true, data: { state: 'paused' } })
-  await sleep(1_000)
-  const stopped = await show(id)
-  t.ok(imported(stopped) < rows, `paused at ${imported(stopped)}`)
-  t.equal(
-    await collections.subscribers.countDocuments({ mailing_list_id: list.id }),
-    stopped.stats.subscribers.added,
-    'what is counted is what is there',
-  )
-  await sleep(700)
-  t.equal(imported(await show(id)), imported(stopped), 'nothing is written while it is paused')
-
-  const second = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: { column_mapping: ['email'], file_source: { type: 'json', content: 'email\nx@y.co' } },
-  })
-  await sleep(1_300)
-  t.match(await show(second.id), { state: 'scheduled', waiting_for_import_id: id })
-  const dry = await importText(service, list.id, 'email\nx@y.co', { dry_run: true })
-  t.equal(dry.state, 'finished', 'a dry run waits for nobody')
-
-  t.match(await move(id, 'unpause'), { success: true, data: { state: 'importing' } })
-  let last = -1
-  let changes = 0
-  for (;;) {
-    const view = await show(id)
-    const sum = Object.entries(view.stats.subscribers as Record<string, number>).reduce(
-      (total, [kind, count]) => total + (kind === 'deactivated' ? 0 : count),
-      0,
+t.test(
+  'a paused import stops within a second, keeps its turn, and goes on where it stood, its figures true',
+  async (t) => {
+    const list = await createList(service)
+    const { id } = await create(list.id)
+    await until(
+      'some rows',
+      () => show(id),
+      (view) => imported(view) > 2_000,
     )
-    t.equal(sum, imported(view), 'figures balance at any time')
-    t.ok(imported(view) >= last, 'and never go back')
-    if (imported(view) > last) changes += 1
-    last = imported(view)
-    if (view.state === 'finished') break
-    await sleep(50)
-  }
-  t.ok(changes > 2, `${changes} different figures were seen`)
-  t.match(await show(id), {
-    state: 'finished',
-    stats: { number_of_records: rows, records_imported: rows, subscribers: { added: rows } },
-  })
-  t.match(await importEnd(service, second.id), { state: 'finished', stats: { subscribers: { added: 1 } } })
-  t.equal(await collections.subscribers.countDocuments({ mailing_list_id: list.id }), rows + 1)
-})
+    t.match(await move(id, 'pause'), { success: true, data: { state: 'paused' } })
+    await sleep(1_000)
+    const stopped = await show(id)
+    t.ok(imported(stopped) < rows, `paused at ${imported(stopped)}`)
+    t.equal(
+      await collections.subscribers.countDocuments({ mailing_list_id: list.id }),
+      stopped.stats.subscribers.added,
+      'what is counted is what is there',
+    )
+    await sleep(700)
+    t.equal(imported(await show(id)), imported(stopped), 'nothing is written while it is paused')
+
+    const second = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_source: { type: 'json', content: 'email\nx@y.co' },
+      },
+    })
+    await sleep(1_300)
+    t.match(await show(second.id), { state: 'scheduled', waiting_for_import_id: id })
+    const dry = await importText(service, list.id, 'email\nx@y.co', { dry_run: true })
+    t.equal(dry.state, 'finished', 'a dry run waits for nobody')
+
+    t.match(await move(id, 'unpause'), { success: true, data: { state: 'importing' } })
+    let last = -1
+    let changes = 0
+    for (;;) {
+      const view = await show(id)
+      const sum = Object.entries(view.stats.subscribers as Record<string, number>).reduce(
+        (total, [kind, count]) => total + (kind === 'deactivated' ? 0 : count),
+        0,
+      )
+      t.equal(sum, imported(view), 'figures balance at any time')
+      t.ok(imported(view) >= last, 'and never go back')
+      if (imported(view) > last) changes += 1
+      last = imported(view)
+      if (view.state === 'finished') break
+      await sleep(50)
+    }
+    t.ok(changes > 2, `${changes} different figures were seen`)
+    t.match(await show(id), {
+      state: 'finished',
+      stats: { number_of_records: rows, records_imported: rows, subscribers: { added: rows } },
+    })
+    t.match(await importEnd(service, second.id), { state: 'finished', stats: { subscribers: { added: 1 } } })
+    t.equal(await collections.subscribers.countDocuments({ mailing_list_id: list.id }), rows + 1)
+  },
+)
 
 t.test('a cancelled import keeps what is written; its counts and logs stay true', async (t) => {
   const list = await createList(service)
