@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import type { ProcessName, RunningProcess, Service } from '../helpers/service.ts'
 import { Life } from './soak-figures.ts'
 
@@ -59,11 +58,8 @@ export class Supervised {
   }
 }
 
-const cached = {
-  NODE_COMPILE_CACHE: fileURLToPath(new URL('../../node_modules/.cache/rollcall', import.meta.url)),
-}
 const environment: Record<ProcessName, Record<string, string>> = {
-  'control-plane': cached,
-  engine: { ...cached, MALLOC_ARENA_MAX: '2' },
-  ftp: { ...cached, UV_THREADPOOL_SIZE: '32' },
+  'control-plane': {},
+  engine: { MALLOC_ARENA_MAX: '2' },
+  ftp: { UV_THREADPOOL_SIZE: '32' },
 }

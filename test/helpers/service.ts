@@ -165,6 +165,13 @@ process.on('exit', () => {
   for (const child of alive) child.kill('SIGKILL')
 })
 
+/** What a program needs of ours; with what was compiled before it starts in half of the time. */
+const ownEnvironment = {
+  PATH: `${path.dirname(process.execPath)}${path.delimiter}${process.env['PATH']}`,
+  HOME: process.env['HOME'],
+  NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
+}
+
 /** Starts a program and waits for its ready line, or for its end without one. */
 export async function startProgram(
   args: string[],
@@ -172,12 +179,7 @@ export async function startProgram(
   options: { cwd?: string; program?: string } = {},
 ) {
   const child = spawn(options.program ?? process.execPath, args, {
-    env: {
-      PATH: `${path.dirname(process.execPath)}${path.delimiter}${process.env['PATH']}`,
-      HOME: process.env['HOME'],
-      NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'],
-      ...settings,
-    },
+    env: { ...ownEnvironment, ...settings },
     stdio: ['ignore', 'pipe', 'pipe'],
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
   })
@@ -259,6 +261,7 @@ export async function until<T>(
   ask: () => Promise<T>,
   isIt: (answer: T) => boolean,
   timeoutMs = 120_000,
+  pauseMs = 40,
 ): Promise<T> {
   const deadline = Date.now() + timeoutMs
   for (;;) {
@@ -268,10 +271,12 @@ export async function until<T>(
       throw new Error(
         `${what} didn't come within ${timeoutMs / 1000} s; the last answer: ${JSON.stringify(answer)}`,
       )
-    await sleep(40)
+    await sleep(pauseMs)
   }
 }
 
+/** Between two looks for an end, which is there to stay: each look takes CPU from the import that it waits for. */
+const endPauseMs = 100
 const ends = ['finished', 'failed', 'cancelled']
 
 export function importEnd(service: Service, id: number, timeoutMs?: number): Promise<Json> {
@@ -280,6 +285,7 @@ export function importEnd(service: Service, id: number, timeoutMs?: number): Pro
     () => service.get(`/subscriber_imports/${id}`),
     (view: Json) => ends.includes(view.state),
     timeoutMs,
+    endPauseMs,
   )
 }
 
