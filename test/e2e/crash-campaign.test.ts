@@ -122,7 +122,7 @@ if (rounds === 0) {
       // Two databases at once: an engine that starts leaves half of a small machine idle.
       await Promise.all(
         suspensions.map(async (suspension, own) => {
-          // Two of them die in the deaths' turn; more where an engine misses its point.
+          // Three are used, more where an engine misses its point.
           const field = await openField(t, { rows: 3_400, imports: 5 })
           await dieOneAfterTheOther(
             field,
