@@ -13,7 +13,7 @@ import {
 } from '../helpers/service.ts'
 import { settleUpload } from '../helpers/settled-upload.ts'
 
-/** Engines side by side: they share the work of one import, come and go, and let small imports of others through. */
+/** Engines side by side: they share the work of one import, come, go and die, and let small imports of others through. */
 
 const rows = 60_000
 const file = new SubscriberFile({ rows, seed: 21 })
@@ -41,7 +41,8 @@ const someRowsIn = (service: Service, id: number, least: number): Promise<Json> 
 
 t.test('many engines', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
-  const { collections } = service
+  const { collections, call } = service
+  let undisturbed: Json
   const first = service.processes.engine!
   const holders = async (): Promise<Set<string | null>> =>
     new Set(await collections.chunks.distinct('engine_id', { state: 'running' }))
@@ -76,10 +77,8 @@ t.test('many engines', { timeout: 300_000 }, async (t) => {
     // Each of the two lanes ends the chunk that it has; the lane that the small one doesn't take may do one or two more.
     t.ok(meanwhile <= 4, `${meanwhile} chunks of the large one were done while the small one was ready`)
     t.ok(after < 24, 'the large one goes on after the small one')
-    t.match(await importEnd(service, large.id), {
-      state: 'finished',
-      stats: { subscribers: file.expectedCounts() },
-    })
+    undisturbed = await importEnd(service, large.id)
+    t.match(undisturbed, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
   })
 
   t.test('one joins in the middle, another one leaves and hands back its chunks', async (t) => {
@@ -98,14 +97,55 @@ t.test('many engines', { timeout: 300_000 }, async (t) => {
     t.ok(second.child.exitCode === null)
   })
 
-  t.test('three take one import', async (t) => {
-    await service.start('engine')
+  t.test('three take one import, one of them is killed, and no row is lost or there twice', async (t) => {
+    const doomed = await service.start('engine')
     await service.start('engine')
     const { id } = await beginLarge(service)
     await until('three at work', holders, (engines) => engines.size === 3)
+    await doomed.stop('SIGKILL')
+    const killedAt = Date.now()
     const view = await importEnd(service, id)
-    t.match(view, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
+    t.comment(`finished ${Date.now() - killedAt} ms after the kill`)
+    t.match(view, {
+      state: 'finished',
+      stats: { number_of_records: rows, records_imported: rows, subscribers: file.expectedCounts() },
+    })
+
+    const table = (listId: number) =>
+      collections.subscribers
+        .find(
+          { mailing_list_id: listId },
+          { projection: { created_at: 0, id: 0, mailing_list_id: 0, subscribe_time: 0 } },
+        )
+        .sort({ _id: 1 })
+        .map(({ _id, custom_fields, ...rest }) =>
+          JSON.stringify([_id.slice(_id.indexOf(':')), Object.values(custom_fields), rest]),
+        )
+        .toArray()
+    const [expected, found] = [await table(undisturbed.mailing_list_id), await table(view.mailing_list_id)]
+    t.equal(found.length, expected.length)
+    t.equal(
+      found.findIndex((row, i) => row !== expected[i]),
+      -1,
+      'the tables are the same',
+    )
     const ids = await collections.subscribers.distinct('id', { mailing_list_id: view.mailing_list_id })
-    t.equal(ids.length, file.expectedCounts().added)
+    t.equal(ids.length, found.length, 'no subscriber is there twice')
+    for (const kind of ['added', 'failed', 'skipped_duplicate']) {
+      const [a, b] = await Promise.all(
+        [undisturbed, view].map(
+          async ({ id }) => (await call('GET', `/subscriber_imports/${id}/logs/${kind}`)).text,
+        ),
+      )
+      t.ok(a === b, `the log ${kind} is the same`)
+    }
+    const stripes = await collections.subscriberCounts
+      .find({ mailing_list_id: view.mailing_list_id })
+      .toArray()
+    t.equal(
+      stripes.reduce((sum, stripe) => sum + stripe.active, 0),
+      found.length,
+      'and the counters say so',
+    )
   })
 })
