@@ -15,7 +15,7 @@ import { settleUpload } from '../helpers/settled-upload.ts'
  *
  *     ROLLCALL_ROWS=200000 npm run tap -- --reporter=tap --timeout=900 test/e2e/reactions.test.ts
  */
-const rows = Number(process.env['ROLLCALL_ROWS'] ?? 10_000)
+const rows = Number(process.env['ROLLCALL_ROWS'] ?? 4_000)
 const timeoutMs = 60_000 + rows * 4
 
 /** Where an engine dies, see test/helpers/crash-at.ts. Each one is met by an engine of its own. */
