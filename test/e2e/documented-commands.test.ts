@@ -92,15 +92,15 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
         ...more,
       },
     })
-  const done = await create({ type: 'json', content: rows(3_000) })
-  t.equal((await ended(first, done.id)).stats.subscribers.added, 3_000)
+  const done = await create({ type: 'json', content: rows(300) })
+  t.equal((await ended(first, done.id)).stats.subscribers.added, 300)
   const uploads = path.join(first.DATA_DIR, 'uploads', '1')
   await mkdir(uploads, { recursive: true })
-  await writeFile(path.join(uploads, 'later.csv'), rows(3_500))
+  await writeFile(path.join(uploads, 'later.csv'), rows(350))
   const later = { begins_at: new Date(Date.now() + 86_400_000).toISOString() }
   const waiting = [
     await create({ type: 'upload_directory', filename: 'later.csv' }, later),
-    await create({ type: 'json', content: rows(4_000) }, later),
+    await create({ type: 'json', content: rows(400) }, later),
     await create({ type: 'json', content: 'gone@example.com' }, later),
   ].map(({ id }) => id as number)
   const withoutTools = missing('mongodump', 'mongorestore')
@@ -110,7 +110,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
   for (const commands of backup.under('Stopped')) runCommands(commands, { DATA_DIR: first.DATA_DIR, BACKUP })
 
   const check = async (t: Test, restored: Installation) => {
-    t.match(await restored.get('/subscriber_counts'), { counts: { active: 3_000 } }, 'everybody is there')
+    t.match(await restored.get('/subscriber_counts'), { counts: { active: 300 } }, 'everybody is there')
     t.match(await restored.get(`/subscriber_imports/${done.id}`), { state: 'finished' })
     t.equal((await restored.get('/subscriber_imports?scope=active')).length, 3, 'and what was to come')
     const client = await MongoClient.connect(restored.environment['MONGODB_URI']!)
@@ -127,10 +127,10 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     const [file, inline, gone] = await Promise.all(
       waiting.map((id) => restored.get(`/subscriber_imports/${id}`)),
     )
-    t.match(file, { state: 'finished', stats: { subscribers: { added: 500, skipped_overwrite: 3_000 } } })
-    t.match(inline, { state: 'finished', stats: { subscribers: { added: 500, skipped_overwrite: 3_500 } } })
+    t.match(file, { state: 'finished', stats: { subscribers: { added: 50, skipped_overwrite: 300 } } })
+    t.match(inline, { state: 'finished', stats: { subscribers: { added: 50, skipped_overwrite: 350 } } })
     t.match(gone, { state: 'failed', error_message: /was DATA_DIR\/staging emptied/ })
-    t.match(await restored.get('/subscriber_counts'), { counts: { active: 4_000 } })
+    t.match(await restored.get('/subscriber_counts'), { counts: { active: 400 } })
   }
 
   await t.test('what was copied while it was stopped', async (t) => {

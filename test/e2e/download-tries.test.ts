@@ -1,10 +1,11 @@
 import { once } from 'node:events'
 import { readdir } from 'node:fs/promises'
 import path from 'node:path'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { createUrlImport, startHastyEngine } from '../helpers/downloads.ts'
+import type { Downloads } from '../helpers/hasty-engine-setting.ts'
 import { answer, head, startRawWebServer, type RawAnswer } from '../helpers/raw-web-server.ts'
-import { countsOf, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
+import { countsOf, importEnd, startService, until, type Json } from '../helpers/service.ts'
 
 /** Tries of a download over the death of an engine, and over pauses. */
 
@@ -15,17 +16,16 @@ const halfOf: RawAnswer = (socket) => {
   socket.write(head(200, { 'content-length': rows.length }) + rows.slice(0, 14))
 }
 
-async function viewOf(
-  service: Service,
-  id: number,
-  what: string,
-  isIt: (view: Json) => boolean,
-): Promise<Json> {
+const service = await startService(t, ['control-plane'])
+const startEngine = (downloads: Downloads) => startHastyEngine(t, service, downloads)
+let engine = await startEngine(waits)
+
+async function viewOf(id: number, what: string, isIt: (view: Json) => boolean): Promise<Json> {
   return until(what, () => service.get(`/subscriber_imports/${id}`), isIt, 60_000)
 }
 
-/** As if the lease of whoever is dead had run out. */
-async function killed(service: Service, engine: Awaited<ReturnType<typeof startHastyEngine>>): Promise<void> {
+/** As if its lease had run out. */
+async function killEngine(): Promise<void> {
   await engine.stop('SIGKILL')
   await service.collections.engines.updateMany(
     { process_id: engine.child.pid! },
@@ -33,17 +33,11 @@ async function killed(service: Service, engine: Awaited<ReturnType<typeof startH
   )
 }
 
-async function stagedFiles(service: Service): Promise<string[]> {
+async function stagedFiles(): Promise<string[]> {
   return readdir(path.join(service.dataFolder, 'staging')).catch(() => [])
 }
 
-async function started(t: Test) {
-  const service = await startService(t, ['control-plane'])
-  return { service, engine: await startHastyEngine(t, service, waits) }
-}
-
 t.test('an engine killed between two tries, and in the middle of one', { timeout: 300_000 }, async (t) => {
-  const { service, engine } = await started(t)
   const web = await startRawWebServer(t, {
     '/dead': answer(503, {}),
     '/half': (socket, request) =>
@@ -52,17 +46,16 @@ t.test('an engine killed between two tries, and in the middle of one', { timeout
   const between = await createUrlImport(service, `http://127.0.0.1:${web.port}/dead`)
   const within = await createUrlImport(service, `http://127.0.0.1:${web.port}/half`)
   const waiting = await viewOf(
-    service,
     between.id,
     'the second try',
     (view) => typeof view.download?.next_attempt_at === 'string',
   )
   t.match(waiting, { state: 'downloading', download: { attempt: 2, bytes_received: 0 } })
-  await viewOf(service, within.id, 'a half', (view) => view.download?.bytes_received === 14)
+  await viewOf(within.id, 'a half', (view) => view.download?.bytes_received === 14)
   const dueAt = (await service.collections.imports.findOne({ _id: between.id }))!.download.next_attempt_at!
-  await killed(service, engine)
+  await killEngine()
   t.equal(web.requests.get('/dead')!.length, 1)
-  await startHastyEngine(t, service, waits)
+  engine = await startEngine(waits)
 
   const whole = await importEnd(service, within.id, 60_000)
   t.same(countsOf(whole), { added: 2 })
@@ -83,7 +76,7 @@ t.test('an engine killed between two tries, and in the middle of one', { timeout
   t.same(
     await until(
       'an empty staging',
-      () => stagedFiles(service),
+      () => stagedFiles(),
       (names) => names.length === 0,
     ),
     [],
@@ -91,7 +84,6 @@ t.test('an engine killed between two tries, and in the middle of one', { timeout
 })
 
 t.test('pause, unpause and cancel in the middle of a download', { timeout: 300_000 }, async (t) => {
-  const { service } = await started(t)
   const closed: Promise<unknown>[] = []
   let isWell = false
   const web = await startRawWebServer(t, {
@@ -103,7 +95,7 @@ t.test('pause, unpause and cancel in the middle of a download', { timeout: 300_0
   const [paused, cancelled] = await Promise.all(
     [1, 2].map(async () => {
       const { id } = await createUrlImport(service, `http://127.0.0.1:${web.port}/slow`)
-      await viewOf(service, id, 'a half', (view) => view.download?.bytes_received === 14)
+      await viewOf(id, 'a half', (view) => view.download?.bytes_received === 14)
       return id as number
     }),
   )
@@ -135,8 +127,8 @@ t.test('pause, unpause and cancel in the middle of a download', { timeout: 300_0
 })
 
 t.test('no try begins that the time for all of them leaves no room for', { timeout: 300_000 }, async (t) => {
-  const service = await startService(t, ['control-plane'])
-  await startHastyEngine(t, service, { bounds: { totalMs: 6_000, retryAfterMs: [10_000] } })
+  await engine.stop()
+  await startEngine({ bounds: { totalMs: 6_000, retryAfterMs: [10_000] } })
   const web = await startRawWebServer(t, { '/dead': answer(503, {}) })
   const { id } = await createUrlImport(service, `http://127.0.0.1:${web.port}/dead`)
   t.match(await importEnd(service, id), {

@@ -81,15 +81,23 @@ t.test('every alert fires on its bad day, and not on its good one', { skip }, as
       alert_rule_test: [{ eval_time: at, alertname: alert, exp_alerts: fires ? [expected] : [] }],
     }
   }
-  const tests = Object.entries(alertDays).flatMap(([alert, { bad, good }]) => [
-    day(alert, bad, true),
-    day(alert, good, false),
-  ])
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-rules-'))
   t.teardown(() => rm(folder, { recursive: true }))
-  const file = path.join(folder, 'days.yml')
-  await writeFile(file, JSON.stringify({ rule_files: ruleFiles, evaluation_interval: '30s', tests }))
-  const { status, output } = promtool(['test', 'rules', file])
+  // With all the others beside it, each rule would be evaluated on the days of all.
+  const alone = async (alert: string): Promise<string> => {
+    const { expr } = alerts.find((other) => other.alert === alert)!
+    const own = rules.filter((rule) =>
+      rule.record === undefined ? rule.alert === alert : expr.includes(rule.record),
+    )
+    const { bad, good } = alertDays[alert]!
+    const [ruleFile, file] = ['rules', 'days'].map((name) => path.join(folder, `${alert}-${name}.yml`))
+    const tests = [day(alert, bad, true), day(alert, good, false)]
+    await writeFile(ruleFile!, JSON.stringify({ groups: [{ name: 'own', rules: own }] }))
+    await writeFile(file!, JSON.stringify({ rule_files: [ruleFile], evaluation_interval: '30s', tests }))
+    return file!
+  }
+  const files = await Promise.all(Object.keys(alertDays).map(alone))
+  const { status, output } = promtool(['test', 'rules', ...files])
   t.equal(status, 0, output)
   t.equal(promtool(['check', 'rules', ...ruleFiles]).status, 0)
   const settings = path.join(monitoringFolder, 'prometheus/prometheus.yml')

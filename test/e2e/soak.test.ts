@@ -20,7 +20,7 @@ import { countsOf, startService, until, type ProcessName } from '../helpers/serv
 const minutes = Number(process.env['ROLLCALL_MINUTES'] ?? 0)
 const isLong = minutes > 0
 const killEveryMs = isLong ? 20_000 : 1_500
-const scrapeEveryMs = isLong ? 5_000 : 500
+const scrapeEveryMs = isLong ? 5_000 : 1_000
 const size = isLong ? { rows: 40_000, listRows: 150_000 } : { rows: 2_000, listRows: 5_000 }
 const requesters = isLong ? { count: 4, pauseMs: 120 } : { count: 2, pauseMs: 40 }
 /** Of a long soak: the beginning, in which caches fill, and what it may grow by afterwards. */
@@ -38,7 +38,7 @@ t.test('imports, requests and uploads while processes are killed', { timeout }, 
   const mortal = new Map<ProcessName, Supervised>()
   // The one that lasts comes last: `service.get` asks that one.
   for (const group of [mortal, steady])
-    for (const name of names) group.set(name, await Supervised.start(service, name))
+    await Promise.all(names.map(async (name) => group.set(name, await Supervised.start(service, name))))
   const everyone = [...steady.values(), ...mortal.values()]
   const client = new SoakClient(
     [steady.get('control-plane')!, mortal.get('control-plane')!],
