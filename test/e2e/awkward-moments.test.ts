@@ -4,6 +4,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { crashSetting } from '../helpers/crash-at.ts'
+import { holdRow } from '../helpers/held-row.ts'
 import {
   countsOf,
   createList,
@@ -26,18 +27,6 @@ const create = (service: Service, listId: number, source: object, options: objec
   service.post(`/mailing_lists/${listId}/subscriber_imports`, {
     subscriber_import: { column_mapping: ['email'], ...noHeader, ...options, file_source: source },
   })
-
-/** Whoever writes this row does so again and again until it is let go: the import can't end before. */
-async function holdRow({ client, collections }: Service, key: string): Promise<() => Promise<void>> {
-  const session = client.startSession()
-  session.startTransaction()
-  const options = { session, upsert: true, bypassDocumentValidation: true }
-  await collections.subscribers.updateOne({ _id: key }, { $set: { touched: true } }, options)
-  return async () => {
-    await session.abortTransaction()
-    await session.endSession()
-  }
-}
 
 t.test('awkward moments', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane'])
