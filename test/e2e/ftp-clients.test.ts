@@ -10,7 +10,8 @@ import { makeCertificate } from '../helpers/certificate.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { bootstrapKey, startService, until } from '../helpers/service.ts'
 
-// The clients that partners have, against the process, in the clear and in TLS. What arrives is compared by its SHA-256.
+// The clients that partners have, against the process, in the clear and in TLS, one and many of them. What arrives is
+// compared by its SHA-256.
 const service = await startService(t, ['control-plane'])
 const work = path.join(service.dataFolder, 'client files')
 await mkdir(work)
@@ -19,6 +20,7 @@ const settings = { FTP_TLS_CERT: cert, FTP_TLS_KEY: key, FTPS_PORT: '0' }
 const ftp = await service.start('ftp', settings)
 const ready = ftp.ready as unknown as { ftp: string; ftps: string }
 const { hostname, port } = new URL(ready.ftp)
+const account = { host: hostname, port: Number(port), user: 'api', password: bootstrapKey }
 
 const big = path.join(work, 'big.csv')
 const bigContent = randomBytes(1_500_000)
@@ -53,19 +55,22 @@ const missing = (program: string) =>
 /** The SHA-256 of a file as the server hands it out. */
 async function hashAtServer(name: string): Promise<string> {
   const client = new Client()
-  await client.access({ host: hostname, port: Number(port), user: 'api', password: bootstrapKey })
-  const hash = createHash('sha256')
-  await client.downloadTo(
-    new Writable({
-      write(chunk: Buffer, _encoding, done) {
-        hash.update(chunk)
-        done()
-      },
-    }),
-    name,
-  )
+  await client.access(account)
+  const content = await download(client, name)
   client.close()
-  return hash.digest('hex')
+  return hashOf(content)
+}
+
+async function download(client: Client, name: string): Promise<Buffer> {
+  const pieces: Buffer[] = []
+  const into = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      pieces.push(chunk)
+      done()
+    },
+  })
+  await client.downloadTo(into, name)
+  return Buffer.concat(pieces)
 }
 
 /** Resolves when an unfinished upload has some bytes. */
@@ -170,12 +175,12 @@ for (const [mode, { url, set }] of Object.entries(lftpModes))
   })
 
 t.test('ncftpput and ncftpget', { skip: await missing('ncftpput') }, async (t) => {
-  const account = ['-u', 'api', '-p', bootstrapKey, '-P', port]
-  t.match(await run('ncftpput', [...account, '-C', hostname, big, 'ncftp.csv']), { code: 0 })
+  const asUser = ['-u', 'api', '-p', bootstrapKey, '-P', port]
+  t.match(await run('ncftpput', [...asUser, '-C', hostname, big, 'ncftp.csv']), { code: 0 })
   t.equal(await hashAtServer('ncftp.csv'), bigHash)
-  t.match(await run('ncftpput', [...account, '-E', '-C', hostname, big, 'ncftp-active.csv']), { code: 0 })
+  t.match(await run('ncftpput', [...asUser, '-E', '-C', hostname, big, 'ncftp-active.csv']), { code: 0 })
   t.equal(await hashAtServer('ncftp-active.csv'), bigHash)
-  t.match(await run('ncftpget', [...account, '-C', hostname, 'ncftp.csv', 'ncftp-back.csv']), { code: 0 })
+  t.match(await run('ncftpget', [...asUser, '-C', hostname, 'ncftp.csv', 'ncftp-back.csv']), { code: 0 })
   t.equal(hashOf(await readFile(path.join(work, 'ncftp-back.csv'))), bigHash)
 })
 
@@ -222,3 +227,33 @@ for (const secure of [false, true, 'implicit'] as const)
     t.notOk((await client.list()).some((file) => file.name.includes(name)))
     client.close()
   })
+
+t.test('a hundred sessions at once', async (t) => {
+  const upload = async (index: number): Promise<boolean> => {
+    const content = randomBytes(20_000 + index)
+    // Patient: a hundred of them share a slow machine.
+    const client = new Client(120_000)
+    await client.access({ ...account, secure: index % 2 === 1, secureOptions: { rejectUnauthorized: false } })
+    await client.uploadFrom(Readable.from([content]), `parallel-${index}.csv`)
+    const back = await download(client, `parallel-${index}.csv`)
+    client.close()
+    return hashOf(back) === hashOf(content)
+  }
+  const results = await Promise.all(Array.from({ length: 100 }, (_, index) => upload(index)))
+  t.equal(results.filter(Boolean).length, 100)
+})
+
+t.test('an upload goes on after the server was killed', { skip: await missing('curl') }, async (t) => {
+  const tls = ['-sS', '--user', `api:${bootstrapKey}`, '--ssl-reqd', '--insecure', '-T', big]
+  const target = `${ready.ftp}/survivor.csv`
+  const slow = run('curl', [...tls, '--limit-rate', '200k', target])
+  await begun('survivor.csv')
+  await ftp.stop('SIGKILL')
+  t.not((await slow).code, 0)
+  await service.start('ftp', { ...settings, FTP_PORT: port })
+  t.equal(await isThere('survivor.csv'), false)
+  // As if the lease of the killed process had run out.
+  await service.collections.uploadLocks.updateMany({}, { $set: { lease_until: new Date(0) } })
+  t.match(await run('curl', [...tls, '-C', '-', target]), { code: 0 })
+  t.equal(await hashAtServer('survivor.csv'), bigHash)
+})
