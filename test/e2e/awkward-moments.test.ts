@@ -34,7 +34,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
   // The engine is suspended in the first import, and nowhere else as long as its worker thread lives.
   await service.start('engine', {
     NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}`,
-    [crashSetting]: 'update import_chunks $literal > commitTransaction before 2 SIGSTOP',
+    [crashSetting]: 'insert subscribers before 2 SIGSTOP',
   })
 
   t.test('suspended in a batch and woken after a pause, it writes no further row', async (t) => {
@@ -47,7 +47,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
       (text) => text.includes('SIGSTOP at'),
     )
     await post(`/subscriber_imports/${id}/pause`)
-    // Longer than a batch may rest without asking whether it may go on.
+    // Longer than a batch may take without asking whether it may go on.
     await sleep(1_500)
     const before = (await get(`/subscriber_imports/${id}`)).stats.records_imported
     t.ok(before < 6_000, `${before} rows before`)

@@ -133,6 +133,7 @@ t.test('bad days', { timeout: 300_000 }, async (t) => {
     ]
     const member = await set.primary()
     const begun = [(await beginImport(service)).id as number]
+    await someRowsIn(service, begun[0]!, 1)
     for (const failure of failures) {
       const data = { ...failure, appName: 'rollcall' }
       const fail = (mode: unknown) => set.command({ configureFailPoint: 'failCommand', mode, data }, member)
