@@ -26,7 +26,9 @@ const chosen = campaigns.filter(
 const failed = chosen.filter(({ files, sizes }) => {
   console.log(`${files.join(', ')}: ${JSON.stringify(sizes)}`)
   const args = [run, '--jobs=1', '--timeout=7200', ...files.map((file) => `test/${file}.test.ts`)]
-  return spawnSync(process.execPath, args, { stdio: 'inherit', env: { ...process.env, ...sizes } }).status !== 0
+  return (
+    spawnSync(process.execPath, args, { stdio: 'inherit', env: { ...process.env, ...sizes } }).status !== 0
+  )
 })
 if (chosen.length === 0) console.log(`no campaign has ${wanted.join(' or ')} in its name`)
 for (const { files } of failed) console.log(`failed: ${files.join(', ')}`)

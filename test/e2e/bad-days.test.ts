@@ -227,7 +227,10 @@ t.test('bad days', { timeout: 300_000 }, async (t) => {
     t.teardown(() => run('umount', ['-l', staging]))
     const { id } = await beginImport(service)
     const view = await importEnd(service, id)
-    t.match(view, { state: 'failed', error_message: /no space is left.*free some and create the import again/ })
+    t.match(view, {
+      state: 'failed',
+      error_message: /no space is left.*free some and create the import again/,
+    })
     checkAlive(t, service)
     const list = await createList(service)
     const small = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
