@@ -20,7 +20,7 @@ import { startService, until, type Service } from '../helpers/service.ts'
 /**
  * Engines are killed and suspended wherever it may hurt, and the import has to leave what an undisturbed one leaves.
  *
- * In `npm test` the points have their turn: an engine is killed there, the next one takes over, is killed at its
+ * In `npm test` points of each kind have their turn: an engine is killed there, the next one takes over, is killed at its
  * own point, and so on, each finding what several deaths before it left; then two are suspended. Leases are ended by hand
  * there, to spare the wait.
  *
@@ -108,16 +108,34 @@ const suspensionPoints = {
   'before it settles': 'update imports $unset before 1 SIGSTOP',
 } as const
 
+/** In the long form alone: next to each of them an engine dies in the short one, too. */
+const longAlone = new Set<string>([
+  'claim of the first step sent, unanswered',
+  'in a batch, subscribers updated',
+  "before the commit of a chunk's last batch",
+  'counted, nobody deactivated',
+  'before an import is finished',
+  'ended, chunks closed',
+  'files removed, chunks there',
+  'its sessions killed',
+  'its chunks given back',
+  'dead engine marked',
+  'sessions noted',
+  'downloaded, not noted',
+] satisfies (keyof typeof points | keyof typeof takeOverPoints | keyof typeof downloadPoints)[])
+
 const rounds = Number(process.env['ROLLCALL_ROUNDS'] ?? 0)
 const seed = Number(process.env['ROLLCALL_SEED'] ?? 1)
 
 if (rounds === 0) {
   t.setTimeout(300_000)
   t.test(
-    'killed at every point, and suspended, one engine after the other, imports leave what an undisturbed one leaves',
+    'killed and suspended, one engine after the other, imports leave what an undisturbed one leaves',
     { timeout: 300_000 },
     async (t) => {
-      const all: Point[] = Object.entries({ ...points, ...takeOverPoints, ...downloadPoints })
+      const all = Object.entries({ ...points, ...takeOverPoints, ...downloadPoints }).filter(
+        ([name]) => !longAlone.has(name),
+      )
       const suspensions = ['before the commit of a batch', 'before the commit of a deactivation'] as const
       // Two databases at once: an engine that starts leaves half of a small machine idle.
       await Promise.all(
