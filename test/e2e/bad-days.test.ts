@@ -99,7 +99,7 @@ async function checkMetricsOfBack(t: Test, service: Service): Promise<void> {
   t.comment(`the figures were right ${Date.now() - backAt} ms later`)
 }
 
-t.test('bad days', { timeout: 300_000 }, async (t) => {
+t.test('bad days', { timeout: 550_000 }, async (t) => {
   const set = await startReplicaSet(t, 3)
   const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: set.uri })
 

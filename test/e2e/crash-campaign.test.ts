@@ -128,10 +128,10 @@ const rounds = Number(process.env['ROLLCALL_ROUNDS'] ?? 0)
 const seed = Number(process.env['ROLLCALL_SEED'] ?? 1)
 
 if (rounds === 0) {
-  t.setTimeout(300_000)
+  t.setTimeout(550_000)
   t.test(
     'killed and suspended, one engine after the other, imports leave what an undisturbed one leaves',
-    { timeout: 300_000 },
+    { timeout: 550_000 },
     async (t) => {
       const all = Object.entries({ ...points, ...takeOverPoints, ...downloadPoints }).filter(
         ([name]) => !longAlone.has(name),
