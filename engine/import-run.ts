@@ -19,6 +19,7 @@ import { countAbsent, deactivateAbsent } from './deactivation.ts'
 import { makePlan, reactionsPerRecord } from '../shared/import-plan.ts'
 import { downloadFailureOf, schemeOf } from '../shared/sources/download-failure.ts'
 import { sourceOf } from './sources/source-of.ts'
+import { refuseIfWrittenInto } from './sources/upload-directory.ts'
 import type { SourceContext } from './sources/source.ts'
 import type { Range } from './splitting/range-writer.ts'
 import { splitFile, type SplitResult } from './splitting/split.ts'
@@ -71,25 +72,22 @@ async function prepare(document: ImportDocument, step: Step, context: StepContex
 async function staged(document: ImportDocument, step: Step, context: StepContext): Promise<string | null> {
   const { state, source } = document
   if (document.staged !== undefined) return document.staged
-  if (source.type === 'json') {
-    await obtain(document, stagedSource(document._id), context)
-    return stagedSource(document._id)
-  }
+  if (source.type === 'json') return obtain(document, stagedSource(document._id), context)
   const target = stagedSource(document._id, step.token)
-  const progress = await timed(context, 'obtain', async () => {
-    if (state === 'downloading') return download(document, target, step, context)
-    await obtain(document, target, context)
-    return {}
-  })
-  if (progress === null) return null
+  const obtained = await timed(context, 'obtain', async () =>
+    state === 'downloading'
+      ? download(document, target, step, context)
+      : { staged: await obtain(document, target, context) },
+  )
+  if (obtained === null) return null
   const isOurs = await writeInStep(
     context.database.collections,
     { ...step, state },
-    { $set: { state: 'splitting', staged: target, 'download.next_attempt_at': null, ...progress } },
+    { $set: { state: 'splitting', 'download.next_attempt_at': null, ...obtained } },
   )
   if (!isOurs) return null
-  await countStaged(target, context)
-  return target
+  await countStaged(obtained.staged, context)
+  return obtained.staged
 }
 
 async function countStaged(name: string, { staging, metrics }: StepContext): Promise<void> {
@@ -115,9 +113,9 @@ async function obtain(
   target: string,
   context: StepContext,
   download: Pick<SourceContext, 'leftMs' | 'onProgress'> = { leftMs: 0, onProgress: () => undefined },
-): Promise<void> {
+): Promise<string> {
   const { staging, uploads, guard, bounds, signal } = context
-  await sourceOf(document)(document, { staging, target, uploads, guard, bounds, signal, ...download })
+  return sourceOf(document)(document, { staging, target, uploads, guard, bounds, signal, ...download })
 }
 
 interface Progress {
@@ -131,7 +129,7 @@ async function download(
   target: string,
   step: Step,
   context: StepContext,
-): Promise<Progress | null> {
+): Promise<(Progress & { staged: string }) | null> {
   const { collections } = context.database
   const endsAt = await beginTry(collections, step, context.bounds.totalMs)
   if (endsAt === null) return null
@@ -151,9 +149,9 @@ async function download(
     writeInStep(collections, { ...step, state: 'downloading' }, { $set: progress }).catch(() => undefined)
   }, progressEveryMs)
   try {
-    await obtain(document, target, context, { leftMs, onProgress })
+    const staged = await obtain(document, target, context, { leftMs, onProgress })
     context.metrics.downloadAttempt('ok')
-    return progress
+    return { ...progress, staged }
   } catch (error) {
     const isTry = error instanceof ImportError && !context.signal.aborted
     if (isTry) {
@@ -187,7 +185,8 @@ async function split(
         plan,
         format: contentFormat(document),
         signal,
-      })
+        // Whatever came of it, it came of another file if this one was written into.
+      }).finally(() => refuseIfWrittenInto(document, work.source, context.uploads))
       context.metrics.bytes('split', source.size)
       await enterImporting(document, plan, step, context, { result, partition })
     } finally {

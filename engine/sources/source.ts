@@ -6,12 +6,13 @@ import type { Uploads } from '../../shared/uploads/upload-store.ts'
 
 /**
  * Where an import's bytes come from. A source brings them into staging, whole, under the name `target`, which is this
- * try's own; from there on the engine knows no difference.
+ * try's own, or finds them there; from there on the engine knows no difference. Resolves to the name that they have
+ * there.
  *
  * Throws ImportError: `retryable` where a later try may go well; StillWritten where it is to be looked at again. Errors of
  * the staging are thrown as they are.
  */
-export type Source = (document: ImportDocument, context: SourceContext) => Promise<void>
+export type Source = (document: ImportDocument, context: SourceContext) => Promise<string>
 
 export interface SourceContext {
   staging: Staging

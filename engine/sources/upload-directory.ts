@@ -1,13 +1,13 @@
 import { ImportError } from '../../shared/errors.ts'
 import type { ImportDocument } from '../../shared/schemas/import.ts'
-import type { PinnedUpload } from '../../shared/uploads/upload-store.ts'
+import type { PinnedUpload, Uploads } from '../../shared/uploads/upload-store.ts'
 import { gunzipUpload, isGzipName } from '../../shared/sources/gzip.ts'
 import { StillWritten, type Source } from './source.ts'
 
 /**
- * Copies the file that was pinned when the import began: what is done to its name later changes nothing. One that is
- * written in place can't be kept from that; it is taken when it looks the same at two looks, and before and after the
- * copy.
+ * The file that was pinned when the import began: what is done to its name later changes nothing. One that is whole is
+ * read where its pin lies, and looked at again when that is done (refuseIfWrittenInto). Of others a copy is taken: what
+ * is written in place can't be kept from that, so it must look the same at two looks, and before and after the copy.
  */
 export const uploadDirectorySource: Source = async (document, context) => {
   const { filename } = document.source
@@ -28,6 +28,10 @@ export const uploadDirectorySource: Source = async (document, context) => {
     if (pin.is_settled) refuseIfChanged(fingerprint, pin.identity, filename)
     else if (!(await looksWhole(document, pinned, fingerprint))) throw new StillWritten(filename, fingerprint)
 
+    const isAsItIs = pin.is_settled && pin === document.upload?.pin && !isGzipName(filename)
+    const staged = isAsItIs ? await pinned.staged() : null
+    if (staged !== null) return staged
+
     const content = pinned.content(signal)
     await staging.write(
       target,
@@ -39,6 +43,24 @@ export const uploadDirectorySource: Source = async (document, context) => {
     const after = await pinned.fingerprint()
     if (pin.is_settled) refuseIfChanged(after, pin.identity, filename)
     else if (after !== fingerprint) throw new StillWritten(filename, after)
+    return target
+  } finally {
+    await pinned.close()
+  }
+}
+
+/** For a file that was read where its pin lies, `staged`: whether it was what was pinned from the first byte to the last. */
+export async function refuseIfWrittenInto(
+  { source, upload }: ImportDocument,
+  staged: string,
+  uploads: Uploads,
+): Promise<void> {
+  const pin = upload?.pin ?? null
+  if (pin?.reference !== staged) return
+  const pinned = await uploads.openPin(pin)
+  if (pinned === null) throw missing(source.filename, true)
+  try {
+    refuseIfChanged(await pinned.fingerprint(), pin.identity, source.filename)
   } finally {
     await pinned.close()
   }

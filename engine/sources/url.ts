@@ -14,6 +14,7 @@ export const urlSource: Source = async (document, context) => {
   })()
   try {
     await context.staging.write(context.target, content)
+    return context.target
   } catch (error) {
     // Whatever else the staging throws is its own.
     throw failure ?? error

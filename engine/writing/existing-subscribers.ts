@@ -47,8 +47,10 @@ function readReply(cursor: Buffer): Map<string, ExistingSubscriber> | null {
   return found
 }
 
+const noFields: ExistingSubscriber['custom_fields'] = Object.freeze({})
+
 function readSubscriber(reader: BsonReader): ExistingSubscriber {
-  const subscriber: ExistingSubscriber = { _id: '', id: 0, status: 'active', custom_fields: {} }
+  const subscriber: ExistingSubscriber = { _id: '', id: 0, status: 'active', custom_fields: noFields }
   while (reader.next()) {
     switch (reader.name) {
       case '_id':

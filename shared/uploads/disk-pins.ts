@@ -77,7 +77,14 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
     async openPin({ reference }) {
       const file = locate(reference)
       const handle = await openRegular(file)
-      return handle === null ? null : pinnedFile(handle, path.dirname(file))
+      if (handle === null) return null
+      const staged = async () => {
+        if (reference.startsWith(unpinned)) return null
+        // Nothing to wait for where our FTP server wrote it.
+        if (process.platform !== 'win32') await handle.datasync()
+        return reference
+      }
+      return { ...pinnedFile(handle, path.dirname(file)), staged }
     },
   }
 }
@@ -101,7 +108,7 @@ async function regularStats(file: string): Promise<BigIntStats | null> {
   return stats?.isFile() === true ? stats : null
 }
 
-async function pinnedFile(handle: FileHandle, folder: string): Promise<PinnedUpload> {
+function pinnedFile(handle: FileHandle, folder: string): Omit<PinnedUpload, 'staged'> {
   return {
     fingerprint: async () => fingerprintOf(await handle.stat({ bigint: true })),
     isQuiet: async () => (await timeIn(folder)) - (await handle.stat()).mtimeMs > quietMs,

@@ -52,6 +52,7 @@ export function gridUploads(client: MongoClient, collections: Collections): Uplo
       if (entry === null || entry.length === null) return null
       const { length } = entry
       return {
+        staged: () => Promise.resolve(null),
         fingerprint: () => Promise.resolve(reference),
         isQuiet: () => Promise.resolve(true),
         content: (signal) => streamGridFile(bucket, content, { end: length, signal }),

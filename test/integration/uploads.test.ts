@@ -276,12 +276,27 @@ t.test('nor does what others do to a file that they had finished', async (t) => 
   const { id } = await create(service, 'large.csv')
   await engine.ended
   await truncate(large, 100)
-  await engines.start()
+  engine = await engines.start('update imports "state":"importing" before 1')
   t.match(
     await importEnd(service, id),
     { state: 'failed', error_message: /"large\.csv" was written into after the import began/ },
     'one that is too large to be copied when the import begins is refused, not imported in part',
   )
+
+  const other = path.join(folder, 'other.csv')
+  await putOld(other, `${rows(10)}${' '.repeat(17 * 1024 * 1024)}\n`)
+  const { id: otherId } = await create(service, 'other.csv')
+  await engine.ended
+  await engines.endLeaseOf(engine)
+  await writeFile(other, rows(2, 300))
+  await engines.start()
+  const view = await importEnd(service, otherId)
+  t.match(
+    view,
+    { state: 'failed', error_message: /"other\.csv" was written into after the import began/ },
+    'so is one that is split already, but whose chunks nobody has claimed yet',
+  )
+  t.same(countsOf(view), {})
 })
 
 t.test('a file that something else still writes is waited for', async (t) => {
