@@ -86,7 +86,7 @@ async function staged(document: ImportDocument, step: Step, context: StepContext
     { $set: { state: 'splitting', 'download.next_attempt_at': null, ...obtained } },
   )
   if (!isOurs) return null
-  await countStaged(obtained.staged, context)
+  if (obtained.staged === target) await countStaged(target, context)
   return obtained.staged
 }
 
@@ -171,6 +171,7 @@ async function split(
 ): Promise<void> {
   const { document, plan } = work
   const { staging, signal } = context
+  await refuseIfWrittenInto(document, work.source, context.uploads)
   const partition = stagedPartition(document._id, randomUUID())
   const source = await staging.open(work.source)
   if (source === null)

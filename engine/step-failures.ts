@@ -105,7 +105,8 @@ async function endBrokenStep(
 }
 
 async function fail(step: Step, reason: FailureReason, message: string, context: StepContext): Promise<void> {
+  // Whoever has lost the step may have met what its new holder did.
+  if (!(await failImport(context.database.collections, step.id, message, step.token))) return
   context.log.warn(`import failed: ${message}`)
-  if (await failImport(context.database.collections, step.id, message, step.token))
-    context.metrics.importFailed(reason)
+  context.metrics.importFailed(reason)
 }

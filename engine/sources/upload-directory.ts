@@ -1,5 +1,6 @@
 import { ImportError } from '../../shared/errors.ts'
 import type { ImportDocument } from '../../shared/schemas/import.ts'
+import { isSameContent } from '../../shared/uploads/file-fingerprint.ts'
 import type { PinnedUpload, Uploads } from '../../shared/uploads/upload-store.ts'
 import { gunzipUpload, isGzipName } from '../../shared/sources/gzip.ts'
 import { StillWritten, type Source } from './source.ts'
@@ -12,15 +13,17 @@ import { StillWritten, type Source } from './source.ts'
 export const uploadDirectorySource: Source = async (document, context) => {
   const { filename } = document.source
   const { staging, target, uploads, signal } = context
-  const pin =
-    document.upload === undefined
-      ? await uploads.pin({
-          organizationId: document.organization_id,
-          name: filename,
-          importId: document._id,
-          signal,
-        })
-      : document.upload.pin
+  const { upload } = document
+  // It couldn't be pinned when the import began; what was found then, still being written, isn't kept either.
+  const isToBePinned = upload === undefined || (upload.pin === null && upload.waiting !== null)
+  const pin = isToBePinned
+    ? await uploads.pin({
+        organizationId: document.organization_id,
+        name: filename,
+        importId: document._id,
+        signal,
+      })
+    : upload.pin
   const pinned = pin === null ? null : await uploads.openPin(pin)
   if (pin === null || pinned === null) throw missing(filename, pin !== null)
   try {
@@ -28,7 +31,7 @@ export const uploadDirectorySource: Source = async (document, context) => {
     if (pin.is_settled) refuseIfChanged(fingerprint, pin.identity, filename)
     else if (!(await looksWhole(document, pinned, fingerprint))) throw new StillWritten(filename, fingerprint)
 
-    const isAsItIs = pin.is_settled && pin === document.upload?.pin && !isGzipName(filename)
+    const isAsItIs = pin.is_settled && pin === upload?.pin && !isGzipName(filename)
     const staged = isAsItIs ? await pinned.staged() : null
     if (staged !== null) return staged
 
@@ -75,7 +78,7 @@ async function looksWhole(
 }
 
 function refuseIfChanged(fingerprint: string, before: string, filename: string): void {
-  if (fingerprint === before) return
+  if (isSameContent(fingerprint, before)) return
   throw new ImportError(
     'source_unreadable',
     `${JSON.stringify(filename)} was written into after the import began, and nobody can tell which of its rows were meant: put files into the upload directory under another name and rename them when they are whole, or upload them by FTP; then create the import again`,

@@ -31,7 +31,7 @@ export interface Uploads {
 export type UploadPin = NonNullable<UploadDocument['pin']>
 
 export interface PinnedUpload {
-  /** Its name in the staging, where what was written lasts from here on; null where it has none there. */
+  /** Its name in the staging, its bytes on the disk by then; null where it has none there. */
   staged(): Promise<string | null>
   /** Another one after a write to the file, by whoever it was. */
   fingerprint(): Promise<string>

@@ -1,5 +1,18 @@
-import { appendFile, mkdir, open, readdir, rename, rm, truncate, utimes, writeFile } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import {
+  appendFile,
+  mkdir,
+  open,
+  readdir,
+  rename,
+  rm,
+  stat,
+  truncate,
+  utimes,
+  writeFile,
+} from 'node:fs/promises'
 import path from 'node:path'
+import { promisify } from 'node:util'
 import t from 'tap'
 import { openDatabase } from '../../shared/database.ts'
 import { stagedSource } from '../../shared/staging/staging.ts'
@@ -20,6 +33,8 @@ import {
   type Service,
 } from '../helpers/service.ts'
 import { storedUploads } from '../helpers/stored-uploads.ts'
+
+const run = promisify(execFile)
 
 const rows = (count: number, from = 0): string =>
   `email\n${Array.from({ length: count }, (_, i) => `row${from + i}@example.com\n`).join('')}`
@@ -289,7 +304,7 @@ t.test('nor does what others do to a file that they had finished', async (t) => 
   await engine.ended
   await engines.endLeaseOf(engine)
   await writeFile(other, rows(2, 300))
-  await engines.start()
+  engine = await engines.start('update imports "state":"importing" before 1')
   const view = await importEnd(service, otherId)
   t.match(
     view,
@@ -297,6 +312,23 @@ t.test('nor does what others do to a file that they had finished', async (t) => 
     'so is one that is split already, but whose chunks nobody has claimed yet',
   )
   t.same(countsOf(view), {})
+
+  await putOld(path.join(folder, 'restored.csv'), rows(10))
+  const { id: restoredId } = await create(service, 'restored.csv')
+  await engine.ended
+  await engines.endLeaseOf(engine)
+  const staging = path.join(service.dataFolder, 'staging', String(restoredId))
+  const pin = path.join(
+    staging,
+    (await readdir(staging)).find((name) => name.startsWith('pin-'))!,
+  )
+  const { ino } = await stat(pin)
+  // As from a backup: another inode, and the same time.
+  await run('cp', ['-p', pin, `${pin}.restored`])
+  await rename(`${pin}.restored`, pin)
+  t.not((await stat(pin)).ino, ino)
+  await engines.start()
+  t.same(countsOf(await importEnd(service, restoredId)), { added: 10 }, 'one that was restored goes on')
 })
 
 t.test('a file that something else still writes is waited for', async (t) => {
