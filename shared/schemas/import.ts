@@ -66,7 +66,7 @@ export type FileFormat = z.infer<typeof fileFormat>
 const autoresponderReference = z.object({ id: id(), name: z.string() })
 
 /** What the creator of an import asked for, with the defaults filled in. */
-const importOptions = z.object({
+export const importOptions = z.object({
   overwrite: z.boolean(),
   deactivate_subscribers_not_in_import: z.boolean(),
   autoresponders: z.object({

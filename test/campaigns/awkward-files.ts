@@ -1,4 +1,5 @@
 import type { ImportOptions } from '../../shared/schemas/import.ts'
+import { makeOptions } from '../helpers/make-plan.ts'
 import type { MadeImport } from './made-import.ts'
 import type { MadeField } from './made-list.ts'
 
@@ -21,34 +22,11 @@ const textField: MadeField = {
   maximum_value: null,
 }
 
-const plainOptions: ImportOptions = {
+const plainOptions = makeOptions({
   overwrite: true,
-  deactivate_subscribers_not_in_import: false,
-  autoresponders: {
-    subscription: { trigger: false, also_trigger_on_updated_subscribers: false },
-    api: { trigger_new: null, trigger_updated: null },
-  },
-  overwrite_what: { custom_fields: true, confirmed: false, format: false, status: false },
-  overwrite_when_status: {
-    active: true,
-    unsubscribed: false,
-    bounced: false,
-    deactivated: false,
-    scomp: false,
-  },
   column_mapping: ['email', 'Name'],
-  default_custom_fields: {},
   subscriber_defaults: { status: 'active', confirmed: false, format: 'both' },
-  file_format: {
-    csv_has_headers: false,
-    character_set: 'utf-8',
-    csv_field_separator: ',',
-    csv_field_enclosure: '"',
-    date_format: 'mdy',
-  },
-  dry_run: false,
-  blank_cells: 'keep',
-}
+})
 
 function awkward(name: string, content: string, options: Partial<ImportOptions> = {}): AwkwardFile {
   return {

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { importStates } from '../../../shared/import-state.ts'
-import { logKinds, rowResults, sourceTypes } from '../../../shared/schemas/import.ts'
+import { importOptions, logKinds, rowResults, sourceTypes } from '../../../shared/schemas/import.ts'
 import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
 import {
   fieldJson,
@@ -154,19 +154,8 @@ export const importView = z
       subscription: z.object({ trigger: z.boolean(), also_trigger_on_updated_subscribers: z.boolean() }),
       api: z.object({ trigger_new: referenceView, trigger_updated: referenceView }),
     }),
-    overwrite_what: z.object({
-      custom_fields: z.boolean(),
-      confirmed: z.boolean(),
-      format: z.boolean(),
-      status: z.boolean(),
-    }),
-    overwrite_when_status: z.object({
-      active: z.boolean(),
-      unsubscribed: z.boolean(),
-      bounced: z.boolean(),
-      deactivated: z.boolean(),
-      scomp: z.boolean(),
-    }),
+    overwrite_what: importOptions.shape.overwrite_what,
+    overwrite_when_status: importOptions.shape.overwrite_when_status,
     column_mapping: z.array(z.string().nullable()),
     default_custom_fields: z.record(z.string(), fieldJson()),
     subscriber_defaults: z.object({
