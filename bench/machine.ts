@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { arch, availableParallelism, cpus, loadavg, platform, release, totalmem } from 'node:os'
 
@@ -31,10 +32,24 @@ export const loadAverage = (): number => loadavg()[0]!
 export function versions(): Record<string, string> {
   const ours = read('../package.json') as { version: string; dependencies: Record<string, string> }
   return {
-    rollcall: ours.version,
+    rollcall: `${ours.version}${commit()}`,
     node: process.versions.node,
     'mongodb driver': (read('../node_modules/mongodb/package.json') as { version: string }).version,
     'csv-parse': (read('../node_modules/csv-parse/package.json') as { version: string }).version,
+  }
+}
+
+/** ` (1a2b3c4)`, with a `+` where files differ from that commit; nothing outside of a checkout. */
+function commit(): string {
+  try {
+    const id = execFileSync('git', ['describe', '--always', '--dirty=+', '--exclude=*'], {
+      cwd: import.meta.dirname,
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    })
+    return ` (${id.trim()})`
+  } catch {
+    return ''
   }
 }
 

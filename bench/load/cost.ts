@@ -42,6 +42,10 @@ export async function costOf<T>(
 }
 
 export function describeCost({ clientMicroseconds, serverMicroseconds, peakMemoryMB }: Cost): string {
-  const memory = Object.entries(peakMemoryMB).map(([name, peak]) => `${name} ${Math.round(peak)}`)
-  return `client ${clientMicroseconds.toFixed(1)} and server ${serverMicroseconds.toFixed(1)} us a row; peak memory in MB: ${memory.join(', ')}`
+  return `client ${clientMicroseconds.toFixed(1)} and server ${serverMicroseconds.toFixed(1)} us a row; ${describePeaks({ peakMemoryMB })}`
 }
+
+export const describePeaks = ({ peakMemoryMB }: Pick<Cost, 'peakMemoryMB'>): string =>
+  `peak memory in MB: ${Object.entries(peakMemoryMB)
+    .map(([name, peak]) => `${name} ${Math.round(peak)}`)
+    .join(', ')}`

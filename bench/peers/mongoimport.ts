@@ -1,4 +1,7 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
 import { endOnInterrupt } from '../interrupt.ts'
@@ -125,5 +128,15 @@ async function runMongoimport(
 /** "mongoimport 100.12.0"; one that was built by itself has its commit there. */
 async function versionOf(binary: string): Promise<string> {
   const { stdout } = await promisify(execFile)(binary, ['--version'])
-  return `mongoimport ${/version: (\S+)/.exec(stdout)?.[1] ?? 'of an unknown version'}`
+  const version = /version: (\S+)/.exec(stdout)?.[1] ?? unnamed
+  return version === unnamed ? `mongoimport sha256:${await digestOf(binary)}` : `mongoimport ${version}`
+}
+
+/** What one that was built without its makefile calls itself. */
+const unnamed = 'built-without-version-string'
+
+async function digestOf(file: string): Promise<string> {
+  const hash = createHash('sha256')
+  await pipeline(createReadStream(file), hash)
+  return hash.digest('hex').slice(0, 12)
 }

@@ -34,7 +34,7 @@ export class ResultsFolder {
         plots.add(file)
       }
     const page = path.join(this.#folder, 'RESULTS.md')
-    await replace(page, resultsPage(results))
+    await replace(page, resultsPage(results, this.#names))
     for (const file of await readdir(this.#results))
       if (file.endsWith('.part') || (file.endsWith('.svg') && !plots.has(file)))
         await rm(path.join(this.#results, file))

@@ -14,7 +14,7 @@ import {
 } from './text.ts'
 
 /** The page of all results, in Markdown; plots lie beside it, `results/NAME-CHART.svg`. */
-export function resultsPage(results: { report: Report; charts: Chart[] }[]): string {
+export function resultsPage(results: { report: Report; charts: Chart[] }[], names: string[]): string {
   const reports = results.map(({ report }) => report)
   return [
     '# Results',
@@ -22,6 +22,7 @@ export function resultsPage(results: { report: Report; charts: Chart[] }[]): str
     'Made by `npm run bench -- all` from the files in `results/`, each of which a run of one benchmark wrote; what is measured, and how to read it, is said in [README.md](README.md). Figures are medians over the rounds, with the least and the most. Ratios are taken within each round, between contenders that ran one after the other on the same server. `npm run bench -- all --quick` makes such a page in `bench/quick` in about ten minutes, with fewer rows.',
     '',
     ...targetsTable(reports),
+    ...withoutResult(reports, names),
     ...results.flatMap(({ report, charts }) => sectionOf(report, charts)),
   ].join('\n')
 }
@@ -53,6 +54,11 @@ function targetsTable(reports: Report[]): string[] {
   ]
 }
 
+function withoutResult(reports: Report[], names: string[]): string[] {
+  const absent = names.filter((name) => reports.every(({ benchmark }) => benchmark !== name))
+  return absent.length === 0 ? [] : [`Without a result here: ${absent.join(', ')}.`, '']
+}
+
 function verdictOn(target: Target, found: Spread, rows: unknown): string {
   const verdict = isMet(target, found) ? 'met' : '**missed**'
   return Number(rows) < target.rows ? `${verdict}, with fewer rows than it is set for` : verdict
@@ -73,7 +79,7 @@ function sectionOf(report: Report, charts: Chart[]): string[] {
     '',
     `${capitalize(summary)}.`,
     '',
-    `\`${commandOf(report)}\`, ${at.slice(0, 10)}, ${whole(took_seconds)} s. ${describe(machine)}; load average ${machine.load_average_before.toFixed(1)} before, ${machine.load_average_after.toFixed(1)} after. ${describeVersions(versions)}.`,
+    `\`${commandOf(report)}\`, ${at.slice(0, 16).replace('T', ' ')} UTC, ${whole(took_seconds)} s. ${describe(machine)}; load average ${machine.load_average_before.toFixed(1)} before, ${machine.load_average_after.toFixed(1)} after. ${describeVersions(versions)}.`,
     '',
     ...(is_right ? [] : ['**A result was wrong: these figures prove nothing.**', '']),
     ...contendersTable(report),

@@ -12,7 +12,7 @@ import { nextIds } from '../../shared/database.ts'
 import { batchRecords } from '../../shared/records/chunk-records.ts'
 import { ring } from '../../shared/store/doorbell.ts'
 import { customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
-import { costOf } from '../load/cost.ts'
+import { costOf, describeCost } from '../load/cost.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { startImport, writeRows } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
@@ -113,8 +113,7 @@ async function measure(service: MeasuredService, { rows, seed, seconds, say }: S
       isMet: share >= leastShareOfImport,
     },
   ]
-  const peaks = Object.entries(cost.peakMemoryMB).map(([name, peak]) => `${name} ${Math.round(peak)}`)
-  say(`peak memory in MB: ${peaks.join(', ')}`)
+  say(`of reactions and imports together, a reaction: ${describeCost(cost)}`)
   for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
   if (!stillRuns) say('the imports ended before all was measured: take fewer reactions (--rows)')
   return {
@@ -124,7 +123,7 @@ async function measure(service: MeasuredService, { rows, seed, seconds, say }: S
       reactions: amount,
       reactions_per_second: perSecond,
       import_rows_per_second: { alone_before: before, alone_after: after, beside },
-      peak_memory_mb: cost.peakMemoryMB,
+      cost_of_all_a_reaction: cost,
     },
     goals,
     timelines: [{ name: 'reactions and imports', rounds: [{ ...timeline, rows: null }] }],

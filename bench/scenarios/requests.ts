@@ -4,7 +4,7 @@ import path from 'node:path'
 import { serverVersion } from '../mongodb-server.ts'
 import { subscriberStatuses } from '../../shared/schemas/subscriber.ts'
 import { Cannon } from '../load/cannon.ts'
-import { costOf } from '../load/cost.ts'
+import { costOf, describePeaks } from '../load/cost.ts'
 import { operationsOn, type Operation } from '../load/operations.ts'
 import { rowsOfTable, summarizeVolleys, type MeasuredVolley, type OperationResult } from '../load/report.ts'
 import { RunningImport, writeImportFiles } from '../load/running-import.ts'
@@ -55,19 +55,21 @@ async function measureAll(service: MeasuredService, folder: string, options: Stu
     const measure = () =>
       costOf(service, 1, () => measureRounds(service, cannon, operations, options), lookEveryMs)
     say(`\n${connections} connections, no import (load average ${load()})`)
-    const { done: quiet, timeline: quietTimeline } = await measure()
+    const { done: quiet, timeline: quietTimeline, cost: quietCost } = await measure()
     for (const row of rowsOfTable(quiet)) say(row)
     say(coresInUse(quietTimeline))
+    say(describePeaks(quietCost))
 
     const running = new RunningImport(service, loaded.lists[0]!.id, files)
     await running.start()
     say(
       `\n${connections} connections, imports of ${importRows.toLocaleString('en')} rows (load average ${load()})`,
     )
-    const { done: busy, timeline: busyTimeline } = await measure()
+    const { done: busy, timeline: busyTimeline, cost: busyCost } = await measure()
     const imported = await running.stop()
     for (const row of rowsOfTable(busy)) say(row)
     say(coresInUse(busyTimeline))
+    say(describePeaks(busyCost))
     const importedPerSecond = imported.rows / imported.seconds
     say(
       `the imports did ${Math.round(importedPerSecond).toLocaleString('en')} rows/s (load average ${load()})`,
@@ -97,6 +99,7 @@ async function measureAll(service: MeasuredService, folder: string, options: Stu
         import_rows_per_second: importedPerSecond,
         quiet: Object.fromEntries(quiet),
         during_import: Object.fromEntries(busy),
+        peak_memory_mb: { quiet: quietCost.peakMemoryMB, during_import: busyCost.peakMemoryMB },
       },
       goals,
       latencies: [...latenciesOf(quiet, ''), ...latenciesOf(busy, ' during an import')],
