@@ -31,7 +31,7 @@ export const uploadDirectorySource: Source = async (document, context) => {
     if (pin.is_settled) refuseIfChanged(fingerprint, pin.identity, filename)
     else if (!(await looksWhole(document, pinned, fingerprint))) throw new StillWritten(filename, fingerprint)
 
-    const isAsItIs = pin.is_settled && pin === upload?.pin && !isGzipName(filename)
+    const isAsItIs = pin.is_settled && !isToBePinned && !isGzipName(filename)
     const staged = isAsItIs ? await pinned.staged() : null
     if (staged !== null) return staged
 

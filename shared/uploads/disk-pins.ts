@@ -78,13 +78,7 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
       const file = locate(reference)
       const handle = await openRegular(file)
       if (handle === null) return null
-      const staged = async () => {
-        if (reference.startsWith(unpinned)) return null
-        // Nothing to wait for where our FTP server wrote it.
-        if (process.platform !== 'win32') await handle.datasync()
-        return reference
-      }
-      return { ...pinnedFile(handle, path.dirname(file)), staged }
+      return pinnedFile(handle, path.dirname(file), reference.startsWith(unpinned) ? null : reference)
     },
   }
 }
@@ -108,8 +102,13 @@ async function regularStats(file: string): Promise<BigIntStats | null> {
   return stats?.isFile() === true ? stats : null
 }
 
-function pinnedFile(handle: FileHandle, folder: string): Omit<PinnedUpload, 'staged'> {
+function pinnedFile(handle: FileHandle, folder: string, staged: string | null): PinnedUpload {
   return {
+    staged: async () => {
+      // Nothing to wait for where our FTP server wrote it.
+      if (staged !== null && process.platform !== 'win32') await handle.datasync()
+      return staged
+    },
     fingerprint: async () => fingerprintOf(await handle.stat({ bigint: true })),
     isQuiet: async () => (await timeIn(folder)) - (await handle.stat()).mtimeMs > quietMs,
     content: (signal) => contentOf(handle, signal),
