@@ -28,16 +28,22 @@ const imported = (view: Json): number => view.stats.records_imported
 const move = async (id: number, name: string) =>
   (await call('POST', `/subscriber_imports/${id}/${name}`)).body
 
+/** An import that has written some of its rows. */
+async function begunImport() {
+  const list = await createList(service)
+  const { id } = await create(list.id)
+  await until(
+    'some rows',
+    () => show(id),
+    (view) => imported(view) > 2_000,
+  )
+  return { list, id }
+}
+
 t.test(
   'a paused import stops within a second, keeps its turn, and goes on where it stood, its figures true',
   async (t) => {
-    const list = await createList(service)
-    const { id } = await create(list.id)
-    await until(
-      'some rows',
-      () => show(id),
-      (view) => imported(view) > 2_000,
-    )
+    const { list, id } = await begunImport()
     t.match(await move(id, 'pause'), { success: true, data: { state: 'paused' } })
     await sleep(1_000)
     const stopped = await show(id)
@@ -88,13 +94,7 @@ t.test(
 )
 
 t.test('a cancelled import keeps what is written; its counts and logs stay true', async (t) => {
-  const list = await createList(service)
-  const { id } = await create(list.id)
-  await until(
-    'some rows',
-    () => show(id),
-    (view) => imported(view) > 2_000,
-  )
+  const { list, id } = await begunImport()
   t.match(await move(id, 'cancel'), { success: true, data: { state: 'cancelled', finished_at: String } })
   await until(
     'the end of all work',
