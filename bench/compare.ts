@@ -1,13 +1,13 @@
+import { programSearchPath } from '../shared/config.ts'
 import { openDatabase } from '../shared/database.ts'
 import { createLogger } from '../shared/logger.ts'
 import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
 import { defaultCacheFolder, findMongod } from '../shared/mongod/find-mongod.ts'
-import { programSearchPath } from '../shared/config.ts'
 import { endOnInterrupt, unlessInterrupted } from './interrupt.ts'
-import { serverCpuSeconds, serverVersion } from './mongodb-server.ts'
 import { measure } from './measure.ts'
-import { turns } from './turns.ts'
+import { serverCpuSeconds, serverVersion } from './mongodb-server.ts'
 import type { BenchContext, Comparison, Contender, Measurement, StudyOptions } from './scenario.ts'
+import { turns } from './turns.ts'
 
 /**
  * Runs a comparison: its contenders in turn, round after round, in an order that changes, on one MongoDB server. What

@@ -13,8 +13,8 @@ import {
   type Particulars,
   type Report,
 } from './report/report.ts'
-import { quickArgs, quickFolder, runAll } from './run-all.ts'
 import { describe, tablesOf } from './report/text.ts'
+import { quickArgs, quickFolder, runAll } from './run-all.ts'
 import type { Comparison, Study, StudyOptions } from './scenario.ts'
 
 /** Runs a benchmark by its name, and says and writes down what it did, on which machine, and what came of it. */

@@ -7,8 +7,8 @@ import type { Database } from '../shared/database.ts'
 import { messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { Part } from '../shared/service.ts'
+import { downloadBounds, type DownloadBounds } from '../shared/sources/download-bounds.ts'
 import type { Staging } from '../shared/staging/staging.ts'
-import type { Uploads } from '../shared/uploads/upload-store.ts'
 import { listenForRings } from '../shared/store/doorbell.ts'
 import {
   engineLeaseMs,
@@ -17,13 +17,13 @@ import {
   noteSessions,
   renewEngineLease,
 } from '../shared/store/engines.ts'
+import type { Uploads } from '../shared/uploads/upload-store.ts'
 import { callbackBounds, type CallbackBounds } from './callbacks/callback-bounds.ts'
 import { CallbackDispatcher } from './callbacks/callback-dispatcher.ts'
 import { Dispatcher, mostSteps } from './dispatcher.ts'
 import { handOver } from './maintenance/take-over.ts'
 import type { EngineMetrics } from './metrics.ts'
 import { ReactionDispatcher, reactionLanes } from './reactions/reaction-dispatcher.ts'
-import { downloadBounds, type DownloadBounds } from '../shared/sources/download-bounds.ts'
 import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
 
 /**

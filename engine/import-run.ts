@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { inTransactionOf, nextIds } from '../shared/database.ts'
 import { clock } from '../shared/clock.ts'
+import { inTransactionOf, nextIds } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
+import { makePlan, reactionsPerRecord } from '../shared/import-plan.ts'
 import {
   chunkId,
   contentFormat,
@@ -11,16 +12,15 @@ import {
   type ImportDocument,
   type ImportPlan,
 } from '../shared/schemas/import.ts'
+import { downloadFailureOf, schemeOf } from '../shared/sources/download-failure.ts'
 import { stagedPartition, stagedSource, type Staging } from '../shared/staging/staging.ts'
 import { countChunkStates, countsOfChunks, deleteChunks, replaceChunks } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
 import { beginTry, finishImport, releaseStep, writeInStep } from '../shared/store/imports.ts'
 import { countAbsent, deactivateAbsent } from './deactivation.ts'
-import { makePlan, reactionsPerRecord } from '../shared/import-plan.ts'
-import { downloadFailureOf, schemeOf } from '../shared/sources/download-failure.ts'
 import { sourceOf } from './sources/source-of.ts'
-import { refuseIfWrittenInto } from './sources/upload-directory.ts'
 import type { SourceContext } from './sources/source.ts'
+import { refuseIfWrittenInto } from './sources/upload-directory.ts'
 import type { Range } from './splitting/range-writer.ts'
 import { splitFile, type SplitResult } from './splitting/split.ts'
 import { endInFailure } from './step-failures.ts'

@@ -4,12 +4,12 @@ import { endedStates, type ImportState } from '../shared/import-state.ts'
 import { Figure, registerGauges } from '../shared/metrics/figure.ts'
 import { knownCounter } from '../shared/metrics/known-counter.ts'
 import { rowResults, sourceTypes, type SourceType } from '../shared/schemas/import.ts'
-import type { Staging } from '../shared/staging/staging.ts'
 import {
   downloadFailures,
   downloadSchemes,
   type DownloadFailure,
 } from '../shared/sources/download-failure.ts'
+import type { Staging } from '../shared/staging/staging.ts'
 import type { BatchReport } from './workers/messages.ts'
 import type { WorkerFigures } from './workers/worker-figures.ts'
 

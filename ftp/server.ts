@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { parsePortRange } from '../shared/config.ts'
 import { StartError } from '../shared/errors.ts'
 import { describeListenError, type Part } from '../shared/service.ts'
+import { TurnQueue } from '../shared/turn-queue.ts'
 import { installCommands } from './commands/command-table.ts'
 import { Certificate, type CertificateFiles } from './connections/certificate.ts'
 import { ConnectionLimits, type SessionLimits } from './connections/connection-limits.ts'
@@ -12,7 +13,6 @@ import { PassivePorts } from './connections/passive-ports.ts'
 import { createFtpSrv } from './ftp-srv-internals.ts'
 import { KeyWatch } from './key-watch.ts'
 import { FtpSession, type FtpTimeouts, type SessionSurroundings } from './session.ts'
-import { TurnQueue } from '../shared/turn-queue.ts'
 
 export interface FtpServerOptions extends Pick<
   SessionSurroundings,

@@ -3,6 +3,7 @@ import type { AuthThrottle } from '../shared/api-keys.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { Collections } from '../shared/schemas/collections.ts'
 import type { UploadLimits } from '../shared/store/upload-usage.ts'
+import type { TurnQueue } from '../shared/turn-queue.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { Certificate } from './connections/certificate.ts'
 import type { Command } from './connections/command-lines.ts'
@@ -13,7 +14,6 @@ import type { PassivePorts } from './connections/passive-ports.ts'
 import { FtpSrvConnection, quiet } from './ftp-srv-internals.ts'
 import { Interruption } from './interruption.ts'
 import type { FtpMetrics, SessionEnd } from './metrics.ts'
-import type { TurnQueue } from '../shared/turn-queue.ts'
 
 /** What all sessions of a server have in common. */
 export interface SessionSurroundings {

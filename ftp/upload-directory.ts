@@ -3,13 +3,13 @@ import type { Readable } from 'node:stream'
 import { clock } from '../shared/clock.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { Collections } from '../shared/schemas/collections.ts'
+import type { UploadLimits } from '../shared/store/upload-usage.ts'
 import { fileNameProblem } from '../shared/uploads/upload-names.ts'
 import { UploadQuota } from '../shared/uploads/upload-quota.ts'
-import type { UploadLimits } from '../shared/store/upload-usage.ts'
 import type { UploadEntry, Uploads, UploadStore } from '../shared/uploads/upload-store.ts'
 import { FtpError, noSuchFile } from './ftp-error.ts'
-import { Upload, type UploadOptions } from './upload.ts'
 import { UploadLock } from './upload-lock.ts'
+import { Upload, type UploadOptions } from './upload.ts'
 
 /**
  * The directory of one organization as an FTP client sees it: flat, regular files only. An upload in progress lies

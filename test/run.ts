@@ -4,10 +4,10 @@ import { mkdtemp, readFile, rm, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { programSearchPath } from '../shared/config.ts'
 import { createLogger } from '../shared/logger.ts'
 import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
 import { defaultCacheFolder, findMongod } from '../shared/mongod/find-mongod.ts'
-import { programSearchPath } from '../shared/config.ts'
 
 /**
  * Runs the tests that are named, files or folders (all, without a name), against one MongoDB server of their own, in a

@@ -1,5 +1,5 @@
-import { createList, importEnd, install, type Installation } from '../contenders/installation.ts'
 import { wrongCounts } from '../contenders/check-import.ts'
+import { createList, importEnd, install, type Installation } from '../contenders/installation.ts'
 import type { WrittenFile } from '../datasets/subscriber-file.ts'
 import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
 import { bulkWritePeer } from '../peers/bulk-write.ts'

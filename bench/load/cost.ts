@@ -1,6 +1,6 @@
 import { measure } from '../measure.ts'
-import type { Measured, Timeline } from '../scenario.ts'
 import { measuredProcess } from '../processes.ts'
+import type { Measured, Timeline } from '../scenario.ts'
 import type { MeasuredService } from './service-client.ts'
 
 /** What is kept of a round's cost: CPU microseconds a row, and the highest memory of each process in MB. */

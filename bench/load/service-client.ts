@@ -1,7 +1,7 @@
 import { ApiClient } from '../../control-plane/cli/api-client.ts'
 import { openDatabase, type Database } from '../../shared/database.ts'
-import { startRollcall } from '../rollcall.ts'
 import { serverCpuSeconds } from '../mongodb-server.ts'
+import { startRollcall } from '../rollcall.ts'
 import { processCpuSeconds } from '../watch-process.ts'
 
 /** A service that is measured: its processes with their default settings, its embedded database, and how to reach both. */

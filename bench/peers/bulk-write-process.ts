@@ -1,5 +1,5 @@
-import { createReadStream } from 'node:fs'
 import { once } from 'node:events'
+import { createReadStream } from 'node:fs'
 import { parse } from 'csv-parse'
 import { MongoClient, type AnyBulkWriteOperation, type Document } from 'mongodb'
 import type { BulkWriteOrder } from './bulk-write.ts'

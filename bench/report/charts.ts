@@ -1,6 +1,6 @@
+import type { Timeline } from '../scenario.ts'
 import { drawPlot, type Plot, type Series } from './plot.ts'
 import type { Report } from './report.ts'
-import type { Timeline } from '../scenario.ts'
 
 /** The plots of a report, each by a name that is fit for a file. */
 export interface Chart {

@@ -1,5 +1,5 @@
-import type { Chart } from './charts.ts'
 import type { Spread } from '../statistics.ts'
+import type { Chart } from './charts.ts'
 import type { Report } from './report.ts'
 import { isMet, targets, type Target } from './targets.ts'
 import {

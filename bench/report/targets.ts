@@ -1,5 +1,5 @@
-import type { ContenderReport, Report } from './report.ts'
 import type { Spread } from '../statistics.ts'
+import type { ContenderReport, Report } from './report.ts'
 
 /** What the engine is to reach, each against a peer in the same run on the same server, and where it is measured. */
 export interface Target {

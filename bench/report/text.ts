@@ -1,6 +1,6 @@
-import type { ContenderReport, Report } from './report.ts'
 import type { Machine } from '../machine.ts'
 import type { Spread } from '../statistics.ts'
+import type { ContenderReport, Report } from './report.ts'
 
 /** What a benchmark prints. */
 

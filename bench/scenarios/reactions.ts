@@ -3,13 +3,13 @@ import { loadavg } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ImportView } from '../../control-plane/cli/api-client.ts'
+import { nextIds } from '../../shared/database.ts'
+import { batchRecords } from '../../shared/records/chunk-records.ts'
 import {
   autoresponderDefaults,
   type AutoresponderDocument,
   type ReactionDocument,
 } from '../../shared/schemas/autoresponder.ts'
-import { nextIds } from '../../shared/database.ts'
-import { batchRecords } from '../../shared/records/chunk-records.ts'
 import { ring } from '../../shared/store/doorbell.ts'
 import { customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
 import { costOf, describeCost } from '../load/cost.ts'

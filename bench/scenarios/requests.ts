@@ -1,7 +1,6 @@
 import { mkdir, rm } from 'node:fs/promises'
 import { loadavg } from 'node:os'
 import path from 'node:path'
-import { serverVersion } from '../mongodb-server.ts'
 import { subscriberStatuses } from '../../shared/schemas/subscriber.ts'
 import { Cannon } from '../load/cannon.ts'
 import { costOf, describePeaks } from '../load/cost.ts'
@@ -10,6 +9,7 @@ import { rowsOfTable, summarizeVolleys, type MeasuredVolley, type OperationResul
 import { RunningImport, writeImportFiles } from '../load/running-import.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { loadSubscribers, type LoadedSubscribers } from '../load/subscribers.ts'
+import { serverVersion } from '../mongodb-server.ts'
 import type { Goal, Study, StudyOptions, Timeline } from '../scenario.ts'
 
 /**

@@ -1,8 +1,8 @@
 import type { Database } from '../../shared/database.ts'
 import type { Logger } from '../../shared/logger.ts'
 import type { Staging } from '../../shared/staging/staging.ts'
-import type { Uploads } from '../../shared/uploads/upload-store.ts'
 import { listUnsettledAmong } from '../../shared/store/imports.ts'
+import type { Uploads } from '../../shared/uploads/upload-store.ts'
 import type { Chore } from './maintenance.ts'
 
 /** How long inline content may lie here before its import is in the database: longer than any request lasts. */

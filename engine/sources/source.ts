@@ -1,7 +1,7 @@
 import type { AddressGuard } from '../../shared/address-guard.ts'
 import type { ImportDocument } from '../../shared/schemas/import.ts'
-import type { Staging } from '../../shared/staging/staging.ts'
 import type { DownloadBounds } from '../../shared/sources/download-bounds.ts'
+import type { Staging } from '../../shared/staging/staging.ts'
 import type { Uploads } from '../../shared/uploads/upload-store.ts'
 
 /**

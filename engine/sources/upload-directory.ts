@@ -1,8 +1,8 @@
 import { ImportError } from '../../shared/errors.ts'
 import type { ImportDocument } from '../../shared/schemas/import.ts'
+import { gunzipUpload, isGzipName } from '../../shared/sources/gzip.ts'
 import { isSameContent } from '../../shared/uploads/file-fingerprint.ts'
 import type { PinnedUpload, Uploads } from '../../shared/uploads/upload-store.ts'
-import { gunzipUpload, isGzipName } from '../../shared/sources/gzip.ts'
 import { StillWritten, type Source } from './source.ts'
 
 /**

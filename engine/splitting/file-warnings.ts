@@ -1,5 +1,5 @@
-import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
 import type { ScannedRecord } from '../../shared/records/record-scanner.ts'
+import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
 
 /** What imports without fault but looks like a mistake, noticed while the file is scanned. */
 export class FileWarnings {

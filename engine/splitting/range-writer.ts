@@ -1,12 +1,12 @@
 import { crc32 } from 'node:zlib'
-import type { StagedWriter } from '../../shared/staging/staging.ts'
-import type { ChunkDocument } from '../../shared/schemas/import.ts'
 import {
   headerLength,
   identityPrefix,
   writeHeader,
   type Extents,
 } from '../../shared/records/partition-file.ts'
+import type { ChunkDocument } from '../../shared/schemas/import.ts'
+import type { StagedWriter } from '../../shared/staging/staging.ts'
 
 /** One range of identities [from, to) and where its records lie; null is open. The future chunk. */
 export interface Range {

@@ -1,8 +1,8 @@
+import type { IdentityReader } from '../../shared/records/identity-reader.ts'
+import { dialectBytes, RecordScanner } from '../../shared/records/record-scanner.ts'
 import type { FileFormat } from '../../shared/schemas/import.ts'
 import type { StagedFile } from '../../shared/staging/staging.ts'
-import type { IdentityReader } from '../../shared/records/identity-reader.ts'
 import { successor } from './range-writer.ts'
-import { dialectBytes, RecordScanner } from '../../shared/records/record-scanner.ts'
 
 /**
  * Samples of identities, and the borders made of them. Samples come from all over the file: its head alone says

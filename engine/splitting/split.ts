@@ -1,14 +1,14 @@
 import { isUtf8 } from 'node:buffer'
 import { ImportError } from '../../shared/errors.ts'
-import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
-import type { StagedFile, StagedWriter } from '../../shared/staging/staging.ts'
 import { readCells } from '../../shared/records/csv-cells.ts'
 import { checkedRecords, contentStart, mostlyInvalid } from '../../shared/records/file-beginning.ts'
-import { FileWarnings } from './file-warnings.ts'
 import { IdentityReader } from '../../shared/records/identity-reader.ts'
 import { readInPieces, readRecordAt } from '../../shared/records/partition-file.ts'
-import { PartitionOutput, RangeWriter, type Range, type RecordToWrite } from './range-writer.ts'
 import { dialectBytes, RecordScanner, type ScannedRecord } from '../../shared/records/record-scanner.ts'
+import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
+import type { StagedFile, StagedWriter } from '../../shared/staging/staging.ts'
+import { FileWarnings } from './file-warnings.ts'
+import { PartitionOutput, RangeWriter, type Range, type RecordToWrite } from './range-writer.ts'
 import { bordersOf, IdentitySample, sampleIdentities } from './sampling.ts'
 
 /**

@@ -1,9 +1,6 @@
 import { crc32 } from 'node:zlib'
 import type { ClientSession, Db } from 'mongodb'
 import { ImportError, messageOf } from '../../shared/errors.ts'
-import type { Collections } from '../../shared/schemas/collections.ts'
-import type { ChunkDocument } from '../../shared/schemas/import.ts'
-import { extentsLength, readExtents, readInPieces } from '../../shared/records/partition-file.ts'
 import {
   cutBatches,
   identityAt,
@@ -11,6 +8,9 @@ import {
   sortedByIdentity,
   type Batch,
 } from '../../shared/records/chunk-records.ts'
+import { extentsLength, readExtents, readInPieces } from '../../shared/records/partition-file.ts'
+import type { Collections } from '../../shared/schemas/collections.ts'
+import type { ChunkDocument } from '../../shared/schemas/import.ts'
 import type { StagedFile, Staging } from '../../shared/staging/staging.ts'
 import { readHeldChunk } from '../../shared/store/chunks.ts'
 import { readState } from '../../shared/store/imports.ts'

@@ -1,6 +1,5 @@
 import { setFlagsFromString } from 'node:v8'
 import { Piscina } from 'piscina'
-import { workerFigures, type WorkerFigures } from './worker-figures.ts'
 import {
   lanesPerWorker,
   type BatchReport,
@@ -8,6 +7,7 @@ import {
   type ChunkTask,
   type WorkerStart,
 } from './messages.ts'
+import { workerFigures, type WorkerFigures } from './worker-figures.ts'
 
 /** The engine's worker threads. */
 export interface WorkerPool {

@@ -1,7 +1,7 @@
 import { clock } from '../../shared/clock.ts'
-import { readRow } from '../../shared/rows/row-reader.ts'
 import { BatchReader, type Batch, type ReadRecord } from '../../shared/records/chunk-records.ts'
 import { takesPlace, type ExistingSubscriber } from '../../shared/rows/row-decision.ts'
+import { readRow } from '../../shared/rows/row-reader.ts'
 import {
   contentFormat,
   failureId,

@@ -1,5 +1,5 @@
-import type { FieldDefinition } from '../../shared/schemas/custom-field.ts'
 import { cleared, type NewSubscriber, type SubscriberUpdate } from '../../shared/rows/row-decision.ts'
+import type { FieldDefinition } from '../../shared/schemas/custom-field.ts'
 import type { BsonWriter } from './bson-writer.ts'
 
 /** Makes the function that writes new subscribers as documents: shared/schemas/subscriber.ts, element by element. */

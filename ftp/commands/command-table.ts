@@ -1,6 +1,6 @@
+import type { Command } from '../connections/command-lines.ts'
 import { FtpError } from '../ftp-error.ts'
 import { commandTable, type CommandEntry } from '../ftp-srv-internals.ts'
-import type { Command } from '../connections/command-lines.ts'
 import type { FtpSession } from '../session.ts'
 import { connectionCommands } from './connection-commands.ts'
 import { fileCommands } from './file-commands.ts'

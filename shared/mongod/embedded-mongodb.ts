@@ -8,8 +8,8 @@ import { z } from 'zod'
 import { clock } from '../clock.ts'
 import { messageOf, StartError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
-import { LockNotFree, ownProcess, processIsAlive, processName, withFolderLock } from './folder-lock.ts'
 import type { Mongod } from './find-mongod.ts'
+import { LockNotFree, ownProcess, processIsAlive, processName, withFolderLock } from './folder-lock.ts'
 
 /**
  * The embedded MongoDB server: a replica set of one, on loopback, its data in `<data folder>/mongodb`. One server

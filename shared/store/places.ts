@@ -3,8 +3,8 @@ import { clock } from '../clock.ts'
 import { inTransaction, type Database } from '../database.ts'
 import { placesHeldIndex, type Collections } from '../schemas/collections.ts'
 import type { ChunkDocument } from '../schemas/import.ts'
-import { notePlacesHeld, preemptChunks } from './chunks.ts'
 import { TurnQueue } from '../turn-queue.ts'
+import { notePlacesHeld, preemptChunks } from './chunks.ts'
 import { activeSubscribers, restartWritesUnderWay } from './subscriber-counts.ts'
 
 /**

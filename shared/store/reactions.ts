@@ -1,6 +1,5 @@
 import type { ClientSession } from 'mongodb'
 import { clock } from '../clock.ts'
-import type { Collections } from '../schemas/collections.ts'
 import {
   messageReactionId,
   reactionsOfSubscriber,
@@ -9,6 +8,7 @@ import {
   type Delay,
   type ReactionDocument,
 } from '../schemas/autoresponder.ts'
+import type { Collections } from '../schemas/collections.ts'
 import type { SubscriberDocument } from '../schemas/subscriber.ts'
 import { dueTime } from '../values/due-time.ts'
 import { formatInstant, localToUtcMs } from '../values/time-zone.ts'

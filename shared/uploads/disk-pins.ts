@@ -2,9 +2,9 @@ import type { BigIntStats } from 'node:fs'
 import { link, lstat, mkdir, rename, rm, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import type { Collections } from '../schemas/collections.ts'
-import { fileNameProblem, newUploadToken, uploadFolder } from './upload-names.ts'
 import { fingerprintOf, timeIn } from './file-fingerprint.ts'
 import { copySteady, openRegular } from './steady-copy.ts'
+import { fileNameProblem, newUploadToken, uploadFolder } from './upload-names.ts'
 import type { PinnedUpload, UploadPin, Uploads } from './upload-store.ts'
 
 /**

@@ -2,11 +2,11 @@ import { constants } from 'node:fs'
 import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink } from 'node:fs/promises'
 import path from 'node:path'
 import type { Readable } from 'node:stream'
-import { fileNameProblem, parseUnfinished, unfinishedName, uploadFolder } from './upload-names.ts'
 import { diskPins, type DiskPinsOptions } from './disk-pins.ts'
 import { DiskUpload } from './disk-upload.ts'
 import { timeIn } from './file-fingerprint.ts'
 import { copySteady, openRegular, type SteadyCopyOptions } from './steady-copy.ts'
+import { fileNameProblem, parseUnfinished, unfinishedName, uploadFolder } from './upload-names.ts'
 import {
   UploadChanged,
   type TakeUp,

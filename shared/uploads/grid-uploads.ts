@@ -1,5 +1,5 @@
-import { ObjectId, type MongoClient } from 'mongodb'
 import { Readable } from 'node:stream'
+import { ObjectId, type MongoClient } from 'mongodb'
 import { inTransaction } from '../database.ts'
 import {
   copyGridFile,
@@ -11,9 +11,9 @@ import {
 } from '../gridfs/grid-bucket.ts'
 import type { Collections } from '../schemas/collections.ts'
 import type { UploadNameDocument } from '../schemas/upload.ts'
-import { fileNameProblem } from './upload-names.ts'
 import { detachAndRemove, dropUnfinished, removeForgotten, removeUnused } from './grid-contents.ts'
 import { GridUpload } from './grid-upload.ts'
+import { fileNameProblem } from './upload-names.ts'
 import {
   UploadChanged,
   type TakeUp,

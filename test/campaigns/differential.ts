@@ -3,6 +3,7 @@ import path from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import type { FieldDefinition } from '../../shared/schemas/custom-field.ts'
 import type { Json, Service } from '../helpers/service.ts'
+import { settleUpload } from '../helpers/settled-upload.ts'
 import { expectedEnd } from '../model/import-model.ts'
 import { awkwardFiles } from './awkward-files.ts'
 import { createList, createOrganizations, insertSubscribers, setLimit } from './campaign-list.ts'
@@ -13,7 +14,6 @@ import { madeImport, type MadeImport } from './made-import.ts'
 import { madeList, timeZones, type MadeList } from './made-list.ts'
 import { ImportEnds, observe, tableOf } from './observed-end.ts'
 import { Random } from './random.ts'
-import { settleUpload } from '../helpers/settled-upload.ts'
 
 /**
  * The differential campaign: the same lists, files and options through the service and through the model in

@@ -6,13 +6,13 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import pino from 'pino'
 import t from 'tap'
-import { findMongod, defaultCacheFolder } from '../../shared/mongod/find-mongod.ts'
 import { superviseChild } from '../../control-plane/cli/supervised-child.ts'
 import { programSearchPath } from '../../shared/config.ts'
 import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
+import { findMongod, defaultCacheFolder } from '../../shared/mongod/find-mongod.ts'
 import { callerOf, freePorts, startProgram, testMongodbUri, until } from '../helpers/service.ts'
-import pino from 'pino'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const free = {

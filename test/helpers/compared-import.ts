@@ -1,9 +1,9 @@
 import { mkdir, readdir, writeFile } from 'node:fs/promises'
-import { autoresponder } from './autoresponder.ts'
 import path from 'node:path'
 import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { idsOfImport, logKinds } from '../../shared/schemas/import.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/schemas/subscriber.ts'
+import { autoresponder } from './autoresponder.ts'
 import { createList, importEnd, until, type Json, type Service } from './service.ts'
 import { settleUpload } from './settled-upload.ts'
 

@@ -5,9 +5,9 @@ import { createFtpMetrics } from '../../ftp/metrics.ts'
 import { startFtpServer, type FtpServerOptions } from '../../ftp/server.ts'
 import { AuthThrottle, keyHashSecret } from '../../shared/api-keys.ts'
 import { clientOptions } from '../../shared/database.ts'
-import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import { createLogger } from '../../shared/logger.ts'
 import { collectionsOf } from '../../shared/schemas/collections.ts'
+import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import type { Service } from './service.ts'
 
 /** FTP servers in this process, with options that no setting has; on the service's database and folder. */

@@ -4,8 +4,8 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { ObjectId } from 'mongodb'
 import { gridFileSize, streamGridFile } from '../../shared/gridfs/grid-bucket.ts'
-import { newUploadToken, unfinishedName } from '../../shared/uploads/upload-names.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
+import { newUploadToken, unfinishedName } from '../../shared/uploads/upload-names.ts'
 import type { Service } from './service.ts'
 
 /** What lies in the first organization's upload directory, looked at from behind: hidden entries begin with a dot. */

@@ -1,5 +1,5 @@
-import { once } from 'node:events'
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { once } from 'node:events'
 import { mkdir } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import path from 'node:path'

@@ -2,8 +2,8 @@ import { createServer } from 'node:net'
 import t from 'tap'
 import { createUrlImport, selfSigned, startHastyEngine } from '../helpers/downloads.ts'
 import { answer, redirect, startRawWebServer } from '../helpers/raw-web-server.ts'
-import { countsOf, importEnd, startService, type Json } from '../helpers/service.ts'
 import { startFtpServer, type FtpScript } from '../helpers/scripted-ftp-server.ts'
+import { countsOf, importEnd, startService, type Json } from '../helpers/service.ts'
 
 /** FTP servers that break off, lie or say nothing. What ends after a part of the file never counts as whole. */
 

@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { AutoresponderDocument, ReactionDocument } from '../../shared/schemas/autoresponder.ts'
 import { nextIds } from '../../shared/database.ts'
+import type { AutoresponderDocument, ReactionDocument } from '../../shared/schemas/autoresponder.ts'
 import { autoresponder } from '../helpers/autoresponder.ts'
 import { callerOf, createList, importText, startService, until, type Json } from '../helpers/service.ts'
 

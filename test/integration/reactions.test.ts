@@ -1,6 +1,6 @@
 import t from 'tap'
-import { autoresponder } from '../helpers/autoresponder.ts'
 import type { AutoresponderDocument } from '../../shared/schemas/autoresponder.ts'
+import { autoresponder } from '../helpers/autoresponder.ts'
 import { countsOf, createList, importText, startService, type Service } from '../helpers/service.ts'
 
 /** Autoresponder reactions that an import queues: one a subscriber and autoresponder, in the batch's transaction. */

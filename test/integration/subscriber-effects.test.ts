@@ -1,8 +1,8 @@
 import t from 'tap'
-import { autoresponder } from '../helpers/autoresponder.ts'
 import { keyHashSecret } from '../../shared/api-keys.ts'
 import { importReactionId } from '../../shared/schemas/autoresponder.ts'
 import { unsubscribeToken } from '../../shared/signed-token.ts'
+import { autoresponder } from '../helpers/autoresponder.ts'
 import { countsOf, createList, importEnd, startService, type Json } from '../helpers/service.ts'
 
 /** What writing single subscribers brings with it: counts, the limit, autoresponders, mails that ask to confirm. */

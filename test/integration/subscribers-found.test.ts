@@ -1,5 +1,5 @@
-import t from 'tap'
 import type { Document } from 'mongodb'
+import t from 'tap'
 import { createList, startService, type Json, type Service } from '../helpers/service.ts'
 
 /** Finding subscribers: pages, emails over many lists, lists on which several share an email; and what it costs. */

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { endpoints } from '../../control-plane/endpoints.ts'
 import { openApiDocument } from '../../control-plane/description/openapi.ts'
+import { endpoints } from '../../control-plane/endpoints.ts'
 import { creationDefaults, fieldTables } from '../helpers/field-tables.ts'
 import type { Json } from '../helpers/service.ts'
 

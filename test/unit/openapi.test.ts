@@ -2,8 +2,8 @@ import { createConfig, lintFromString } from '@redocly/openapi-core'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import t from 'tap'
 import { needText } from '../../control-plane/api/authorization.ts'
-import { endpoints } from '../../control-plane/endpoints.ts'
 import { basePath, openApiDocument } from '../../control-plane/description/openapi.ts'
+import { endpoints } from '../../control-plane/endpoints.ts'
 import type { Json } from '../helpers/service.ts'
 
 const document: Json = JSON.parse(JSON.stringify(openApiDocument(endpoints, 'http://127.0.0.1:8080')))

@@ -11,9 +11,9 @@ import {
   type LogKind,
 } from '../../../shared/schemas/import.ts'
 import { countsOf } from '../../../shared/store/chunks.ts'
+import { writeLine } from '../../../shared/values/csv-line.ts'
 import type { Reply } from '../../api/endpoint.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { writeLine } from '../../../shared/values/csv-line.ts'
 
 const inflateAsync = promisify(inflate)
 

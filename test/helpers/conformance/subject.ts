@@ -1,8 +1,8 @@
 import type { Endpoint } from '../../../control-plane/api/endpoint.ts'
 import { callerOf, type Answer, type Json } from '../service.ts'
 import type { Row, Sent } from './row.ts'
-import { changedAt } from './wrong-values.ts'
 import type { World } from './world.ts'
+import { changedAt } from './wrong-values.ts'
 
 /** An endpoint with its row and its part of the description. */
 export class Subject {

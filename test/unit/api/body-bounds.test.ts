@@ -1,7 +1,7 @@
 import t from 'tap'
 import { readBody } from '../../../control-plane/api/validation.ts'
-import { endpoints } from '../../../control-plane/endpoints.ts'
 import { openApiDocument } from '../../../control-plane/description/openapi.ts'
+import { endpoints } from '../../../control-plane/endpoints.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { changedAt } from '../../helpers/conformance/wrong-values.ts'
 import type { Json } from '../../helpers/service.ts'

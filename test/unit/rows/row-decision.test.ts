@@ -1,9 +1,9 @@
 import { BSON } from 'mongodb'
 import t from 'tap'
-import { rowDecider, type ExistingSubscriber } from '../../../shared/rows/row-decision.ts'
-import { rowReader, type Row } from '../../../shared/rows/row-reader.ts'
 import { BsonWriter } from '../../../engine/writing/bson-writer.ts'
 import { subscriberWriter, updateWriter } from '../../../engine/writing/subscriber-writer.ts'
+import { rowDecider, type ExistingSubscriber } from '../../../shared/rows/row-decision.ts'
+import { rowReader, type Row } from '../../../shared/rows/row-reader.ts'
 import type { ImportOptions, ImportPlan } from '../../../shared/schemas/import.ts'
 import { makeField, makeOptions, makePlan } from '../../helpers/make-plan.ts'
 
