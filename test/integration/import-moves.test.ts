@@ -117,7 +117,8 @@ t.test('a cancelled import keeps what is written; its counts and logs stay true'
 
 t.test('an import waits for its time, and imports of a list go in the order of begins_at', async (t) => {
   const list = await createList(service)
-  const at = (ms: number) => new Date(Date.now() + ms).toISOString()
+  const startedAt = Date.now()
+  const at = (ms: number) => new Date(startedAt + ms).toISOString()
   const make = (begins_at: string, name: string): Promise<Json> =>
     post(`/mailing_lists/${list.id}/subscriber_imports`, {
       subscriber_import: {
