@@ -8,7 +8,7 @@ import { endOnInterrupt } from '../interrupt.ts'
 import { childProcess } from '../processes.ts'
 import type { BenchContext, Contender } from '../scenario.ts'
 import { flatSample } from './flat-document.ts'
-import { collectorFlag, peer, type PeerTarget, type PreparedPeer } from './peer.ts'
+import { collectorFlags, peer, type PeerTarget, type PreparedPeer } from './peer.ts'
 
 /**
  * What a developer writes in an afternoon: csv-parse in one process, the cells trimmed and converted, an upsert by
@@ -93,7 +93,7 @@ async function startProgram(order: BulkWriteOrder): Promise<PreparedPeer> {
   // What it makes of a date doesn't hang on where the machine stands.
   const child = fork(program, {
     env: programEnvironment({ settings: { TZ: 'UTC' } }),
-    execArgv: [...process.execArgv, collectorFlag],
+    execArgv: [...process.execArgv, ...collectorFlags],
   })
   const ended = new Promise<never>((_, reject) => {
     child.once('error', reject)

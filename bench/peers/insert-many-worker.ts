@@ -9,7 +9,8 @@ import type { InsertManyOrder } from './insert-many.ts'
 
 /** Makes its share of the documents, says so, and inserts them when told. */
 const { target, dataset, thread, threads } = workerData as InsertManyOrder
-const batchSize = 1_000
+/** 1,000 and 3,500 were a tenth slower. */
+const batchSize = 2_000
 const inFlight = 3
 
 const file = new SubscriberFile(dataset)

@@ -6,7 +6,7 @@ import type { SubscriberFile, SubscriberFileOptions } from '../datasets/subscrib
 import { thisProcess } from '../processes.ts'
 import type { BenchContext, Contender } from '../scenario.ts'
 import { flatSample } from './flat-document.ts'
-import { collectorFlag, peer, type PeerTarget, type PeerWork } from './peer.ts'
+import { collectorFlags, peer, type PeerTarget, type PeerWork } from './peer.ts'
 
 /**
  * What the driver alone can do: the documents that the import ends up with, made beforehand and in file order, written
@@ -37,11 +37,11 @@ export function insertManyPeer(context: BenchContext, dataset: SubscriberFile): 
     sample: flatSample(dataset, (row) => (dataset.kindOf(row) === 'good' ? row : null)),
     shown: (document) => flattened(document as SubscriberDocument, dataset),
     about: {
-      settings: { threads, batch: 1_000, batches_in_flight: 3, write_concern: 'majority' },
+      settings: { threads, batch: 2_000, batches_in_flight: 3, write_concern: 'majority' },
       note: 'documents made beforehand; reads no file, finds no duplicates, counts and logs nothing',
     },
     async prepare(target) {
-      setFlagsFromString(collectorFlag)
+      for (const flag of collectorFlags) setFlagsFromString(flag)
       const workers = await Promise.all(
         Array.from({ length: threads }, (_, thread) =>
           startInserter({ target, dataset: dataset.options, thread, threads }),

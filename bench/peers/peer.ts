@@ -44,8 +44,8 @@ export interface PeerTarget {
 
 const collectionName = 'subscribers'
 
-/** Of Rollcall's workers: a peer in Node isn't to be slower for want of it. */
-export const collectorFlag = '--no-parallel-scavenge'
+/** Of Rollcall's workers: a peer in Node isn't to be slower for want of them. */
+export const collectorFlags = ['--no-parallel-scavenge', '--heap-growing-percent=100']
 
 export function peer(context: BenchContext, work: PeerWork): Contender {
   const { name, dataset } = work
@@ -71,7 +71,8 @@ export function peer(context: BenchContext, work: PeerWork): Contender {
           wrongSample(await sampleOf(collection, work), work.sample)
         if (wrong !== null) context.say(`${name}: ${wrong}`)
         const times = peer.batchTimes?.()
-        const latency = times && { latency: latencyOf('a batch of 1,000 rows', times) }
+        const batch = Number(work.about.settings?.['batch']).toLocaleString('en')
+        const latency = times && { latency: latencyOf(`a batch of ${batch} rows`, times) }
         return { ...measured, ...latency, isRight: wrong === null }
       } finally {
         await db.dropDatabase()

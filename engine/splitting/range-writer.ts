@@ -77,9 +77,11 @@ export class PartitionOutput {
     await this.#writing
   }
 
-  /** Resolves when nothing is being written any more, whatever became of it. */
+  /** Resolves when nothing is being written any more, whatever became of it; the memory is given back. */
   async rest(): Promise<void> {
     await this.#writing.catch(() => undefined)
+    for (const { buffer } of this.#free) giveBack(buffer)
+    this.#free.length = 0
   }
 
   async #write(buffers: Buffer[]): Promise<void> {
@@ -88,8 +90,14 @@ export class PartitionOutput {
     for (const { buffer } of buffers) {
       if (buffer.byteLength === this.#bufferSize && this.#free.length < mostFreeBuffers)
         this.#free.push(Buffer.from(buffer))
+      else giveBack(buffer)
     }
   }
+}
+
+/** At once: ranges fill up together, and what they leave was 100 MB before the garbage collector came by. */
+const giveBack = (buffer: ArrayBufferLike): void => {
+  if (buffer instanceof ArrayBuffer) buffer.transfer(0)
 }
 
 const mostFreeBuffers = 64

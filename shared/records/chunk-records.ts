@@ -24,7 +24,7 @@ export interface ReadRecord {
 }
 
 /** Records of a batch at most, and the bytes after which no further one is taken: functions of the chunk alone. */
-export const batchRecords = 2_000
+export const batchRecords = 3_500
 const batchBytes = 4 * 1024 * 1024
 
 /**
