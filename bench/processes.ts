@@ -15,12 +15,20 @@ export interface Usage {
   memoryMB: number
 }
 
-/** A process of Rollcall, by its metrics: right on each system, at 1-2 ms of its CPU time a look. */
-export function measuredProcess(name: string, metricsUrl: string): ProcessOfContender {
+/**
+ * A process of Rollcall, by its metrics: right on each system, at 1-2 ms of its CPU time a look. What else they say can
+ * be read at each look.
+ */
+export function measuredProcess(
+  name: string,
+  metricsUrl: string,
+  read: (metrics: string) => void = () => undefined,
+): ProcessOfContender {
   return {
     name,
     usage: async () => {
       const text = await (await fetch(metricsUrl)).text()
+      read(text)
       return {
         cpuSeconds: metric(text, 'process_cpu_seconds_total'),
         memoryMB: metric(text, 'process_resident_memory_bytes') / 1e6,

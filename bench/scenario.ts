@@ -57,6 +57,8 @@ export interface Outcome {
 /** How a kind of work went, round by round. */
 export interface NamedTimelines {
   name: string
+  /** What is counted as rows, where it is something else: "MB". */
+  of?: string
   rounds: Timeline[]
 }
 
@@ -131,7 +133,7 @@ export type Measured = Omit<Measurement, 'isRight' | 'latency'> &
 /** What was seen at each moment, moment by moment in each array; figures count from the work's beginning. */
 export interface Timeline {
   seconds: number[]
-  /** Null where the work isn't about rows. */
+  /** Null where nothing was counted. */
   rows: number[] | null
   /** By the process's name. */
   cpuSeconds: Record<string, number[]>

@@ -1,6 +1,6 @@
 import { measure } from '../measure.ts'
 import { measuredProcess } from '../processes.ts'
-import type { Measured, Timeline } from '../scenario.ts'
+import type { Measured, Timeline, Work } from '../scenario.ts'
 import type { MeasuredService } from './service-client.ts'
 
 /** What is kept of a round's cost: CPU microseconds a row, and the highest memory of each process in MB. */
@@ -16,7 +16,7 @@ export async function costOf<T>(
   { database, metrics }: MeasuredService,
   rows: number,
   work: () => Promise<T>,
-  lookEveryMs?: number,
+  looks: Pick<Work, 'progress' | 'lookEveryMs'> = {},
 ): Promise<{ done: T; cost: Cost; timeline: Timeline }> {
   let done: T | undefined
   const { clientMicroseconds, serverMicroseconds, processes, timeline } = await measure(
@@ -30,7 +30,7 @@ export async function costOf<T>(
       do: async () => {
         done = await work()
       },
-      ...(lookEveryMs === undefined ? {} : { lookEveryMs }),
+      ...looks,
     },
   )
   const peaks = Object.entries(processes).map(([name, { peakMemoryMB }]) => [name, peakMemoryMB] as const)
@@ -41,8 +41,11 @@ export async function costOf<T>(
   }
 }
 
-export function describeCost({ clientMicroseconds, serverMicroseconds, peakMemoryMB }: Cost): string {
-  return `client ${clientMicroseconds.toFixed(1)} and server ${serverMicroseconds.toFixed(1)} us a row; ${describePeaks({ peakMemoryMB })}`
+export function describeCost(
+  { clientMicroseconds, serverMicroseconds, peakMemoryMB }: Cost,
+  of = 'row',
+): string {
+  return `client ${clientMicroseconds.toFixed(1)} and server ${serverMicroseconds.toFixed(1)} us a ${of}; ${describePeaks({ peakMemoryMB })}`
 }
 
 export const describePeaks = ({ peakMemoryMB }: Pick<Cost, 'peakMemoryMB'>): string =>

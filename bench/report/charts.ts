@@ -1,4 +1,4 @@
-import type { Timeline } from '../scenario.ts'
+import type { NamedTimelines, Timeline } from '../scenario.ts'
 import { drawPlot, type Plot, type Series } from './plot.ts'
 import type { Report } from './report.ts'
 
@@ -11,12 +11,12 @@ export interface Chart {
 
 export function chartsOf(report: Report): Chart[] {
   const seen = [
-    ...report.contenders.map(({ name, rounds }) => ({
+    ...report.contenders.map(({ name, rounds }): NamedTimelines => ({
       name,
       rounds: rounds.flatMap(({ timeline }) => timeline ?? []),
     })),
     ...(report.timelines ?? []),
-  ].map(({ name, rounds }) => ({ name, timelines: middleFirst(rounds) }))
+  ].map(({ name, of = 'rows', rounds }) => ({ name, of, timelines: middleFirst(rounds) }))
   const plots = [
     { name: 'throughput', plot: throughput(seen) },
     { name: 'latency', plot: latency(report) },
@@ -30,6 +30,7 @@ export function chartsOf(report: Report): Chart[] {
 
 interface Seen {
   name: string
+  of: string
   /** The round in the middle by its time comes first. */
   timelines: Timeline[]
 }
@@ -45,7 +46,7 @@ function throughput(seen: Seen[]): Plot {
   return {
     title: 'Throughput over time: each round a line, the middle one strong',
     x: inSeconds,
-    y: { label: 'rows a second', scale: 'linear' },
+    y: { label: `${[...new Set(seen.map(({ of }) => of))].join(' or ')} a second`, scale: 'linear' },
     series: seen.map(({ name, timelines }, color) => ({
       name,
       color,
@@ -81,9 +82,10 @@ function cpu(seen: Seen[]): Plot {
       const client = timeline.seconds.map((_, i) =>
         Object.values(clients).reduce((sum, values) => sum + values[i]!, 0),
       )
+      const ofClient = { name: `${name}: client`, color, lines: [rates(timeline.seconds, client)] }
       return [
-        { name: `${name}: client`, color, lines: [rates(timeline.seconds, client)] },
-        { name: 'its mongod', color, stroke: 'dashed', lines: [rates(timeline.seconds, mongod!)] },
+        ...(Object.keys(clients).length === 0 ? [] : [ofClient]),
+        { name: `${name}: mongod`, color, stroke: 'dashed', lines: [rates(timeline.seconds, mongod!)] },
       ]
     }),
   }

@@ -6,16 +6,20 @@ import { loadavg } from 'node:os'
 import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
-import { ApiClient } from '../../control-plane/cli/api-client.ts'
+import { ApiClient, type ImportView } from '../../control-plane/cli/api-client.ts'
 import { openDatabase } from '../../shared/database.ts'
 import { wrongImport } from '../contenders/check-import.ts'
 import { createList, importEnd } from '../contenders/installation.ts'
 import { writeSubscriberFile, type SubscriberFile } from '../datasets/subscriber-file.ts'
+import { describePeaks } from '../load/cost.ts'
+import { measure } from '../measure.ts'
+import { serverVersion } from '../mongodb-server.ts'
 import { keptFiles, largeFile, runPartners, type PartnersReport } from '../partners/partners.ts'
+import { measuredProcess, metric } from '../processes.ts'
+import { whole, withRange } from '../report/text.ts'
 import { startRollcall, type Rollcall } from '../rollcall.ts'
-import type { Goal, Study, StudyOptions } from '../scenario.ts'
-import { spread } from '../statistics.ts'
-import { watchProcess } from '../watch-process.ts'
+import type { Goal, Measured, Study, StudyOptions, Timeline } from '../scenario.ts'
+import { latencyOf, spread, type Spread } from '../statistics.ts'
 
 /**
  * Partners upload large files, all at once, while an import runs; another one uploads small files meanwhile, and it is
@@ -25,6 +29,7 @@ export const ftpUploads: Study = {
   name: 'ftp-uploads',
   summary:
     '20 partners upload 100 MB each while an import runs, and one more small files; plain and with TLS',
+  quick: ['--rows', '100000', '--rounds', '1'],
   async run(options) {
     const { say, rounds, seed, rows: given, folder } = options
     const rows = given ?? 300_000
@@ -37,13 +42,49 @@ export const ftpUploads: Study = {
         measured.push(result)
         say(describe(result))
       }
-    for (const tls of [false, true]) say(summary(measured, tls))
-    const goals = [false, true].flatMap((tls) => goalsOf(measured, tls))
+    const kinds = [false, true].map((tls) => {
+      const own = measured.filter((round) => round.tls === tls)
+      return { name: tls ? 'TLS' : 'plain', own, figures: figuresOf(own) }
+    })
+    for (const { name, figures } of kinds) say(summary(name, figures))
+    const goals = kinds.flatMap(({ name, figures }) => goalsOf(name, figures))
     for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
     return {
       isRight: measured.every(({ isRight }) => isRight),
-      result: { rows, partners, megabytes, measured },
+      result: {
+        mongodb: measured[0]!.mongodb,
+        rows,
+        partners,
+        megabytes,
+        ...Object.fromEntries(kinds.map(({ name, figures }) => [name, figures])),
+        measured: measured.map(({ timeline: _, smallMs, keptMs, ...round }) => ({
+          ...round,
+          smallMs: timesOf(smallMs),
+          keptMs: timesOf(keptMs),
+        })),
+      },
       goals,
+      latencies: kinds.flatMap(({ name, own }) => [
+        {
+          name: `${name}, connection and login for each`,
+          ...latencyOf(
+            'an upload of 1 kB',
+            own.flatMap(({ smallMs }) => smallMs),
+          ),
+        },
+        {
+          name: `${name}, in one session`,
+          ...latencyOf(
+            'an upload of 1 kB',
+            own.flatMap(({ keptMs }) => keptMs),
+          ),
+        },
+      ]),
+      timelines: kinds.map(({ name, own }) => ({
+        name,
+        of: 'MB',
+        rounds: own.map(({ timeline }) => timeline),
+      })),
     }
   },
 }
@@ -61,12 +102,16 @@ interface Work extends StudyOptions {
 interface Round {
   tls: boolean
   isRight: boolean
+  mongodb: string
   megabytesPerSecond: number
-  smallMs: { median: number; p99: number; slowest: number; count: number }
-  keptMs: { median: number; p99: number; slowest: number; count: number }
-  memoryMB: number
-  /** Of the FTP server. */
-  cpuSeconds: number
+  /** Of each upload with a connection of its own, and within one session. */
+  smallMs: number[]
+  keptMs: number[]
+  /** CPU and memory while the partners uploaded. */
+  processes: Measured['processes']
+  /** Meanwhile. */
+  importedRows: number
+  timeline: Timeline
   loadAverage: number
 }
 
@@ -83,10 +128,8 @@ async function runRound(work: Work, tls: boolean, name: string): Promise<Round> 
     for (let i = 0; i <= partners; i += 1) accounts.push(await makeAccount(client, i))
     const [small, ...large] = accounts as [Account, ...Account[]]
     const ftp = new URL(service.ready.ftp)
-    const watch = await watchProcess(service.ready.metrics['ftp']!)
     const list = await createList(client, 'bench', work.dataset)
-    const importId = await startImport(client, list.listId, work.dataset)
-    const report = await runPartners({
+    const order = {
       host: ftp.hostname,
       port: Number(ftp.port),
       tls,
@@ -94,8 +137,27 @@ async function runRound(work: Work, tls: boolean, name: string): Promise<Round> 
       smallKey: small.key,
       megabytes,
       seed: work.seed,
+    }
+    const { ftp: ofFtp, engine, control_plane: controlPlane } = service.ready.metrics
+    let uploaded = 0
+    let done: { importId: number; report: PartnersReport; importedRows: number } | undefined
+    const { processes, timeline } = await measure(database.client, partners * megabytes, {
+      processes: [
+        measuredProcess('FTP server', ofFtp!, (metrics) => {
+          uploaded = metric(metrics, 'rollcall_ftp_bytes_total\\{direction="in"\\}') / 1e6
+        }),
+        measuredProcess('engine', engine!),
+        measuredProcess('control plane', controlPlane!),
+      ],
+      progress: () => Math.min(uploaded, partners * megabytes),
+      do: async () => {
+        const importId = await startImport(client, list.listId, work.dataset)
+        const report = await runPartners(order)
+        const { stats } = await client.get<ImportView>(`/subscriber_imports/${importId}`)
+        done = { importId, report, importedRows: stats.records_imported }
+      },
     })
-    const { peakMemoryMB, cpuSeconds } = await watch.stop()
+    const { importId, report, importedRows } = done!
     const view = await importEnd(client, importId)
     const wrong =
       (await wrongImport(
@@ -108,11 +170,13 @@ async function runRound(work: Work, tls: boolean, name: string): Promise<Round> 
     return {
       tls,
       isRight: wrong === null,
+      mongodb: await serverVersion(database.client),
       megabytesPerSecond: (partners * megabytes) / report.seconds,
-      smallMs: figures(report.smallMs),
-      keptMs: figures(report.keptMs),
-      memoryMB: peakMemoryMB,
-      cpuSeconds,
+      smallMs: report.smallMs,
+      keptMs: report.keptMs,
+      processes,
+      importedRows,
+      timeline,
       loadAverage: loadavg()[0]!,
     }
   } finally {
@@ -195,7 +259,7 @@ async function hashOf(file: string): Promise<string> {
   return hash.digest('hex')
 }
 
-function figures(values: number[]) {
+function timesOf(values: number[]) {
   const sorted = [...values].sort((a, b) => a - b)
   return {
     median: spread(sorted).median,
@@ -205,60 +269,76 @@ function figures(values: number[]) {
   }
 }
 
-const shown = ({ median, slowest, count }: Round['smallMs']) =>
-  `${Math.round(median)} ms, at most ${Math.round(slowest)} (${count})`
-
 function describe(round: Round): string {
-  const { tls, megabytesPerSecond, smallMs, keptMs, memoryMB, cpuSeconds, loadAverage, isRight } = round
+  const { tls, megabytesPerSecond, smallMs, keptMs, processes, loadAverage, isRight } = round
+  const shown = (values: number[]) => {
+    const { median, slowest, count } = timesOf(values)
+    return `${Math.round(median)} ms, at most ${Math.round(slowest)} (${count})`
+  }
+  const peaks = Object.entries(processes).map(([name, { peakMemoryMB }]) => [name, peakMemoryMB] as const)
   return [
     tls ? 'TLS  ' : 'plain',
     `${Math.round(megabytesPerSecond)} MB/s`,
     `1 kB with login ${shown(smallMs)}`,
     `1 kB in a session ${shown(keptMs)}`,
-    `memory ${Math.round(memoryMB)} MB`,
-    `CPU ${((cpuSeconds * 1000) / (partners * megabytes)).toFixed(1)} ms a MB`,
+    describePeaks({ peakMemoryMB: Object.fromEntries(peaks) }),
     `load ${loadAverage.toFixed(1)}`,
     ...(isRight ? [] : ['WRONG RESULT']),
   ].join('; ')
 }
 
-/** The times by the median over the rounds, memory by the most. */
-function goalsOf(rounds: Round[], tls: boolean): Goal[] {
-  const own = rounds.filter((round) => round.tls === tls)
-  const how = tls ? 'with TLS' : 'plain'
-  const times = (what: string, p99: number[]): Goal => {
-    const measured = spread(p99)
-    const shown = `${Math.round(measured.median)} ms (${Math.round(measured.least)} to ${Math.round(measured.most)})`
-    return {
-      what: `1 kB ${what}, ${how}: p99 ${shown}, under ${mostSmallMs} ms`,
-      isMet: measured.median < mostSmallMs,
-      measured,
-    }
-  }
-  const memory = spread(own.map(({ memoryMB }) => memoryMB))
-  return [
-    times(
-      'with login',
-      own.map(({ smallMs }) => smallMs.p99),
-    ),
-    times(
-      'in a session',
-      own.map(({ keptMs }) => keptMs.p99),
-    ),
-    {
-      what: `memory of the FTP server, ${how}: at most ${Math.round(memory.most)} MB, under ${mostMemoryMB} MB`,
-      isMet: memory.most < mostMemoryMB,
-      measured: memory,
-    },
-  ]
+interface Figures {
+  megabytesPerSecond: Spread
+  /** CPU microseconds of the FTP server; the small files' are among them. */
+  ftpMicrosecondsAMB: Spread
+  /** CPU microseconds of what the import had done when the uploads ended; the server's hold the logins' too. */
+  clientMicrosecondsARow: Spread
+  serverMicrosecondsARow: Spread
+  smallP99Ms: Spread
+  keptP99Ms: Spread
+  /** Highest resident memory of the FTP server. */
+  memoryMB: Spread
 }
 
-function summary(rounds: Round[], tls: boolean): string {
-  const own = rounds.filter((round) => round.tls === tls)
-  const p99 = spread(own.map(({ smallMs }) => smallMs.p99))
-  const speed = spread(own.map(({ megabytesPerSecond }) => megabytesPerSecond))
-  const range = ({ median, least, most }: typeof p99) =>
-    `${Math.round(median)} (${Math.round(least)} to ${Math.round(most)})`
-  const memory = Math.max(...own.map(({ memoryMB }) => memoryMB))
-  return `${tls ? 'TLS' : 'plain'}: ${range(speed)} MB/s; p99 of a 1 kB upload ${range(p99)} ms; memory at most ${Math.round(memory)} MB`
+function figuresOf(rounds: Round[]): Figures {
+  const over = (figure: (round: Round) => number) => spread(rounds.map(figure))
+  const cpu = ({ processes }: Round, name: string) => processes[name]!.cpuSeconds * 1e6
+  return {
+    megabytesPerSecond: over((round) => round.megabytesPerSecond),
+    ftpMicrosecondsAMB: over((round) => cpu(round, 'FTP server') / (partners * megabytes)),
+    clientMicrosecondsARow: over(
+      (round) => (cpu(round, 'engine') + cpu(round, 'control plane')) / round.importedRows,
+    ),
+    serverMicrosecondsARow: over((round) => cpu(round, 'mongod') / round.importedRows),
+    smallP99Ms: over(({ smallMs }) => timesOf(smallMs).p99),
+    keptP99Ms: over(({ keptMs }) => timesOf(keptMs).p99),
+    memoryMB: over(({ processes }) => processes['FTP server']!.peakMemoryMB),
+  }
+}
+
+function summary(name: string, figures: Figures): string {
+  const shown = (figure: Spread) => withRange(figure, whole)
+  return [
+    `${name}: ${shown(figures.megabytesPerSecond)} MB/s`,
+    `CPU of the FTP server ${shown(figures.ftpMicrosecondsAMB)} us a MB`,
+    `of the import client ${shown(figures.clientMicrosecondsARow)} and server ${shown(figures.serverMicrosecondsARow)} us a row`,
+  ].join('; ')
+}
+
+/** The times by the median over the rounds, memory by the most. */
+function goalsOf(name: string, { smallP99Ms, keptP99Ms, memoryMB }: Figures): Goal[] {
+  const times = (what: string, measured: Spread): Goal => ({
+    what: `1 kB ${what}, ${name}: p99 ${withRange(measured, whole)} ms, under ${mostSmallMs} ms`,
+    isMet: measured.median < mostSmallMs,
+    measured,
+  })
+  return [
+    times('with login', smallP99Ms),
+    times('in a session', keptP99Ms),
+    {
+      what: `memory of the FTP server, ${name}: ${withRange(memoryMB, whole)} MB, each under ${mostMemoryMB} MB`,
+      isMet: memoryMB.most < mostMemoryMB,
+      measured: memoryMB,
+    },
+  ]
 }

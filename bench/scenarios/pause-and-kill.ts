@@ -8,8 +8,10 @@ import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
 import { costOf, describeCost } from '../load/cost.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { startImport } from '../load/subscribers.ts'
+import { measure } from '../measure.ts'
 import { serverVersion } from '../mongodb-server.ts'
-import type { Goal, Study, StudyOptions } from '../scenario.ts'
+import { measuredProcess } from '../processes.ts'
+import type { Goal, Study, StudyOptions, Timeline } from '../scenario.ts'
 import { spread } from '../statistics.ts'
 
 /**
@@ -22,20 +24,20 @@ export const pauseAndKill: Study = {
   summary:
     'how soon a pause holds, and how soon an import goes on after kill -9 of its engine, with the same counts',
   quick: ['--rows', '200000', '--rounds', '1'],
-  run: (options) => onMeasuredService(options.folder, (service) => measure(service, options)),
+  run: (options) => onMeasuredService(options.folder, (service) => measureAll(service, options)),
 }
 
 const usualRows = 1_000_000
+const source = { type: 'upload_directory', filename: 'rows.csv' }
 const mostPauseSeconds = 1
 const mostRecoverySeconds = 25
 /** A pause holds when nothing was written for so long. */
 const quietMs = 3_000
 
-async function measure(service: MeasuredService, { rows, rounds, seed, folder, say }: StudyOptions) {
+async function measureAll(service: MeasuredService, { rows, rounds, seed, folder, say }: StudyOptions) {
   const { client, database } = service
   const { dataset, file } = await writeSubscriberFile({ rows: rows ?? usualRows, seed, folder, say })
   await placeUpload(file, { STAGING: 'disk', DATA_DIR: path.join(folder, 'data') }, database)
-  const source = { type: 'upload_directory', filename: 'rows.csv' }
   const undisturbed = await createList(client, 'Undisturbed', dataset)
   // The engine that is killed takes its figures along: cost is that of the undisturbed import.
   const {
@@ -52,18 +54,14 @@ async function measure(service: MeasuredService, { rows, rounds, seed, folder, s
   let wrong = await wrongEnd(undisturbedEnd, undisturbed)
   const pauses: number[] = []
   const recoveries: number[] = []
+  const disturbedTimelines: Timeline[] = []
   for (let round = 1; round <= rounds && wrong === null; round += 1) {
     const list = await createList(client, `Disturbed ${round}`, dataset)
-    const { id } = await startImport(service, list.listId, source)
-    await untilPart(service, id, 0.25)
-    const pause = await pauseSeconds(service, id)
-    await client.post(`/subscriber_imports/${id}/unpause`)
-    await untilPart(service, id, 0.5)
-    const recovery = await recoverySeconds(service)
-    wrong =
-      (await wrongEnd(await importEnd(client, id), list)) ?? (await wrongLogs(service, undisturbedEnd.id, id))
+    const { pause, recovery, view, timeline } = await disturb(service, list, dataset.rows)
+    wrong = (await wrongEnd(view, list)) ?? (await wrongLogs(service, undisturbedEnd.id, view.id))
     pauses.push(pause)
     recoveries.push(recovery)
+    disturbedTimelines.push(timeline)
     say(
       `round ${round}  paused within ${pause.toFixed(2)} s, rows again ${recovery.toFixed(1)} s after the kill${wrong === null ? '' : `  WRONG RESULT: ${wrong}`}`,
     )
@@ -86,8 +84,36 @@ async function measure(service: MeasuredService, { rows, rounds, seed, folder, s
       recovery_seconds: recoveries,
     },
     goals,
-    timelines: [{ name: 'undisturbed', rounds: [timeline] }],
+    timelines: [
+      { name: 'undisturbed', rounds: [timeline] },
+      { name: 'paused and killed', rounds: disturbedTimelines },
+    ],
   }
+}
+
+/** An import that is paused and goes on, whose engine is then killed, and which is waited for. */
+async function disturb(service: MeasuredService, list: List, rows: number) {
+  const { client, database, metrics } = service
+  let disturbed: { pause: number; recovery: number; view: ImportView } | undefined
+  const { timeline } = await measure(database.client, rows, {
+    processes: [measuredProcess('control plane', metrics['control_plane']!)],
+    do: async () => {
+      const { id } = await startImport(service, list.listId, source)
+      await untilPart(service, id, 0.25)
+      const pause = await pauseSeconds(service, id)
+      await client.post(`/subscriber_imports/${id}/unpause`)
+      await untilPart(service, id, 0.5)
+      const recovery = await recoverySeconds(service)
+      disturbed = { pause, recovery, view: await importEnd(client, id) }
+    },
+  })
+  // Without an engine's part, and two had one, what the client used would only look small.
+  const { cpuSeconds, memoryMB } = timeline
+  const ofServer = {
+    cpuSeconds: { mongod: cpuSeconds['mongod']! },
+    memoryMB: { mongod: memoryMB['mongod']! },
+  }
+  return { ...disturbed!, timeline: { ...timeline, ...ofServer } }
 }
 
 function goal(what: string, seconds: number[], most: number): Goal {

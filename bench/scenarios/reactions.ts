@@ -1,4 +1,4 @@
-import { mkdir, rm } from 'node:fs/promises'
+import { copyFile, mkdir, rm } from 'node:fs/promises'
 import { loadavg } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -12,59 +12,84 @@ import {
 } from '../../shared/schemas/autoresponder.ts'
 import { ring } from '../../shared/store/doorbell.ts'
 import { customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
-import { costOf, describeCost } from '../load/cost.ts'
+import { costOf, describeCost, type Cost } from '../load/cost.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { startImport, writeRows } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
-import type { Outcome, Study, StudyOptions } from '../scenario.ts'
+import { two, whole, withRange } from '../report/text.ts'
+import type { Goal, Outcome, Study, StudyOptions, Timeline } from '../scenario.ts'
+import { latencyOf, spread, type Spread } from '../statistics.ts'
 
 /**
- * A million reactions that all fall due in one moment, because their autoresponder is unpaused, while imports run: how
- * fast they get into the outbox, and what the imports lose by it.
+ * Reactions that all fall due in one moment, because their autoresponder is unpaused: how fast they get into the outbox
+ * while imports run, and what the imports lose by it; then as many with nothing else going on, which says what one
+ * costs. Each round has a service of its own.
  */
 export const reactions: Study = {
   name: 'reactions',
-  summary: 'reactions that are due, on their way into the outbox beside running imports',
+  summary: 'reactions that are due, on their way into the outbox, beside running imports and alone',
+  quick: ['--rows', '30000', '--rounds', '1', '--seconds', '1'],
+  full: ['--rows', '1000000'],
   async run(options) {
-    const rounds: Outcome[] = []
-    for (let round = 1; round <= options.rounds; round += 1) {
-      const folder = path.join(options.folder, `round-${round}`)
-      await mkdir(folder)
-      try {
-        rounds.push(await onMeasuredService(folder, (service) => measure(service, options)))
-      } finally {
-        await rm(folder, { recursive: true, force: true })
-      }
+    const { rows, rounds, seed, folder, say } = options
+    const amount = rows ?? usualAmount
+    const dataset = new SubscriberFile({ rows: importRows, seed, defects: false })
+    const file = path.join(folder, 'rows.csv')
+    await writeRows(file, dataset, [{ first: 0, count: importRows }])
+    const measured: Round[] = []
+    for (let round = 1; round <= rounds && measured.every(({ wrong }) => wrong === null); round += 1) {
+      say(`round ${round}, load average ${loadavg()[0]!.toFixed(1)}`)
+      measured.push(await runRound(path.join(folder, `round-${round}`), file, amount, options))
     }
-    return {
-      isRight: rounds.every(({ isRight }) => isRight),
-      result: { rounds: rounds.map(({ result }) => result) },
-      goals: rounds.flatMap(({ goals = [] }) => goals),
-      timelines: [
-        {
-          name: 'reactions and imports',
-          rounds: rounds.flatMap(({ timelines = [] }) => timelines.flatMap((kind) => kind.rounds)),
-        },
-      ],
-    }
+    return report(measured, amount, say)
   },
 }
 
-const usualAmount = 1_000_000
+const usualAmount = 200_000
 const importRows = 1_000_000
 /** Imports into as many lists: together they last longer than what is measured. */
 const importCount = 8
 const leastPerSecond = 10_000
 const leastShareOfImport = 0.5
 
-async function measure(service: MeasuredService, { rows, seed, seconds, say }: StudyOptions) {
-  const amount = rows ?? usualAmount
-  const { database, uploads } = service
-  await mkdir(uploads, { recursive: true })
-  const file = new SubscriberFile({ rows: importRows, seed, defects: false })
-  await writeRows(path.join(uploads, 'rows.csv'), file, [{ first: 0, count: importRows }])
-  say(`queueing ${amount.toLocaleString('en')} reactions of a paused autoresponder ...`)
-  const autoresponderId = await queueReactions(service, amount)
+interface Round {
+  mongodb: string
+  beside: Moved
+  alone: Moved
+  importRowsPerSecond: { before: number; beside: number; after: number }
+  wrong: string | null
+}
+
+interface Moved {
+  perSecond: number
+  /** A reaction, with all that went on meanwhile. */
+  cost: Cost
+  timeline: Timeline
+  /** Of each reaction, from the unpausing to the outbox. */
+  milliseconds: number[]
+}
+
+async function runRound(folder: string, file: string, amount: number, options: StudyOptions): Promise<Round> {
+  await mkdir(folder)
+  try {
+    return await onMeasuredService(folder, async (service) => {
+      await mkdir(service.uploads, { recursive: true })
+      await copyFile(file, path.join(service.uploads, 'rows.csv'))
+      return measureRound(service, amount, options)
+    })
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+async function measureRound(
+  service: MeasuredService,
+  amount: number,
+  { seconds, say }: StudyOptions,
+): Promise<Round> {
+  const { client, database } = service
+  const listId = await createList(service, 'Reacting')
+  const first = await queueReactions(service, listId, amount)
 
   const imports: number[] = []
   for (let i = 0; i < importCount; i += 1) {
@@ -76,66 +101,140 @@ async function measure(service: MeasuredService, { rows, seed, seconds, say }: S
     (await views(service, imports)).reduce((sum, view) => sum + view.stats.records_imported, 0)
   while ((await imported()) === 0) await sleep(200)
 
-  say(`imports alone (load average ${load()}) ...`)
-  const before = await rateOf(imported, async () => sleep(seconds * 4_000))
-  say(`with the reactions that are due (load average ${load()}) ...`)
-  await database.collections.autoresponders.updateOne({ _id: autoresponderId }, { $set: { paused: false } })
-  await ring(database.collections, 'unpaused')
-  const startedAt = performance.now()
-  // Of all that goes on, the imports included.
-  const {
-    done: beside,
-    cost,
-    timeline,
-  } = await costOf(service, amount, () =>
-    rateOf(imported, async () => {
-      while ((await database.collections.outbox.estimatedDocumentCount()) < amount) await sleep(100)
-    }),
-  )
-  const perSecond = amount / ((performance.now() - startedAt) / 1000)
-  say(`imports alone once more (load average ${load()}) ...`)
-  const after = await rateOf(imported, async () => sleep(seconds * 4_000))
+  // Before and after: what the machine does in one minute, it needn't do in the next.
+  const before = await rateOf(imported, () => sleep(seconds * 2_000))
+  const beside = await rateOf(imported, () => moveReactions(service, first, amount))
+  const after = await rateOf(imported, () => sleep(seconds * 2_000))
   const stillRuns = (await views(service, imports)).some((view) => view.state === 'importing')
-  for (const id of imports)
-    await service.client.post(`/subscriber_imports/${id}/cancel`).catch(() => undefined)
+  for (const id of imports) await client.post(`/subscriber_imports/${id}/cancel`).catch(() => undefined)
+  while ((await database.collections.imports.countDocuments({ settled: false })) > 0) await sleep(250)
 
+  const alone = await moveReactions(service, await queueReactions(service, listId, amount), amount)
   const due = await database.collections.reactions.countDocuments({ state: 'due' })
-  // Before and after: what the machine does in one half minute, it needn't do in the next.
-  const alone = (before + after) / 2
-  const share = beside / alone
-  const goals = [
-    {
-      what: `${Math.round(perSecond).toLocaleString('en')} reactions/s, at least ${leastPerSecond.toLocaleString('en')}`,
-      isMet: perSecond >= leastPerSecond,
-    },
-    {
-      what: `imports did ${Math.round(beside).toLocaleString('en')} rows/s beside them, ${Math.round(alone).toLocaleString('en')} alone: ${share.toFixed(2)} of their speed, at least ${leastShareOfImport}`,
-      isMet: share >= leastShareOfImport,
-    },
-  ]
-  say(`of reactions and imports together, a reaction: ${describeCost(cost)}`)
-  for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
-  if (!stillRuns) say('the imports ended before all was measured: take fewer reactions (--rows)')
+  const wrong = !stillRuns
+    ? 'the imports ended before all was measured: take fewer reactions (--rows)'
+    : due === 2 * amount
+      ? null
+      : `${due} reactions are due, not ${2 * amount}`
+  say(
+    `${whole(beside.done.perSecond)} reactions/s beside imports, ${whole(alone.perSecond)} alone; imports ${whole(before.perSecond)} rows/s before, ${whole(beside.perSecond)} beside them, ${whole(after.perSecond)} after${wrong === null ? '' : `  WRONG RESULT: ${wrong}`}`,
+  )
+  say(`with the imports  ${describeCost(beside.done.cost, 'reaction')}`)
+  say(`alone             ${describeCost(alone.cost, 'reaction')}`)
   return {
-    isRight: due === amount && stillRuns,
-    result: {
-      mongodb: await serverVersion(database.client),
-      reactions: amount,
-      reactions_per_second: perSecond,
-      import_rows_per_second: { alone_before: before, alone_after: after, beside },
-      cost_of_all_a_reaction: cost,
+    mongodb: await serverVersion(database.client),
+    beside: beside.done,
+    alone,
+    importRowsPerSecond: {
+      before: before.perSecond,
+      beside: beside.perSecond,
+      after: after.perSecond,
     },
-    goals,
-    timelines: [{ name: 'reactions and imports', rounds: [{ ...timeline, rows: null }] }],
+    wrong,
   }
 }
 
 /** How much `count` grows in a second while `work` lasts. */
-async function rateOf(count: () => Promise<number>, work: () => Promise<void>): Promise<number> {
+async function rateOf<T>(
+  count: () => Promise<number>,
+  work: () => Promise<T>,
+): Promise<{ perSecond: number; done: T }> {
   const [before, startedAt] = [await count(), performance.now()]
-  await work()
-  return ((await count()) - before) / ((performance.now() - startedAt) / 1000)
+  const done = await work()
+  return { perSecond: ((await count()) - before) / ((performance.now() - startedAt) / 1000), done }
 }
+
+/** From the moment in which their autoresponder is unpaused. */
+async function moveReactions(
+  service: MeasuredService,
+  autoresponderId: number,
+  amount: number,
+): Promise<Moved> {
+  const { collections } = service.database
+  const before = await collections.outbox.estimatedDocumentCount()
+  const milliseconds: number[] = []
+  const work = async () => {
+    await collections.autoresponders.updateOne({ _id: autoresponderId }, { $set: { paused: false } })
+    await ring(collections, 'unpaused')
+    const startedAt = performance.now()
+    while (milliseconds.length < amount) {
+      await sleep(100)
+      const moved = (await collections.outbox.estimatedDocumentCount()) - before
+      const elapsedMs = performance.now() - startedAt
+      while (milliseconds.length < moved) milliseconds.push(elapsedMs)
+    }
+    return amount / (milliseconds.at(-1)! / 1000)
+  }
+  const looks = { progress: () => milliseconds.length }
+  const { done: perSecond, cost, timeline } = await costOf(service, amount, work, looks)
+  return { perSecond, cost, timeline, milliseconds }
+}
+
+function report(measured: Round[], amount: number, say: (text: string) => void): Outcome {
+  const over = (figure: (round: Round) => number) => spread(measured.map(figure))
+  const share = over(({ importRowsPerSecond: { before, beside, after } }) => beside / ((before + after) / 2))
+  const perSecond = over(({ beside }) => beside.perSecond)
+  const figures = {
+    reactions_per_second: perSecond,
+    reactions_per_second_alone: over(({ alone }) => alone.perSecond),
+    share_of_import_speed: share,
+    // What one costs is known where nothing else goes on.
+    client_us_a_reaction: over(({ alone }) => alone.cost.clientMicroseconds),
+    server_us_a_reaction: over(({ alone }) => alone.cost.serverMicroseconds),
+  }
+  for (const [name, figure] of Object.entries(figures))
+    say(`${name.replaceAll('_', ' ').padEnd(28)}${withRange(figure, figure.most < 10 ? two : whole)}`)
+  const goals = [
+    goal(
+      `${withRange(perSecond, whole)} reactions/s beside imports, at least ${whole(leastPerSecond)}`,
+      perSecond,
+      leastPerSecond,
+    ),
+    goal(
+      `imports had ${withRange(share, two)} of their speed beside them, at least ${leastShareOfImport}`,
+      share,
+      leastShareOfImport,
+    ),
+  ]
+  for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
+  const kinds = ['beside', 'alone'] as const
+  const named = { beside: 'beside imports', alone: 'alone' }
+  return {
+    isRight: measured.every(({ wrong }) => wrong === null),
+    result: {
+      mongodb: measured[0]!.mongodb,
+      reactions: amount,
+      ...figures,
+      measured: measured.map(({ beside, alone, importRowsPerSecond, wrong }) => ({
+        reactions_per_second: { beside: beside.perSecond, alone: alone.perSecond },
+        import_rows_per_second: importRowsPerSecond,
+        cost_of_all_a_reaction: beside.cost,
+        cost_a_reaction: alone.cost,
+        wrong,
+      })),
+    },
+    goals,
+    latencies: kinds.map((kind) => ({
+      name: named[kind],
+      ...latencyOf(
+        'a reaction, unpaused to outbox',
+        measured.flatMap((round) => round[kind].milliseconds),
+      ),
+    })),
+    timelines: kinds.map((kind) => ({
+      name: named[kind],
+      of: 'reactions',
+      rounds: measured.map((round) => round[kind].timeline),
+    })),
+  }
+}
+
+/** By the median over the rounds. */
+const goal = (what: string, measured: Spread, least: number): Goal => ({
+  what,
+  isMet: measured.median >= least,
+  measured,
+})
 
 const views = (service: MeasuredService, ids: number[]): Promise<ImportView[]> =>
   Promise.all(ids.map((id) => service.client.get<ImportView>(`/subscriber_imports/${id}`)))
@@ -147,17 +246,16 @@ async function createList({ client }: MeasuredService, name: string): Promise<nu
   return id
 }
 
-/** As imports leave them: all of a batch are due at one moment. */
-async function queueReactions(service: MeasuredService, amount: number): Promise<number> {
+/** Of a paused autoresponder, whose id it resolves to, and as imports leave them: all of a batch are due at one moment. */
+async function queueReactions(service: MeasuredService, listId: number, amount: number): Promise<number> {
   const { collections } = service.database
-  const listId = await createList(service, 'Reacting')
   const autoresponderId = await nextIds(collections, 'autoresponder')
   const autoresponder: AutoresponderDocument = {
     _id: autoresponderId,
     organization_id: 1,
     mailing_list_id: listId,
-    name: 'Paused',
-    name_key: 'paused',
+    name: `Paused ${autoresponderId}`,
+    name_key: `paused ${autoresponderId}`,
     trigger: 'subscription',
     ...autoresponderDefaults,
     paused: true,
@@ -188,5 +286,3 @@ async function queueReactions(service: MeasuredService, amount: number): Promise
   }
   return autoresponderId
 }
-
-const load = () => loadavg()[0]!.toFixed(1)

@@ -53,7 +53,7 @@ async function measureAll(service: MeasuredService, folder: string, options: Stu
   const cannon = new Cannon()
   try {
     const measure = () =>
-      costOf(service, 1, () => measureRounds(service, cannon, operations, options), lookEveryMs)
+      costOf(service, 1, () => measureRounds(service, cannon, operations, options), { lookEveryMs })
     say(`\n${connections} connections, no import (load average ${load()})`)
     const { done: quiet, timeline: quietTimeline, cost: quietCost } = await measure()
     for (const row of rowsOfTable(quiet)) say(row)
