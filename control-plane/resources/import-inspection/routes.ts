@@ -1,12 +1,9 @@
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { findMailingList, refuseRemoteList } from '../../api/scope.ts'
-import { creationRefusals, tag } from '../subscriber-imports/routes.ts'
+import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
+import { creationRefusals } from '../subscriber-imports/creation-check.ts'
 import { mostBytes } from './sample.ts'
 import { exampleInspection, exampleInspectionRequest, inspectionRequest, inspectionView } from './schemas.ts'
 import { inspectSource } from './service.ts'
-
-const { invalid_request, validation_failed } = creationRefusals
-const isAboutKeys = (message: string): boolean => message.startsWith('Idempotency-Key')
 
 export const importInspectionEndpoints = [
   endpoint({
@@ -15,7 +12,7 @@ export const importInspectionEndpoints = [
     operationId: 'inspectSubscriberImport',
     summary:
       'Looks at the beginning of a source (1 MB at most, of a URL within 30 s): how it reads, which column is which, and what would become of its first 20 records. Nothing is written',
-    tag,
+    tag: 'Subscriber imports',
     needs: permission('subscriber', 'import'),
     body: {
       wrapper: 'subscriber_import',
@@ -26,9 +23,9 @@ export const importInspectionEndpoints = [
     },
     reply: { data: inspectionView, example: exampleInspection },
     refusals: {
-      invalid_request: invalid_request.filter((message) => !isAboutKeys(message)),
+      invalid_request: [remoteListRefusal],
       validation_failed: [
-        ...validation_failed.filter((message) => !isAboutKeys(message)),
+        ...creationRefusals,
         'file_source.filename can\'t be read: "subscribers.csv.gz" is no intact gzip file: incorrect header check',
         "file_source.url can't be read: http://127.0.0.1:8000/subscribers.csv answered with status 404, expected 200",
       ],

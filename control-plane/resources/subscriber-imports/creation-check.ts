@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { databaseTime } from '../../../shared/database.ts'
-import type { ImportDocument } from '../../../shared/schemas/import.ts'
+import { builtInColumns, type ImportDocument } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import { refuseProblems } from '../../api/validation.ts'
@@ -16,6 +16,38 @@ import {
 import type { ImportCreation } from './schemas.ts'
 
 /** May an import be created as asked: what creations are checked for, and inspections, which create none. */
+
+/** What creations and inspections are refused for beside what their schemas say, an example of each. */
+export const creationRefusals = [
+  'column_mapping must hold email',
+  'column_mapping must hold "Number", the primary key of the list',
+  `column_mapping.1 "Nothing" is neither a built-in column (${builtInColumns.join(', ')}) nor a custom field of the list`,
+  'column_mapping.1 "email" is mapped twice',
+  'column_mapping.1 confirmed needs a list with the confirmed field',
+  'column_mapping.1 email_format needs a list with the format field',
+  'default_custom_fields.Nothing is no custom field of the list',
+  'default_custom_fields.Number must be an integer',
+  'autoresponders.api.trigger_new must have the key id or name',
+  'autoresponders.api.trigger_new 4711 is no autoresponder of the list',
+  'autoresponders.api.trigger_new 4711 is triggered by subscription, not by the API',
+  'begins_at must be "now" or ISO 8601 with date and time, such as 2026-01-31T08:00:00+01:00, in the years 1000 to 9999',
+  'file_source.type must be one of "json", "upload_directory", "url" (case doesn\'t matter)',
+  'file_source.content is required',
+  'file_source.content must not be blank',
+  'file_source.filename is required',
+  'file_source.filename must not be blank',
+  'file_source.filename must be a plain file name without a path',
+  'file_source.filename must not hold control characters',
+  'file_source.filename must not begin with a dot',
+  'file_source.filename must not be longer than 200 bytes',
+  'file_source.filename "subscribers.csv" is not in the upload directory',
+  'file_source.url is required',
+  'file_source.url must be a URL that begins with http://, https://, ftp://, ftps://',
+  'file_source.url has a % that no two hexadecimal digits follow',
+  "file_source.url can't be used: 10.0.0.7 is no public address and is refused; an operator may allow it with URL_IMPORT_ALLOW",
+  'callback_url must be a URL that begins with http://, https://',
+  "callback_url can't be used: 10.0.0.7 is no public address and is refused; an operator may allow it with URL_IMPORT_ALLOW",
+]
 
 export interface CreationSurroundings extends ImportSurroundings {
   /** IANA name of the organization's zone. */

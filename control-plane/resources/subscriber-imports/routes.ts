@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { RequestError } from '../../../shared/errors.ts'
-import { builtInColumns } from '../../../shared/schemas/import.ts'
 import { endpoint, permission, type Endpoint } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
+import { creationRefusals } from './creation-check.ts'
 import { importEvents, readsImports } from './events.ts'
 import { importLog } from './logs.ts'
 import {
@@ -18,7 +18,7 @@ import {
 import { createImport, findImport, listImports, moveImport } from './service.ts'
 import { fullView, listViews } from './view.ts'
 
-export const tag = 'Subscriber imports'
+const tag = 'Subscriber imports'
 
 const noImport = 'there is no subscriber import 4711'
 
@@ -33,42 +33,6 @@ const moveRefusals = {
   ],
   cancel: ["subscriber import 4711 can't be cancelled: it is cancelled, and it has ended"],
 } as const
-
-/** What a creation is refused for beside what its schema says. */
-export const creationRefusals = {
-  invalid_request: [remoteListRefusal, 'Idempotency-Key must have 1 to 255 characters, once'],
-  validation_failed: [
-    'column_mapping must hold email',
-    'column_mapping must hold "Number", the primary key of the list',
-    `column_mapping.1 "Nothing" is neither a built-in column (${builtInColumns.join(', ')}) nor a custom field of the list`,
-    'column_mapping.1 "email" is mapped twice',
-    'column_mapping.1 confirmed needs a list with the confirmed field',
-    'column_mapping.1 email_format needs a list with the format field',
-    'default_custom_fields.Nothing is no custom field of the list',
-    'default_custom_fields.Number must be an integer',
-    'autoresponders.api.trigger_new must have the key id or name',
-    'autoresponders.api.trigger_new 4711 is no autoresponder of the list',
-    'autoresponders.api.trigger_new 4711 is triggered by subscription, not by the API',
-    'begins_at must be "now" or ISO 8601 with date and time, such as 2026-01-31T08:00:00+01:00, in the years 1000 to 9999',
-    'file_source.type must be one of "json", "upload_directory", "url" (case doesn\'t matter)',
-    'file_source.content is required',
-    'file_source.content must not be blank',
-    'file_source.filename is required',
-    'file_source.filename must not be blank',
-    'file_source.filename must be a plain file name without a path',
-    'file_source.filename must not hold control characters',
-    'file_source.filename must not begin with a dot',
-    'file_source.filename must not be longer than 200 bytes',
-    'file_source.filename "subscribers.csv" is not in the upload directory',
-    'file_source.url is required',
-    'file_source.url must be a URL that begins with http://, https://, ftp://, ftps://',
-    'file_source.url has a % that no two hexadecimal digits follow',
-    "file_source.url can't be used: 10.0.0.7 is no public address and is refused; an operator may allow it with URL_IMPORT_ALLOW",
-    'callback_url must be a URL that begins with http://, https://',
-    "callback_url can't be used: 10.0.0.7 is no public address and is refused; an operator may allow it with URL_IMPORT_ALLOW",
-    'Idempotency-Key was used with another body for import 4711: give each import a key of its own',
-  ],
-}
 
 function moveEndpoint(move: 'pause' | 'unpause' | 'cancel', summary: string): Endpoint {
   return endpoint({
@@ -142,7 +106,13 @@ export const subscriberImportEndpoints = [
       example: exampleCreation,
     },
     reply: { data: createdImportView, example: { ...exampleImport, state: 'scheduled', finished_at: null } },
-    refusals: creationRefusals,
+    refusals: {
+      invalid_request: [remoteListRefusal, 'Idempotency-Key must have 1 to 255 characters, once'],
+      validation_failed: [
+        ...creationRefusals,
+        'Idempotency-Key was used with another body for import 4711: give each import a key of its own',
+      ],
+    },
     async handle({ deps, caller, params, header, body, bodyHash, content }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       refuseRemoteList(list)
