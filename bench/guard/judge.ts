@@ -1,3 +1,5 @@
+import { spread } from '../statistics.ts'
+
 /** What three kinds of work cost Rollcall and a peer in CPU time; see README.md. */
 export const works = ['new rows', 'overwriting', 'all skipped'] as const
 export type WorkName = (typeof works)[number]
@@ -52,9 +54,12 @@ export function judge(recorded: Ratios, measured: Ratios, leastPart: number): Ve
 }
 
 /** The better of two runs, ratio by ratio: a neighbour that comes and goes spoils one, what became dearer spoils both. */
-export const betterOf = (one: Ratios, other: Ratios): Ratios => choose(Math.max, one, other)
+export const betterOf = (one: Ratios, other: Ratios): Ratios =>
+  combined([one, other], (ratios) => Math.max(...ratios))
 
-export const leastOf = (one: Ratios, other: Ratios): Ratios => choose(Math.min, one, other)
+export const mediansOf = (passes: Ratios[]): Ratios => combined(passes, (ratios) => spread(ratios).median)
 
-const choose = (which: (a: number, b: number) => number, one: Ratios, other: Ratios): Ratios =>
-  Object.fromEntries(Object.entries(one).map(([name, ratio]) => [name, which(ratio, other[name] ?? ratio)]))
+const combined = (passes: Ratios[], combine: (ratios: number[]) => number): Ratios =>
+  Object.fromEntries(
+    Object.keys(passes[0]!).map((name) => [name, combine(passes.map((pass) => pass[name]!))]),
+  )

@@ -5,7 +5,7 @@ import { onServer } from '../compare.ts'
 import { exitAfter, removeFolder } from '../interrupt.ts'
 import { describeMachine, loadAverage, versions, type Machine } from '../machine.ts'
 import { describe } from '../report/text.ts'
-import { betterOf, judge, leastOf, leastParts, ratiosOf, type Ratios, type Verdict } from './judge.ts'
+import { betterOf, judge, leastParts, mediansOf, ratiosOf, type Ratios, type Verdict } from './judge.ts'
 import { becomesQuiet } from './quiet.ts'
 import { runRounds } from './run-rounds.ts'
 
@@ -25,7 +25,7 @@ interface Recorded {
 /** Only what is about to fail takes so long. */
 const mostRepeats = 2
 
-/** The least of so many passes is recorded: a single one may have met a neighbour that made the peer dearer. */
+/** The medians of so many passes are recorded: a single one may have met a neighbour that made one of the two dearer. */
 const recordedPasses = 3
 
 const recordedFile = new URL('./recorded.json', import.meta.url)
@@ -46,9 +46,9 @@ await exitAfter('rollcall-guard-', (folder) => (given.record ? record(folder) : 
 
 async function record(folder: string): Promise<number> {
   const machine = describeMachine()
-  let ratios = await measureRatios(folder)
-  for (let again = 1; again < recordedPasses; again += 1)
-    ratios = leastOf(ratios, await measureRatios(folder))
+  const passes: Ratios[] = []
+  while (passes.length < recordedPasses) passes.push(await measureRatios(folder))
+  const ratios = mediansOf(passes)
   machine.load_average_after = loadAverage()
   const recorded: Recorded = {
     at: new Date().toISOString(),
