@@ -1,5 +1,5 @@
 import type { ImportOptions } from '../../shared/schemas/import.ts'
-import { makeOptions } from '../helpers/make-plan.ts'
+import { makeOptions, plainSettings } from '../helpers/make-plan.ts'
 import type { MadeImport } from './made-import.ts'
 import type { MadeField } from './made-list.ts'
 
@@ -10,17 +10,7 @@ export interface AwkwardFile {
   made: MadeImport
 }
 
-const textField: MadeField = {
-  name: 'Name',
-  field_type: 'text_multiline',
-  required: false,
-  options: [],
-  default: null,
-  minimum_length: null,
-  maximum_length: null,
-  minimum_value: null,
-  maximum_value: null,
-}
+const textField: MadeField = { name: 'Name', field_type: 'text_multiline', ...plainSettings }
 
 const plainOptions = makeOptions({
   overwrite: true,

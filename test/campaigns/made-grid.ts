@@ -1,4 +1,5 @@
 import type { ImportOptions } from '../../shared/schemas/import.ts'
+import { plainSettings } from '../helpers/make-plan.ts'
 import { madeCell } from './made-cell.ts'
 import { madeOptions, type MadeImport } from './made-import.ts'
 import { optionSets, type MadeField, type MadeList } from './made-list.ts'
@@ -6,24 +7,14 @@ import type { Random } from './random.ts'
 
 /** A grid: one column's cells by the hundred, sound ones and all that is a character beside them. */
 
-const bare: Omit<MadeField, 'name' | 'field_type'> = {
-  required: false,
-  options: [],
-  default: null,
-  minimum_length: null,
-  maximum_length: null,
-  minimum_value: null,
-  maximum_value: null,
-}
-
 export const gridFields = (random: Random): MadeField[] => [
-  { ...bare, name: 'T', field_type: 'text', minimum_length: 2, maximum_length: 6 },
-  { ...bare, name: 'N', field_type: 'number', minimum_value: random.chance(0.5) ? -1000 : null },
-  { ...bare, name: 'D', field_type: 'date' },
-  { ...bare, name: 'Y', field_type: 'day_of_year' },
-  { ...bare, name: 'S', field_type: 'select_single_radio', options: random.oneOf(optionSets) },
-  { ...bare, name: 'C', field_type: 'select_multiple_checkboxes', options: random.oneOf(optionSets) },
-  { ...bare, name: 'B', field_type: 'boolean' },
+  { ...plainSettings, name: 'T', field_type: 'text', minimum_length: 2, maximum_length: 6 },
+  { ...plainSettings, name: 'N', field_type: 'number', minimum_value: random.chance(0.5) ? -1000 : null },
+  { ...plainSettings, name: 'D', field_type: 'date' },
+  { ...plainSettings, name: 'Y', field_type: 'day_of_year' },
+  { ...plainSettings, name: 'S', field_type: 'select_single_radio', options: random.oneOf(optionSets) },
+  { ...plainSettings, name: 'C', field_type: 'select_multiple_checkboxes', options: random.oneOf(optionSets) },
+  { ...plainSettings, name: 'B', field_type: 'boolean' },
 ]
 
 export const gridColumns = [

@@ -1,4 +1,5 @@
 import { fieldTypes, type FieldType, type FieldValue } from '../../shared/schemas/custom-field.ts'
+import { plainSettings } from '../helpers/make-plan.ts'
 import type { Random } from './random.ts'
 
 /** Lists and custom fields as the campaign makes them. */
@@ -70,13 +71,7 @@ export function madeList(random: Random): MadeList {
 const plainField = (name: string, type: FieldType): MadeField => ({
   name,
   field_type: type,
-  required: false,
-  options: [],
-  default: null,
-  minimum_length: null,
-  maximum_length: null,
-  minimum_value: null,
-  maximum_value: null,
+  ...plainSettings,
 })
 
 function madeKey(random: Random): MadeField {

@@ -12,6 +12,7 @@ import {
   until,
   type Json,
 } from '../helpers/service.ts'
+import { subscriberDocument } from '../helpers/subscriber-document.ts'
 
 /**
  * Requests that create, change and delete the very subscribers that an import is writing. Nothing may get lost: the
@@ -84,7 +85,7 @@ t.test('requests race an import of the same subscribers', { timeout: 600_000 }, 
         }))
         lastB.set(other, b)
       } else if (kind === 0) {
-        const document = subscriber(list.id, address(i), 10_000_000 + b, { [fieldB!]: b })
+        const document = subscriberDocument(list.id, address(i), 10_000_000 + b, { [fieldB!]: b })
         try {
           await insertSubscriber(database, 1, document)
           done.created += 1
@@ -154,22 +155,3 @@ t.test('requests race an import of the same subscribers', { timeout: 600_000 }, 
   const removed = (await service.call('GET', `/subscriber_imports/${view.id}/logs/added`)).text
   t.equal(removed.split('\n').length - 1, added, 'the log says who was added')
 })
-
-function subscriber(
-  listId: number,
-  email: string,
-  id: number,
-  fields: SubscriberDocument['custom_fields'],
-): SubscriberDocument {
-  const now = new Date()
-  return {
-    _id: `${listId}:${email}`,
-    id,
-    mailing_list_id: listId,
-    email,
-    status: 'active',
-    created_at: now,
-    subscribe_time: now,
-    custom_fields: fields,
-  }
-}

@@ -58,16 +58,17 @@ export function makePlan(changes: Partial<ImportPlan> = {}): ImportPlan {
   }
 }
 
+/** What a field has of which nothing but name and type is said. */
+export const plainSettings: Omit<FieldDefinition, 'id' | 'name' | 'field_type'> = {
+  required: false,
+  options: [],
+  default: null,
+  minimum_length: null,
+  maximum_length: null,
+  minimum_value: null,
+  maximum_value: null,
+}
+
 export function makeField(changes: Partial<FieldDefinition> & { id: number; name: string }): FieldDefinition {
-  return {
-    field_type: 'text',
-    required: false,
-    options: [],
-    default: null,
-    minimum_length: null,
-    maximum_length: null,
-    minimum_value: null,
-    maximum_value: null,
-    ...changes,
-  }
+  return { field_type: 'text', ...plainSettings, ...changes }
 }

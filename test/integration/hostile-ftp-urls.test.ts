@@ -1,26 +1,13 @@
-import { createServer } from 'node:net'
 import t from 'tap'
 import { createUrlImport, selfSigned, startHastyEngine } from '../helpers/downloads.ts'
+import { forbiddenServer } from '../helpers/forbidden-server.ts'
 import { answer, redirect, startRawWebServer } from '../helpers/raw-web-server.ts'
 import { startFtpServer, type FtpScript } from '../helpers/scripted-ftp-server.ts'
 import { countsOf, importEnd, startService, type Json } from '../helpers/service.ts'
 
 /** FTP servers that break off, lie or say nothing. What ends after a part of the file never counts as whole. */
 
-let knocks = 0
-const forbidden = createServer((socket) => {
-  knocks += 1
-  socket.destroy()
-})
-const forbiddenPort = await new Promise<number>((resolve) => {
-  forbidden.once('error', () => {
-    resolve(9)
-  })
-  forbidden.listen(0, '127.0.0.2', () => {
-    resolve((forbidden.address() as { port: number }).port)
-  })
-})
-t.teardown(() => forbidden.close())
+const forbidden = await forbiddenServer(t)
 
 const content = Buffer.from(Array.from({ length: 5_000 }, (_, i) => `s${i}@example.com\n`).join(''))
 const half = content.indexOf('\n', content.length / 2) + 1
@@ -81,7 +68,7 @@ const hostile: { name: string; script: Partial<FtpScript>; message: RegExp }[] =
     script: {
       replies: {
         EPSV: '502 unknown',
-        PASV: `227 ok (127,0,0,2,${forbiddenPort >> 8},${forbiddenPort & 255})`,
+        PASV: `227 ok (127,0,0,2,${forbidden.port >> 8},${forbidden.port & 255})`,
       },
     },
     message: /couldn't be downloaded|broke off/,
@@ -146,6 +133,6 @@ t.test('ftps: from the first byte, or after AUTH TLS where the server answers in
 })
 
 t.test('nobody was at the forbidden address', async (t) => {
-  t.equal(knocks, 0)
+  t.same(forbidden.knocks, [])
   t.equal(engine.child.exitCode, null)
 })

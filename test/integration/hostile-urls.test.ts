@@ -1,10 +1,10 @@
 import { readdir, readFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { createUrlImport, startHastyEngine } from '../helpers/downloads.ts'
+import { forbiddenServer } from '../helpers/forbidden-server.ts'
 import {
   answer,
   drip,
@@ -22,21 +22,7 @@ import { importEnd, startService, until, type Json } from '../helpers/service.ts
  * engine's memory stays as it is.
  */
 
-const knocks: string[] = []
-const forbidden = createServer((socket) => {
-  knocks.push(`${socket.remoteAddress} at ${socket.localAddress}`)
-  socket.destroy()
-})
-// Where only 127.0.0.1 is loopback, nobody can be reached at 127.0.0.2 anyway.
-const forbiddenPort = await new Promise<number>((resolve) => {
-  forbidden.once('error', () => {
-    resolve(9)
-  })
-  forbidden.listen(0, '127.0.0.2', () => {
-    resolve((forbidden.address() as { port: number }).port)
-  })
-})
-t.teardown(() => forbidden.close())
+const forbidden = await forbiddenServer(t)
 
 const rows = 'a@example.com\nb@example.com\n'
 /** Half of the real bound, which shows as much. */
@@ -236,7 +222,7 @@ const hostile: Case[] = [
   },
   {
     path: '/to-forbidden',
-    answer: redirect(`http://127.0.0.2:${forbiddenPort}/`),
+    answer: redirect(`http://127.0.0.2:${forbidden.port}/`),
     message: /^127\.0\.0\.2 is no public address and is refused/,
     tries: 1,
   },
@@ -248,61 +234,61 @@ const hostile: Case[] = [
   },
   {
     path: '/to-decimal',
-    answer: redirect(`http://2130706434:${forbiddenPort}/`),
+    answer: redirect(`http://2130706434:${forbidden.port}/`),
     message: /127\.0\.0\.2 is no public address/,
     tries: 1,
   },
   {
     path: '/to-octal',
-    answer: redirect(`http://0177.0.0.2:${forbiddenPort}/`),
+    answer: redirect(`http://0177.0.0.2:${forbidden.port}/`),
     message: /127\.0\.0\.2 is no public address/,
     tries: 1,
   },
   {
     path: '/to-hex',
-    answer: redirect(`ftp://0x7f000002:${forbiddenPort}/`),
+    answer: redirect(`ftp://0x7f000002:${forbidden.port}/`),
     message: /127\.0\.0\.2 is no public address/,
     tries: 1,
   },
   {
     path: '/to-hex-ftps',
-    answer: redirect(`ftps://0x7f000002:${forbiddenPort}/`),
+    answer: redirect(`ftps://0x7f000002:${forbidden.port}/`),
     message: /127\.0\.0\.2.* is no public address/,
     tries: 1,
   },
   {
     path: '/to-mapped',
-    answer: redirect(`http://[::ffff:127.0.0.2]:${forbiddenPort}/`),
+    answer: redirect(`http://[::ffff:127.0.0.2]:${forbidden.port}/`),
     message: /is no public address/,
     tries: 1,
   },
   {
     path: '/to-compatible',
-    answer: redirect(`http://[::7f00:2]:${forbiddenPort}/`),
+    answer: redirect(`http://[::7f00:2]:${forbidden.port}/`),
     message: /is no public address/,
     tries: 1,
   },
   {
     path: '/to-nat64',
-    answer: redirect(`http://[64:ff9b::7f00:2]:${forbiddenPort}/`),
+    answer: redirect(`http://[64:ff9b::7f00:2]:${forbidden.port}/`),
     message: /is no public address/,
     tries: 1,
   },
   {
     path: '/to-name',
-    answer: redirect(`http://evil.test:${forbiddenPort}/`),
+    answer: redirect(`http://evil.test:${forbidden.port}/`),
     message: /^evil\.test \(127\.0\.0\.2\) is no public address/,
     tries: 1,
   },
   {
     path: '/to-mixed',
-    answer: redirect(`http://mixed.test:${forbiddenPort}/`),
+    answer: redirect(`http://mixed.test:${forbidden.port}/`),
     message: /^mixed\.test \(127\.0\.0\.2\) is no public address/,
     tries: 1,
   },
   {
     path: '/to-ftp-name',
-    answer: redirect(`ftp://evil.test:${forbiddenPort}/a.csv`),
+    answer: redirect(`ftp://evil.test:${forbidden.port}/a.csv`),
     message: /^evil\.test \(127\.0\.0\.2\) is no public address/,
     tries: 1,
   },
@@ -390,7 +376,7 @@ t.test('files without end, and bombs', async (t) => {
 })
 
 t.test('nobody was at the forbidden address, and nothing is left', async (t) => {
-  t.same(knocks, [])
+  t.same(forbidden.knocks, [])
   const folder = path.join(service.dataFolder, 'staging')
   const left = await until(
     'an empty staging',

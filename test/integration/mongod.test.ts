@@ -188,15 +188,17 @@ t.test(
   },
 )
 
+const onRealServer = (dataFolder: string) => ({
+  dataFolder,
+  cacheMB: 256,
+  log,
+  signal: new AbortController().signal,
+  findMongod: async () => real,
+})
+
 t.test('one server a data folder, however many processes ask for it; the last one ends it', async (t) => {
   const dataFolder = path.join(folder, 'data')
-  const options = {
-    dataFolder,
-    cacheMB: 256,
-    log,
-    signal: new AbortController().signal,
-    findMongod: async () => real,
-  }
+  const options = onRealServer(dataFolder)
   const first = await startEmbeddedMongoDB(options)
   const other = await startProgram(['--input-type=module', '-e', otherUser(dataFolder)], {})
   t.equal(other.ready?.mongodb, first.uri, 'another process is given the same server')
@@ -215,13 +217,7 @@ t.test('one server a data folder, however many processes ask for it; the last on
 
 t.test('a server that is killed is started again where it was', async (t) => {
   const dataFolder = path.join(folder, 'data of the killed')
-  const options = {
-    dataFolder,
-    cacheMB: 256,
-    log,
-    signal: new AbortController().signal,
-    findMongod: async () => real,
-  }
+  const options = onRealServer(dataFolder)
   const serverFile = path.join(dataFolder, 'mongodb', 'server.json')
   await mkdir(path.dirname(serverFile), { recursive: true })
   await writeFile(serverFile, '{"pid":')

@@ -1,25 +1,14 @@
-import { randomBytes } from 'node:crypto'
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { StagedContent } from '../../control-plane/api/staged-content.ts'
-import { openDatabase } from '../../shared/database.ts'
 import { diskStaging } from '../../shared/staging/disk-staging.ts'
 import type { Staging } from '../../shared/staging/staging.ts'
-import { testMongodbUri, until } from '../helpers/service.ts'
+import { databaseAndFolder } from '../helpers/database-and-folder.ts'
+import { until } from '../helpers/service.ts'
 
-const database = await openDatabase({
-  uri: testMongodbUri(),
-  name: `test_${randomBytes(6).toString('hex')}`,
-})
-const folder = await mkdtemp(path.join(tmpdir(), 'rollcall test '))
-t.teardown(async () => {
-  await database.db.dropDatabase()
-  await database.close()
-  await rm(folder, { recursive: true, force: true })
-})
+const { database, folder } = await databaseAndFolder(t)
 const disk = diskStaging(folder)
 const piece = Buffer.alloc(64 * 1024, 'x')
 const isEmpty = (names: string[]) => names.length === 0

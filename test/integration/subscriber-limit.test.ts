@@ -1,6 +1,5 @@
 import t from 'tap'
 import { openDatabase } from '../../shared/database.ts'
-import type { SubscriberDocument } from '../../shared/schemas/subscriber.ts'
 import { insertSubscriber } from '../../shared/store/subscribers.ts'
 import {
   countsOf,
@@ -13,6 +12,7 @@ import {
   type Json,
   type Service,
 } from '../helpers/service.ts'
+import { subscriberDocument } from '../helpers/subscriber-document.ts'
 
 /** The organization's subscriber limit: never overrun, and no row skipped while a place is left. */
 
@@ -134,7 +134,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     const requests = (async () => {
       let taken = 0
       for (let i = 0; !ended; i += 1) {
-        const document = subscriber(lists[i % 3].id, `r${i}@example.com`, 1_000_000 + i)
+        const document = subscriberDocument(lists[i % 3].id, `r${i}@example.com`, 1_000_000 + i)
         if ((await insertSubscriber(database, organization, document)) === 'done') taken += 1
         most = Math.max(most, (await activeIn(service, organization)).counted)
       }
@@ -176,7 +176,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     let writes = 0
     while ((await service.get(`/subscriber_imports/${id}`)).state !== 'finished' && writes < 900) {
       const startedAt = Date.now()
-      const document = subscriber(other.id, `w${writes}@example.com`, 2_000_000 + writes)
+      const document = subscriberDocument(other.id, `w${writes}@example.com`, 2_000_000 + writes)
       t.equal(await insertSubscriber(database, organization, document), 'done')
       slowest = Math.max(slowest, Date.now() - startedAt)
       writes += 1
@@ -209,7 +209,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
       },
     })
     const held = { ...database, collections: { ...database.collections, subscribers } }
-    const write = insertSubscriber(held, organization, subscriber(list.id, 'late@example.com', 3_000_000))
+    const write = insertSubscriber(held, organization, subscriberDocument(list.id, 'late@example.com', 3_000_000))
     await arrived.promise
     await service.call('PUT', `/organizations/${organization}`, { organization: { subscriber_limit: 0 } })
     mayGoOn.resolve(undefined)
@@ -256,17 +256,3 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.same(await activeIn(service, organization), { counted: limit, there: limit })
   })
 })
-
-function subscriber(listId: number, email: string, id: number): SubscriberDocument {
-  const now = new Date()
-  return {
-    _id: `${listId}:${email}`,
-    id,
-    mailing_list_id: listId,
-    email,
-    status: 'active',
-    created_at: now,
-    subscribe_time: now,
-    custom_fields: {},
-  }
-}

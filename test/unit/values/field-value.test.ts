@@ -1,20 +1,10 @@
 import t from 'tap'
 import type { FieldDefinition } from '../../../shared/schemas/custom-field.ts'
 import { fieldReader } from '../../../shared/values/field-value.ts'
+import { makeField } from '../../helpers/make-plan.ts'
 
-const field = (settings: Partial<FieldDefinition>): FieldDefinition => ({
-  id: 1,
-  name: 'F',
-  field_type: 'text',
-  required: false,
-  options: [],
-  default: null,
-  minimum_length: null,
-  maximum_length: null,
-  minimum_value: null,
-  maximum_value: null,
-  ...settings,
-})
+const field = (settings: Partial<FieldDefinition>): FieldDefinition =>
+  makeField({ id: 1, name: 'F', ...settings })
 
 t.test('numbers are integers, by value', async (t) => {
   const number = fieldReader(
