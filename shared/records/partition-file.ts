@@ -32,15 +32,26 @@ export function writeHeader(
   at: number,
   record: { number: number; line: number; flags: number; identityLength: number; length: number },
 ): void {
-  target.writeUInt32LE(record.number, at)
-  target.writeUInt32LE(record.line, at + 4)
-  target.writeUInt32LE((record.length | (record.flags << 24)) >>> 0, at + 8)
-  target.writeUInt32LE(record.identityLength, at + 12)
+  putUint32(target, at, record.number)
+  putUint32(target, at + 4, record.line)
+  putUint32(target, at + 8, record.length | (record.flags << 24))
+  putUint32(target, at + 12, record.identityLength)
 }
 
-/** By hand: the buffer's own method checks its arguments first, and this is asked several times for every record. */
+/** These by hand: the buffer's own methods check their arguments first, and are called several times for every record. */
+function putUint32(target: Buffer, at: number, value: number): void {
+  target[at] = value
+  target[at + 1] = value >>> 8
+  target[at + 2] = value >>> 16
+  target[at + 3] = value >>> 24
+}
+
 const uint32At = (bytes: Buffer, at: number): number =>
   (bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24)) >>> 0
+
+const uint48BigEndianAt = (bytes: Buffer, at: number): number =>
+  (bytes[at]! * 0x100 + bytes[at + 1]!) * 0x1_0000_0000 +
+  (((bytes[at + 2]! << 24) | (bytes[at + 3]! << 16) | (bytes[at + 4]! << 8) | bytes[at + 5]!) >>> 0)
 
 /** The record at `at`, or null when it isn't whole in `bytes`. The next one begins at its end. */
 export function readRecordAt(bytes: Buffer, at: number): PartitionedRecord | null {
@@ -74,7 +85,7 @@ export const identityLengthAt = (bytes: Buffer, at: number): number => uint32At(
 
 /** The first six bytes of an identity as a number, which orders as they do; zeros stand in for what isn't there. */
 export function identityPrefix(bytes: Buffer, start: number, length: number): number {
-  if (length >= 6) return bytes.readUIntBE(start, 6)
+  if (length >= 6) return uint48BigEndianAt(bytes, start)
   let prefix = 0
   for (let i = 0; i < 6; i += 1) prefix = prefix * 256 + (i < length ? bytes[start + i]! : 0)
   return prefix
