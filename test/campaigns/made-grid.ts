@@ -13,7 +13,12 @@ export const gridFields = (random: Random): MadeField[] => [
   { ...plainSettings, name: 'D', field_type: 'date' },
   { ...plainSettings, name: 'Y', field_type: 'day_of_year' },
   { ...plainSettings, name: 'S', field_type: 'select_single_radio', options: random.oneOf(optionSets) },
-  { ...plainSettings, name: 'C', field_type: 'select_multiple_checkboxes', options: random.oneOf(optionSets) },
+  {
+    ...plainSettings,
+    name: 'C',
+    field_type: 'select_multiple_checkboxes',
+    options: random.oneOf(optionSets),
+  },
   { ...plainSettings, name: 'B', field_type: 'boolean' },
 ]
 

@@ -209,7 +209,11 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
       },
     })
     const held = { ...database, collections: { ...database.collections, subscribers } }
-    const write = insertSubscriber(held, organization, subscriberDocument(list.id, 'late@example.com', 3_000_000))
+    const write = insertSubscriber(
+      held,
+      organization,
+      subscriberDocument(list.id, 'late@example.com', 3_000_000),
+    )
     await arrived.promise
     await service.call('PUT', `/organizations/${organization}`, { organization: { subscriber_limit: 0 } })
     mayGoOn.resolve(undefined)
