@@ -15,6 +15,8 @@ t.teardown(async () => {
   await client.close()
 })
 
+const service = await startService(t, ['control-plane', 'engine'])
+
 t.test(
   'collections, validators and indexes are made once, also when three processes make them at once',
   async (t) => {
@@ -127,8 +129,6 @@ t.test('three processes start at once on an empty database: one organization, on
   t.equal(await service.collections.organizations.countDocuments(), 1)
   t.equal(await service.collections.apiKeys.countDocuments(), 1)
 })
-
-const service = await startService(t, ['control-plane', 'engine'])
 
 t.test('what an engine looks at all the time grows with its work, not with what has ended', async (t) => {
   const { db, collections } = service
