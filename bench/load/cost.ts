@@ -33,10 +33,9 @@ export async function costOf<T>(
       ...looks,
     },
   )
-  const peaks = Object.entries(processes).map(([name, { peakMemoryMB }]) => [name, peakMemoryMB] as const)
   return {
     done: done as T,
-    cost: { clientMicroseconds, serverMicroseconds, peakMemoryMB: Object.fromEntries(peaks) },
+    cost: { clientMicroseconds, serverMicroseconds, peakMemoryMB: peaksOf(processes) },
     timeline,
   }
 }
@@ -45,10 +44,13 @@ export function describeCost(
   { clientMicroseconds, serverMicroseconds, peakMemoryMB }: Cost,
   of = 'row',
 ): string {
-  return `client ${clientMicroseconds.toFixed(1)} and server ${serverMicroseconds.toFixed(1)} us a ${of}; ${describePeaks({ peakMemoryMB })}`
+  return `client ${clientMicroseconds.toFixed(1)} and server ${serverMicroseconds.toFixed(1)} us a ${of}; ${describePeaks(peakMemoryMB)}`
 }
 
-export const describePeaks = ({ peakMemoryMB }: Pick<Cost, 'peakMemoryMB'>): string =>
+export const peaksOf = (processes: Measured['processes']): Cost['peakMemoryMB'] =>
+  Object.fromEntries(Object.entries(processes).map(([name, { peakMemoryMB }]) => [name, peakMemoryMB]))
+
+export const describePeaks = (peakMemoryMB: Cost['peakMemoryMB']): string =>
   `peak memory in MB: ${Object.entries(peakMemoryMB)
     .map(([name, peak]) => `${name} ${Math.round(peak)}`)
     .join(', ')}`

@@ -11,7 +11,7 @@ import { openDatabase } from '../../shared/database.ts'
 import { wrongImport } from '../contenders/check-import.ts'
 import { createList, importEnd } from '../contenders/installation.ts'
 import { writeSubscriberFile, type SubscriberFile } from '../datasets/subscriber-file.ts'
-import { describePeaks } from '../load/cost.ts'
+import { describePeaks, peaksOf } from '../load/cost.ts'
 import { measure } from '../measure.ts'
 import { serverVersion } from '../mongodb-server.ts'
 import { keptFiles, largeFile, runPartners, type PartnersReport } from '../partners/partners.ts'
@@ -275,13 +275,12 @@ function describe(round: Round): string {
     const { median, slowest, count } = timesOf(values)
     return `${Math.round(median)} ms, at most ${Math.round(slowest)} (${count})`
   }
-  const peaks = Object.entries(processes).map(([name, { peakMemoryMB }]) => [name, peakMemoryMB] as const)
   return [
     tls ? 'TLS  ' : 'plain',
     `${Math.round(megabytesPerSecond)} MB/s`,
     `1 kB with login ${shown(smallMs)}`,
     `1 kB in a session ${shown(keptMs)}`,
-    describePeaks({ peakMemoryMB: Object.fromEntries(peaks) }),
+    describePeaks(peaksOf(processes)),
     `load ${loadAverage.toFixed(1)}`,
     ...(isRight ? [] : ['WRONG RESULT']),
   ].join('; ')

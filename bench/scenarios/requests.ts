@@ -58,7 +58,7 @@ async function measureAll(service: MeasuredService, folder: string, options: Stu
     const { done: quiet, timeline: quietTimeline, cost: quietCost } = await measure()
     for (const row of rowsOfTable(quiet)) say(row)
     say(coresInUse(quietTimeline))
-    say(describePeaks(quietCost))
+    say(describePeaks(quietCost.peakMemoryMB))
 
     const running = new RunningImport(service, loaded.lists[0]!.id, files)
     await running.start()
@@ -69,7 +69,7 @@ async function measureAll(service: MeasuredService, folder: string, options: Stu
     const imported = await running.stop()
     for (const row of rowsOfTable(busy)) say(row)
     say(coresInUse(busyTimeline))
-    say(describePeaks(busyCost))
+    say(describePeaks(busyCost.peakMemoryMB))
     const importedPerSecond = imported.rows / imported.seconds
     say(
       `the imports did ${Math.round(importedPerSecond).toLocaleString('en')} rows/s (load average ${load()})`,

@@ -17,6 +17,9 @@ import type { ImportCreation } from './schemas.ts'
 
 /** May an import be created as asked: what creations are checked for, and inspections, which create none. */
 
+const wrongBeginning =
+  'begins_at must be "now" or ISO 8601 with date and time, such as 2026-01-31T08:00:00+01:00, in the years 1000 to 9999'
+
 /** What creations and inspections are refused for beside what their schemas say, an example of each. */
 export const creationRefusals = [
   'column_mapping must hold email',
@@ -30,7 +33,7 @@ export const creationRefusals = [
   'autoresponders.api.trigger_new must have the key id or name',
   'autoresponders.api.trigger_new 4711 is no autoresponder of the list',
   'autoresponders.api.trigger_new 4711 is triggered by subscription, not by the API',
-  'begins_at must be "now" or ISO 8601 with date and time, such as 2026-01-31T08:00:00+01:00, in the years 1000 to 9999',
+  wrongBeginning,
   'file_source.type must be one of "json", "upload_directory", "url" (case doesn\'t matter)',
   'file_source.content is required',
   'file_source.content must not be blank',
@@ -104,9 +107,7 @@ function beginningOf(
   if (text === undefined || text === 'now') return now
   const instant = parseApiTime(text, zoneName)
   if (instant === null)
-    problems.push(
-      'begins_at must be "now" or ISO 8601 with date and time, such as 2026-01-31T08:00:00+01:00, in the years 1000 to 9999',
-    )
+    problems.push(wrongBeginning)
   return instant ?? now
 }
 
