@@ -106,8 +106,7 @@ function beginningOf(
 ): Date {
   if (text === undefined || text === 'now') return now
   const instant = parseApiTime(text, zoneName)
-  if (instant === null)
-    problems.push(wrongBeginning)
+  if (instant === null) problems.push(wrongBeginning)
   return instant ?? now
 }
 
