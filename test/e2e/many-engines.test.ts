@@ -84,7 +84,10 @@ t.test('many engines', { timeout: 300_000 }, async (t) => {
   t.test('one joins in the middle, another one leaves and hands back its chunks', async (t) => {
     const { id } = await beginLarge(service)
     await someRowsIn(service, id, 2_000)
+    // One engine might be through with it before the other one is up.
+    await service.post(`/subscriber_imports/${id}/pause`)
     const second = await service.start('engine')
+    await service.post(`/subscriber_imports/${id}/unpause`)
     await until('both at work', holders, (engines) => engines.size === 2)
     const leaving = await collections.engines.findOne({ process_id: first.child.pid! })
     const stopping = Date.now()

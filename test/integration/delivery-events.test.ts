@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url'
 import { isDeepStrictEqual } from 'node:util'
 import { UUID } from 'mongodb'
 import t from 'tap'
@@ -457,7 +456,7 @@ t.test('sending days, and their bounds', async (t) => {
 })
 
 t.test('a control plane that is killed in a call leaves all of it or nothing', async (t) => {
-  const NODE_OPTIONS = `--import=${fileURLToPath(new URL('../helpers/crash-at.ts', import.meta.url))}`
+  const NODE_OPTIONS = `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}`
   const whole = service.processes['control-plane']!
   for (const [point, isThere] of [
     ['update autoresponder_days after 1', false],
