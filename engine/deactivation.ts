@@ -1,8 +1,12 @@
 import { promisify } from 'node:util'
 import { deflate } from 'node:zlib'
-import { readInPieces, readRecordAt } from '../shared/records/partition-file.ts'
+import {
+  openPartition,
+  readInPieces,
+  readRecordAt,
+  type Partition,
+} from '../shared/records/partition-file.ts'
 import { deactivationId, type ChunkDocument, type ImportDocument } from '../shared/schemas/import.ts'
-import type { StagedFile } from '../shared/staging/staging.ts'
 import { noteDeactivated } from '../shared/store/chunks.ts'
 import { dropReactionsInList } from '../shared/store/reactions.ts'
 import { addMove, countMovesOfLane, noStatusCounts } from '../shared/store/subscriber-counts.ts'
@@ -55,9 +59,9 @@ export async function countAbsent(
 async function forEachRange(
   document: ImportDocument,
   context: StepContext,
-  work: (chunk: ChunkDocument, file: StagedFile) => Promise<void>,
+  work: (chunk: ChunkDocument, file: Partition) => Promise<void>,
 ): Promise<void> {
-  const file = await context.staging.open(document.partition!)
+  const file = await openPartition(context.staging, document)
   try {
     const chunks = await context.database.collections.chunks
       .find({ import_id: document._id, kind: { $ne: 'unidentified' } })
@@ -74,7 +78,7 @@ async function deactivateInRange(
   document: ImportDocument,
   step: Step,
   chunk: ChunkDocument,
-  file: StagedFile,
+  file: Partition,
   context: StepContext,
 ): Promise<void> {
   let absent: Absent[] = []
@@ -96,7 +100,7 @@ interface Absent {
 async function* absentIn(
   document: ImportDocument,
   chunk: ChunkDocument,
-  file: StagedFile,
+  file: Partition,
   context: StepContext,
 ): AsyncGenerator<Absent> {
   const listId = document.mailing_list_id
@@ -124,7 +128,7 @@ async function* absentIn(
   }
 }
 
-async function identitiesOf(chunk: ChunkDocument, file: StagedFile): Promise<Set<string>> {
+async function identitiesOf(chunk: ChunkDocument, file: Partition): Promise<Set<string>> {
   const identities = new Set<string>()
   for await (const { bytes } of readInPieces(file, chunk.extents)) {
     for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end)) {

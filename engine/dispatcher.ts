@@ -34,7 +34,6 @@ import { removeWorkingData, runStep } from './import-run.ts'
 import { LookLoop, lookEveryMs } from './look-loop.ts'
 import type { StepContext } from './step.ts'
 import { control, type ChunkReport } from './workers/messages.ts'
-import type { WorkerPool } from './workers/pool.ts'
 
 /**
  * Decides what this engine does next. Once a second, and at every ring of the doorbell, it looks at the imports for
@@ -52,7 +51,6 @@ export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal
   engineId: string
   /** One for each step that runs at once. */
   stepSessions: ClientSession[]
-  pool: WorkerPool
 }
 
 /** Of each kind: downloads, which may take a quarter of an hour, and all others. */

@@ -42,6 +42,7 @@ export interface EngineOptions {
   guard?: AddressGuard
   bounds?: DownloadBounds
   callbackBounds?: CallbackBounds
+  twoThreadsFrom?: number
 }
 
 /** Stripes that one engine number stands for: lanes of its workers, and those of workers that replaced dead ones. */

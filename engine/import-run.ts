@@ -3,6 +3,7 @@ import { clock } from '../shared/clock.ts'
 import { inTransactionOf, nextIds } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import { makePlan, reactionsPerRecord } from '../shared/import-plan.ts'
+import { openPartition, type Partition } from '../shared/records/partition-file.ts'
 import {
   chunkId,
   contentFormat,
@@ -11,6 +12,7 @@ import {
   type ChunkDocument,
   type ImportDocument,
   type ImportPlan,
+  type PartitionTail,
 } from '../shared/schemas/import.ts'
 import { downloadFailureOf, schemeOf } from '../shared/sources/download-failure.ts'
 import { stagedPartition, stagedSource, type Staging } from '../shared/staging/staging.ts'
@@ -23,6 +25,7 @@ import type { SourceContext } from './sources/source.ts'
 import { refuseIfWrittenInto } from './sources/upload-directory.ts'
 import type { Range } from './splitting/range-writer.ts'
 import { splitFile, type SplitResult } from './splitting/split.ts'
+import type { TailReport, TailTask } from './splitting/tail-scan.ts'
 import { endInFailure } from './step-failures.ts'
 import { downloadTimeLeft, type Step, type StepContext } from './step.ts'
 
@@ -173,6 +176,12 @@ async function split(
   const { staging, signal } = context
   await refuseIfWrittenInto(document, work.source, context.uploads)
   const partition = stagedPartition(document._id, randomUUID())
+  const second = {
+    source: work.source,
+    output: `${partition}-tail`,
+    leastBytes: context.twoThreadsFrom,
+    scan: (task: TailTask) => scanTail(task, context),
+  }
   const source = await staging.open(work.source)
   if (source === null)
     throw new ImportError('source_missing', 'the staged file is gone: was DATA_DIR/staging emptied?')
@@ -182,7 +191,8 @@ async function split(
       const result = await splitFile({
         source,
         output,
-        reopen: () => reopen(staging, partition),
+        reopen: (tail) => reopen(staging, partition, tail),
+        second,
         plan,
         format: contentFormat(document),
         signal,
@@ -199,23 +209,33 @@ async function split(
   await leaveOnly(partition, document._id, context)
 }
 
+/** By a worker. Its failure is none of the step's, which goes on without. */
+async function scanTail(task: TailTask, { pool, log, signal }: StepContext): Promise<TailReport | null> {
+  return pool.scanTail(task).catch((error: unknown) => {
+    if (!signal.aborted)
+      log.warn(`a worker's part of a split broke off, it is done without: ${messageOf(error)}`)
+    return null
+  })
+}
+
 /** The source, and what was left of tries that were killed, is of no use once there are chunks. */
 async function leaveOnly(partition: string, importId: number, context: StepContext): Promise<void> {
   const { staging, uploads, log, signal } = context
   if (signal.aborted) return
   const current = await context.database.collections.imports.findOne(
     { _id: importId },
-    { projection: { partition: 1 } },
+    { projection: { partition: 1, partition_tail: 1 } },
   )
   if (current?.partition !== partition) return
-  await staging.removeImport(importId, { keep: partition }).catch((error: unknown) => {
+  const keep = [partition, ...(current.partition_tail === undefined ? [] : [current.partition_tail.name])]
+  await staging.removeImport(importId, { keep }).catch((error: unknown) => {
     log.debug({ import_id: importId }, `a staged source stays until the import's end: ${messageOf(error)}`)
   })
   await uploads.unpin(importId).catch(() => undefined)
 }
 
-async function reopen(staging: Staging, partition: string) {
-  const file = await staging.open(partition)
+async function reopen(staging: Staging, partition: string, tail: PartitionTail | null): Promise<Partition> {
+  const file = await openPartition(staging, { partition, ...(tail === null ? {} : { partition_tail: tail }) })
   if (file === null)
     throw new ImportError(
       'source_missing',
@@ -246,6 +266,7 @@ async function enterImporting(
       header: result.header,
       warnings: [...document.warnings, ...result.warnings],
       partition,
+      ...(result.tail === null ? {} : { partition_tail: result.tail }),
     }
     if (!(await writeInStep(collections, { ...step, state: 'splitting' }, { $set: set }, session)))
       return false

@@ -73,7 +73,7 @@ async function lookAgain(
   const { collections } = context.database
   const filename = JSON.stringify(document.source.filename)
   // A copy that met a write.
-  await context.staging.removeImport(document._id, { keep: document.upload?.pin?.reference ?? '' })
+  await context.staging.removeImport(document._id, { keep: [document.upload?.pin?.reference ?? ''] })
   if (await waitForUpload(collections, step, { fingerprint, lookAgainMs, longestWaitMinutes, filename }))
     return
   await fail(

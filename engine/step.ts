@@ -7,6 +7,7 @@ import type { DownloadBounds } from '../shared/sources/download-bounds.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { EngineMetrics } from './metrics.ts'
+import type { WorkerPool } from './workers/pool.ts'
 
 /** What one engine does for an import as a whole: whose it is, and what it works with. */
 export interface StepContext {
@@ -18,7 +19,10 @@ export interface StepContext {
   /** Says which addresses downloads may reach. */
   guard: AddressGuard
   bounds: DownloadBounds
+  /** Bytes from which on two threads split a source; by default what is worth it. */
+  twoThreadsFrom?: number
   stripe: string
+  pool: WorkerPool
   metrics: EngineMetrics
   log: Logger
   /** Aborted when the import is paused, cancelled or no longer this engine's. */

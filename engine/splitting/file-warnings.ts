@@ -1,12 +1,18 @@
 import type { ScannedRecord } from '../../shared/records/record-scanner.ts'
 import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
 
+/** Records to warn of, with a line of one; 0 is none. Plain values, which cross threads. */
+export interface Noticed {
+  manyLines: number
+  manyLinesFirst: number
+  controlsLine: number
+}
+
 /** What imports without fault but looks like a mistake, noticed while the file is scanned. */
 export class FileWarnings {
   readonly #plan: ImportPlan
   readonly #format: FileFormat
-  #manyLines: { records: number; firstLine: number } = { records: 0, firstLine: 0 }
-  #controlsLine = 0
+  readonly noticed: Noticed = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0 }
   #header: string | null = null
 
   constructor(plan: ImportPlan, format: FileFormat) {
@@ -28,12 +34,21 @@ export class FileWarnings {
   }
 
   notice(record: ScannedRecord): void {
+    const { noticed } = this
     if (record.lines > remarkableLines) {
-      if (this.#manyLines.records === 0) this.#manyLines.firstLine = record.line
-      this.#manyLines.records += 1
+      noticed.manyLines += 1
+      noticed.manyLinesFirst ||= record.line
     }
-    if (this.#controlsLine === 0 && this.#format.character_set === 'iso-8859-1' && hasC1Control(record))
-      this.#controlsLine = record.line
+    if (noticed.controlsLine === 0 && this.#format.character_set === 'iso-8859-1' && hasC1Control(record))
+      noticed.controlsLine = record.line
+  }
+
+  /** What was noticed in the rest of the file, which begins after so many lines. */
+  noticeRest(rest: Noticed, lines: number): void {
+    const { noticed } = this
+    if (rest.manyLines > 0) noticed.manyLinesFirst ||= rest.manyLinesFirst + lines
+    noticed.manyLines += rest.manyLines
+    if (rest.controlsLine > 0) noticed.controlsLine ||= rest.controlsLine + lines
   }
 
   get sentences(): string[] {
@@ -43,14 +58,15 @@ export class FileWarnings {
         `the first record looks like a header (${this.#header}), and csv_has_headers is false: it is imported as a record`,
       )
     }
-    if (this.#manyLines.records > 0) {
+    const { manyLines, manyLinesFirst, controlsLine } = this.noticed
+    if (manyLines > 0) {
       sentences.push(
-        `${this.#manyLines.records} records span more than ${remarkableLines} lines, the first at line ${this.#manyLines.firstLine}: is an enclosure missing?`,
+        `${manyLines} records span more than ${remarkableLines} lines, the first at line ${manyLinesFirst}: is an enclosure missing?`,
       )
     }
-    if (this.#controlsLine > 0) {
+    if (controlsLine > 0) {
       sentences.push(
-        `the record at line ${this.#controlsLine} has bytes 0x80-0x9F, which are control characters in ISO-8859-1: is the file windows-1252?`,
+        `the record at line ${controlsLine} has bytes 0x80-0x9F, which are control characters in ISO-8859-1: is the file windows-1252?`,
       )
     }
     return sentences

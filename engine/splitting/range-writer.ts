@@ -20,6 +20,9 @@ export interface Range {
   records: number
 }
 
+/** Plain values, which cross threads. */
+export type RangeContent = Pick<Range, 'extents' | 'length' | 'crc32' | 'records'>
+
 export interface RecordToWrite {
   number: number
   line: number
@@ -35,15 +38,17 @@ export interface RecordToWrite {
 /** The end of the partition file: buffers queue up while a block is scanned, and are written in one go during the next. */
 export class PartitionOutput {
   readonly #file: StagedWriter
-  #position = 0
+  #position: number
   #queue: Buffer[] = []
   #writing: Promise<void> = Promise.resolve()
   /** Of `#bufferSize` each, as many as may lie in wait at once; the buffers of longer records aren't kept. */
   readonly #free: Buffer[] = []
   #bufferSize = 0
 
-  constructor(file: StagedWriter) {
+  /** `position`: the offset at which the file begins. */
+  constructor(file: StagedWriter, position = 0) {
     this.#file = file
+    this.#position = position
   }
 
   /** Takes a buffer over and returns the offset at which it will lie. */
@@ -139,15 +144,10 @@ export class RangeWriter {
     this.#append(this.#ranges[this.#indexOf(record.identity, record.identityLength)]!, record)
   }
 
-  /** Ends the ranges and returns those that hold records; borders between them are moved together. */
+  /** Ends the ranges and returns them all. */
   finish(): Range[] {
     for (const range of this.#ranges) this.#spill(range)
-    const filled = this.#ranges.filter((range) => range.records > 0)
-    filled.forEach((range, i) => {
-      range.from = i === 0 ? this.#ranges[0]!.from : range.from
-      range.to = filled[i + 1]?.from ?? this.#ranges.at(-1)!.to
-    })
-    return filled
+    return this.#ranges
   }
 
   #indexOf(identity: Buffer, length: number): number {
@@ -202,6 +202,16 @@ export class RangeWriter {
     range.extents.push(this.#output.enqueue(bytes), bytes.length)
     range.length += bytes.length
   }
+}
+
+/** Those that hold records; borders between them are moved together. */
+export function filledRanges(ranges: Range[]): Range[] {
+  const filled = ranges.filter((range) => range.records > 0)
+  filled.forEach((range, i) => {
+    range.from = i === 0 ? ranges[0]!.from : range.from
+    range.to = filled[i + 1]?.from ?? ranges.at(-1)!.to
+  })
+  return filled
 }
 
 function openRange(from: Buffer | null, to: Buffer | null): OpenRange {

@@ -1,15 +1,17 @@
-import { isUtf8 } from 'node:buffer'
-import { ImportError } from '../../shared/errors.ts'
-import { readCells } from '../../shared/records/csv-cells.ts'
-import { checkedRecords, contentStart, mostlyInvalid } from '../../shared/records/file-beginning.ts'
+import { checkedRecords, contentStart } from '../../shared/records/file-beginning.ts'
 import { IdentityReader } from '../../shared/records/identity-reader.ts'
-import { readInPieces, readRecordAt } from '../../shared/records/partition-file.ts'
-import { dialectBytes, RecordScanner, type ScannedRecord } from '../../shared/records/record-scanner.ts'
-import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
+import {
+  checksumOf,
+  readInPieces,
+  readRecordAt,
+  type Partition,
+} from '../../shared/records/partition-file.ts'
+import type { FileFormat, ImportPlan, PartitionTail } from '../../shared/schemas/import.ts'
 import type { StagedFile, StagedWriter } from '../../shared/staging/staging.ts'
-import { FileWarnings } from './file-warnings.ts'
-import { PartitionOutput, RangeWriter, type Range, type RecordToWrite } from './range-writer.ts'
+import { filledRanges, PartitionOutput, RangeWriter, type Range, type RangeContent } from './range-writer.ts'
 import { bordersOf, IdentitySample, sampleIdentities } from './sampling.ts'
+import { SourceScan } from './source-scan.ts'
+import { TailScan, type TailReport, type TailTask } from './tail-scan.ts'
 
 /**
  * Splits an import's file into chunks: one scan that hands every record to the range of its identity, so that all
@@ -19,21 +21,37 @@ import { bordersOf, IdentitySample, sampleIdentities } from './sampling.ts'
  * Ranges come from a sample, so they are about as large as each other. One that is much larger all the same (one
  * identity repeated a million times, or a sample that misled) is split again by what is really in it, until it is
  * small or holds one identity alone.
+ *
+ * The tail of a large file, its second half, is scanned by another thread at the same time (tail-scan.ts), into the
+ * same ranges and a file of its own.
  */
 
 export interface SplitOptions {
   source: StagedFile
   output: StagedWriter
-  /** Opens what was written to `output`. */
-  reopen: () => Promise<StagedFile>
+  /** Opens what was written to `output`, and to the tail's. */
+  reopen: (tail: PartitionTail | null) => Promise<Partition>
+  /** Another thread, for the tail of a large source; where it's left out, this one does it all. */
+  second?: SecondThread
   plan: ImportPlan
   format: FileFormat
   signal: AbortSignal
 }
 
+export interface SecondThread {
+  /** Names of the staged source, and of the file for what comes of its tail. */
+  source: string
+  output: string
+  /** Bytes from which on a source is large. */
+  leastBytes?: number | undefined
+  scan: (task: TailTask) => Promise<TailReport | null>
+}
+
 export interface SplitResult {
   /** In the order of their identities, those without any last. */
   ranges: Range[]
+  /** Of the second file, where extents lie in there. */
+  tail: PartitionTail | null
   records: number
   header: string[] | null
   warnings: string[]
@@ -48,12 +66,15 @@ const bufferMemory = 24 * 1024 * 1024
 const mostBufferBytes = 64 * 1024
 /** A range so many times the target is split again. */
 const oversizeFactor = 4
-const readBytes = 1024 * 1024
-const mostRecords = 0xffffffff
+/** Below, a second thread has no time to be of use. */
+const largeSource = 16 * 1024 * 1024
+/** How far behind the middle a line's end is looked for. */
+const searchedBytes = 64 * 1024
 
 /**
  * Scans the source once and appends its partition to `output`, which stays open. Throws ImportError `content_refused`
- * or `source_unreadable`, the signal's reason, and the staging's errors as they are.
+ * or `source_unreadable`, the signal's reason, and the staging's errors as they are. When it ends, nothing is written
+ * any more, by either thread.
  */
 export async function splitFile(options: SplitOptions): Promise<SplitResult> {
   const output = new PartitionOutput(options.output)
@@ -66,59 +87,102 @@ export async function splitFile(options: SplitOptions): Promise<SplitResult> {
 }
 
 async function splitInto(output: PartitionOutput, options: SplitOptions): Promise<SplitResult> {
-  const { source, plan, format } = options
+  const { source, second, plan, format, signal } = options
   const start = await contentStart(source)
-  const sizes = rangeSizes(source.size)
-  const identities = new IdentityReader(plan, format)
+  const tailStart = second === undefined ? null : await findTail(source, start, second)
+  const sizes = rangeSizes(source.size, tailStart === null ? 1 : 2)
   const sample = await sampleIdentities({
     source,
     start,
     windows: Math.max(256, Math.min(1_024, sizes.ranges)),
-    identities,
+    identities: new IdentityReader(plan, format),
     format,
     wantedColumn: plan.identity.column,
   })
-  const sorter = new RecordSorter({
-    output,
-    bufferSize: sizes.bufferSize,
-    borders: bordersOf(sample, sizes.ranges),
-    identities,
-    plan,
-    format,
-    targetBytes: sizes.target,
-  })
-
-  const scanner = new RecordScanner({
-    dialect: dialectBytes(format),
-    wantedColumn: plan.identity.column,
-    onRecord: (record) => sorter.take(record),
-  })
-  let position = start
-  while (position < source.size) {
-    options.signal.throwIfAborted()
-    const space = scanner.space()
-    const read = await source.read(space.subarray(0, Math.min(readBytes, space.length)), position)
-    if (read === 0)
-      throw new ImportError(
-        'source_unreadable',
-        `the staged file ended at byte ${position} of ${source.size}: was it changed under DATA_DIR?`,
-      )
-    position += read
-    scanner.advance(read)
-    await output.flush()
+  const borders = bordersOf(sample, sizes.ranges)
+  const part = { borders, bufferSize: sizes.bufferSize, targetBytes: sizes.target, plan, format }
+  const scan = new SourceScan({ ...part, source, from: start, output, isTail: false })
+  let report: TailReport | null = null
+  if (second !== undefined && tailStart !== null) {
+    const { source: name, output } = second
+    const tail = new TailScan(second.scan, {
+      ...part,
+      source: name,
+      output,
+      from: tailStart,
+      to: source.size,
+    })
+    report = await scanInTwo(scan, tail, tailStart, signal)
   }
-  scanner.end()
-  const { sorted, unidentified } = sorter.finish()
-  await output.end()
+  if (report === null) await scan.scanTo(source.size, stoppedBy(signal))
+  const tail =
+    report === null ? null : { name: second!.output, records: scan.sorter.records, lines: scan.lines }
+  const { sorted, unidentified } = await scan.end()
+  if (report !== null) scan.sorter.noteRest(report, scan.lines)
 
-  const ranges = await splitOversized(sorted, options, output, sizes)
+  const ranges = sorted.map((range, i) => (report === null ? range : joined(range, report.sorted[i]!)))
+  const reopen = () => options.reopen(tail)
   return {
-    ranges: [...ranges, ...unidentified],
-    records: sorter.records,
-    header: sorter.header,
-    warnings: sorter.warnings.sentences,
+    ranges: [
+      ...(await splitOversized(filledRanges(ranges), { reopen, output, sizes, signal })),
+      ...unidentified,
+      ...(report?.unidentified ?? []),
+    ],
+    tail,
+    records: scan.sorter.records,
+    header: scan.sorter.header,
+    warnings: scan.sorter.warnings.sentences,
   }
 }
+
+const stoppedBy = (signal: AbortSignal) => (): boolean => {
+  signal.throwIfAborted()
+  return false
+}
+
+/** Behind a line's end in the middle; null where the source isn't large, or none is found there. */
+async function findTail(
+  source: StagedFile,
+  start: number,
+  { leastBytes = largeSource }: SecondThread,
+): Promise<number | null> {
+  if (source.size < leastBytes) return null
+  const middle = start + Math.floor((source.size - start) / 2)
+  const searched = Buffer.allocUnsafeSlow(searchedBytes)
+  const found = searched.subarray(0, await source.read(searched, middle)).indexOf('\n')
+  return found === -1 ? null : middle + found + 1
+}
+
+/**
+ * Scans up to the tail while the second thread scans that. Null when what it found is of no use, and this thread has to
+ * go on: the tail begins within a record, or so early that the file's beginning isn't checked yet, or its scan broke off.
+ */
+async function scanInTwo(
+  scan: SourceScan,
+  tail: TailScan,
+  tailStart: number,
+  signal: AbortSignal,
+): Promise<TailReport | null> {
+  const stop = () => void tail.stop()
+  signal.addEventListener('abort', stop)
+  try {
+    await scan.scanTo(tailStart, stoppedBy(signal))
+    const isOfUse = scan.isBetweenRecords && scan.sorter.records >= checkedRecords
+    return isOfUse ? await tail.report() : null
+  } finally {
+    signal.removeEventListener('abort', stop)
+    await tail.stop()
+  }
+}
+
+/** The records of a range: those before the tail, then those in there. */
+const joined = (range: Range, inTail: RangeContent): Range => ({
+  ...range,
+  extents: range.extents.concat(inTail.extents),
+  length: range.length + inTail.length,
+  crc32: checksumOf(range.crc32, inTail.crc32),
+  records: range.records + inTail.records,
+})
 
 interface RangeSizes {
   target: number
@@ -126,7 +190,7 @@ interface RangeSizes {
   bufferSize: number
 }
 
-function rangeSizes(fileSize: number): RangeSizes {
+function rangeSizes(fileSize: number, threads: number): RangeSizes {
   const target = Math.min(
     targetRangeBytes,
     Math.max(leastRangeBytes, Math.ceil(fileSize / rangesOfSmallFile)),
@@ -136,158 +200,33 @@ function rangeSizes(fileSize: number): RangeSizes {
   return {
     target: Math.max(target, Math.ceil(fileSize / ranges)),
     ranges,
-    bufferSize: Math.min(mostBufferBytes, Math.floor(bufferMemory / ranges)),
+    bufferSize: Math.min(mostBufferBytes, Math.floor(bufferMemory / threads / ranges)),
   }
 }
 
-/** Takes records as they are scanned: header, checks on the file as a whole, then each to its range. */
-class RecordSorter {
-  records = 0
-  header: string[] | null = null
-  readonly warnings: FileWarnings
-
-  readonly #format: FileFormat
-  readonly #identities: IdentityReader
-  readonly #ranges: RangeWriter
-  readonly #output: PartitionOutput
-  readonly #bufferSize: number
-  readonly #targetBytes: number
-  readonly #unidentified: RangeWriter[] = []
-  #unidentifiedBytes = Infinity
-  #headerIsNext: boolean
-  #badlyEncoded = 0
-  readonly #item: RecordToWrite = {
-    number: 0,
-    line: 0,
-    flags: 0,
-    identity: Buffer.alloc(0),
-    identityLength: 0,
-    bytes: Buffer.alloc(0),
-    start: 0,
-    end: 0,
-  }
-
-  constructor(options: {
-    output: PartitionOutput
-    bufferSize: number
-    borders: Buffer[]
-    identities: IdentityReader
-    plan: ImportPlan
-    format: FileFormat
-    targetBytes: number
-  }) {
-    this.warnings = new FileWarnings(options.plan, options.format)
-    this.#format = options.format
-    this.#identities = options.identities
-    this.#output = options.output
-    this.#bufferSize = options.bufferSize
-    this.#targetBytes = options.targetBytes
-    this.#headerIsNext = options.format.csv_has_headers
-    this.#ranges = new RangeWriter({ ...options, within: { from: null, to: null } })
-  }
-
-  take(record: ScannedRecord): void {
-    if (this.#headerIsNext) {
-      this.#headerIsNext = false
-      this.header = this.#cellsOf(record)
-      return
-    }
-    this.records += 1
-    if (this.records > mostRecords)
-      throw new ImportError(
-        'content_refused',
-        `the file has more than ${mostRecords} records: split it into several files`,
-      )
-    if (this.records <= checkedRecords) this.#checkEncoding(record)
-    if (this.records === 1 && !this.#format.csv_has_headers) this.warnings.firstRecord(this.#cellsOf(record))
-    this.warnings.notice(record)
-
-    const identityLength = this.#identities.read(record)
-    const item = this.#item
-    item.number = this.records
-    item.line = record.line
-    item.flags = record.flags
-    item.bytes = record.bytes
-    item.start = record.start
-    item.end = record.end
-    item.identity = this.#identities.identityBytes
-    item.identityLength = Math.max(0, identityLength)
-    if (identityLength === -1) this.#addUnidentified()
-    else this.#ranges.add(item)
-  }
-
-  finish(): { sorted: Range[]; unidentified: Range[] } {
-    if (this.records < checkedRecords) this.#refuseIfMostlyBad(this.records)
-    const unidentified = this.#unidentified
-      .flatMap((writer) => writer.finish())
-      .map((range): Range => ({ ...range, kind: 'unidentified' }))
-    return { sorted: this.#ranges.finish(), unidentified }
-  }
-
-  #cellsOf(record: ScannedRecord): string[] {
-    const encoding = this.#format.character_set === 'utf-8' ? 'utf8' : 'latin1'
-    return readCells(record.bytes.toString(encoding, record.start, record.end), this.#format)
-  }
-
-  /** Records without an identity stay in file order: theirs is the failed log. */
-  #addUnidentified(): void {
-    if (this.#unidentifiedBytes >= this.#targetBytes) {
-      this.#unidentified.push(
-        new RangeWriter({
-          output: this.#output,
-          bufferSize: this.#bufferSize,
-          borders: [],
-          within: { from: null, to: null },
-        }),
-      )
-      this.#unidentifiedBytes = 0
-    }
-    this.#unidentified.at(-1)!.add(this.#item)
-    this.#unidentifiedBytes += this.#item.end - this.#item.start
-  }
-
-  #checkEncoding(record: ScannedRecord): void {
-    if (this.#format.character_set !== 'utf-8') return
-    if (!isUtf8(record.bytes.subarray(record.start, record.end))) this.#badlyEncoded += 1
-    if (this.records === checkedRecords) this.#refuseIfMostlyBad(checkedRecords)
-  }
-
-  #refuseIfMostlyBad(records: number): void {
-    const refusal = mostlyInvalid(this.#badlyEncoded, records)
-    if (refusal !== null) throw refusal
-  }
+interface SplitAgain {
+  reopen: () => Promise<Partition>
+  output: PartitionOutput
+  sizes: RangeSizes
+  signal: AbortSignal
 }
 
-async function splitOversized(
-  ranges: Range[],
-  options: SplitOptions,
-  output: PartitionOutput,
-  sizes: RangeSizes,
-): Promise<Range[]> {
+async function splitOversized(ranges: Range[], context: SplitAgain): Promise<Range[]> {
   const result: Range[] = []
   for (const range of ranges) {
-    const isFine = range.kind === 'single_identity' || range.length <= sizes.target * oversizeFactor
-    result.push(
-      ...(isFine
-        ? [range]
-        : await splitOversized(await splitRange(range, options, output, sizes), options, output, sizes)),
-    )
+    const isFine = range.kind === 'single_identity' || range.length <= context.sizes.target * oversizeFactor
+    result.push(...(isFine ? [range] : await splitOversized(await splitRange(range, context), context)))
   }
   return result
 }
 
 /** Splits one range by a sample of its own. Any sample makes progress: one identity alone becomes a range of its own. */
-async function splitRange(
-  range: Range,
-  options: SplitOptions,
-  output: PartitionOutput,
-  sizes: RangeSizes,
-): Promise<Range[]> {
-  const file = await options.reopen()
+async function splitRange(range: Range, { reopen, output, sizes, signal }: SplitAgain): Promise<Range[]> {
+  const file = await reopen()
   try {
     const sample = new IdentitySample()
     for await (const { bytes } of readInPieces(file, range.extents)) {
-      options.signal.throwIfAborted()
+      signal.throwIfAborted()
       for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end))
         sample.offer(bytes, record.identityStart, record.start)
     }
@@ -297,7 +236,7 @@ async function splitRange(
     )
     const writer = new RangeWriter({ output, bufferSize: sizes.bufferSize, borders, within: range })
     for await (const { bytes } of readInPieces(file, range.extents)) {
-      options.signal.throwIfAborted()
+      signal.throwIfAborted()
       for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end)) {
         writer.add({
           ...record,
@@ -308,7 +247,7 @@ async function splitRange(
       }
       await output.flush()
     }
-    const parts = writer.finish()
+    const parts = filledRanges(writer.finish())
     await output.end()
     return parts
   } finally {

@@ -1,4 +1,3 @@
-import { crc32 } from 'node:zlib'
 import type { ClientSession, Db } from 'mongodb'
 import { ImportError, messageOf } from '../../shared/errors.ts'
 import {
@@ -8,10 +7,16 @@ import {
   sortedByIdentity,
   type Batch,
 } from '../../shared/records/chunk-records.ts'
-import { extentsLength, readExtents, readInPieces } from '../../shared/records/partition-file.ts'
+import {
+  extentsLength,
+  openPartition,
+  readExtents,
+  readInPieces,
+  type Partition,
+} from '../../shared/records/partition-file.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
 import type { ChunkDocument } from '../../shared/schemas/import.ts'
-import type { StagedFile, Staging } from '../../shared/staging/staging.ts'
+import type { Staging } from '../../shared/staging/staging.ts'
 import { readHeldChunk } from '../../shared/store/chunks.ts'
 import { readState } from '../../shared/store/imports.ts'
 import type { BatchRooms } from '../writing/batch-draft.ts'
@@ -51,7 +56,7 @@ export async function runChunk(options: ChunkRunOptions): Promise<ChunkReport> {
     const chunk = await readHeldChunk(collections, task.chunkId, task.token)
     const context = await options.importContext(task.importId)
     if (chunk === null || context === null) return { end: 'lost' }
-    const file = await staging.open(context.partition)
+    const file = await openPartition(staging, context.document)
     if (file === null)
       throw new ImportError(
         'chunk_damaged',
@@ -118,16 +123,16 @@ async function writeBatches(
 /** The chunk's records in its order, portion by portion; the order depends on nothing but its bytes. */
 async function* batchesOf(
   chunk: ChunkDocument,
-  file: StagedFile,
+  file: Partition,
   lane: Lane,
 ): AsyncGenerator<Batch & { isLast: boolean }> {
   if (chunk.kind === 'single_identity' && extentsLength(chunk.extents) > wholeInMemory) {
     yield* batchesInPieces(chunk, file)
     return
   }
-  const bytes = await readExtents(file, chunk.extents, lane.room)
+  const { bytes, crc } = await readExtents(file, chunk.extents, lane.room)
   if (bytes.length > lane.room.length) lane.room = bytes
-  refuseDamaged(chunk, crc32(bytes))
+  refuseDamaged(chunk, crc)
   const offsets = listRecords(bytes)
   const batches = cutBatches(chunk.kind === 'sorted' ? sortedByIdentity(offsets, bytes) : offsets, bytes)
   for (const [i, batch] of batches.entries()) yield { ...batch, isLast: i === batches.length - 1 }
@@ -135,7 +140,7 @@ async function* batchesOf(
 
 async function* batchesInPieces(
   chunk: ChunkDocument,
-  file: StagedFile,
+  file: Partition,
 ): AsyncGenerator<Batch & { isLast: boolean }> {
   let checksum = 0
   for await (const { crc } of readInPieces(file, chunk.extents)) checksum = crc

@@ -3,6 +3,7 @@ import { openDatabase } from '../../shared/database.ts'
 import { openStaging } from '../../shared/staging/open-staging.ts'
 import { noteSessions } from '../../shared/store/engines.ts'
 import { subscriberLimitOf } from '../../shared/store/places.ts'
+import { scanTail, type TailReport, type TailTask } from '../splitting/tail-scan.ts'
 import { BsonWriter } from '../writing/bson-writer.ts'
 import { importContext, type ImportContext } from '../writing/import-context.ts'
 import { runChunk, type Lane } from './chunk-run.ts'
@@ -17,9 +18,11 @@ import {
 
 /**
  * Entry of a worker thread. It connects for itself (a MongoClient can't cross threads), notes its sessions with the
- * engine, and then takes a chunk per lane. Piscina waits for the exported promise, so no chunk comes before that.
+ * engine, and then takes a chunk per lane, or the tail of a source that is being split. Piscina waits for the exported promise, so no chunk comes before that.
  */
-async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>> {
+async function startWorker(): Promise<
+  (task: ChunkTask | TailTask) => Promise<ChunkReport | TailReport | null>
+> {
   const start = workerData as WorkerStart
   const { client, db, collections } = await openDatabase({
     uri: start.mongodbUri,
@@ -56,6 +59,7 @@ async function startWorker(): Promise<(task: ChunkTask) => Promise<ChunkReport>>
   }
 
   return async (task) => {
+    if ('borders' in task) return scanTail(staging, task)
     const word = new Int32Array(task.control)
     const lane = lanes.pop()
     if (lane === undefined)

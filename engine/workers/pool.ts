@@ -1,5 +1,6 @@
 import { setFlagsFromString } from 'node:v8'
 import { Piscina } from 'piscina'
+import type { TailReport, TailTask } from '../splitting/tail-scan.ts'
 import {
   lanesPerWorker,
   type BatchReport,
@@ -14,6 +15,8 @@ export interface WorkerPool {
   /** Chunks that can run at once. */
   lanes: number
   run(task: ChunkTask): Promise<ChunkReport>
+  /** Waits for a lane, as chunks do. */
+  scanTail(task: TailTask): Promise<TailReport | null>
   /** Ends the threads at once. */
   destroy(): Promise<void>
   /** How the threads are. */
@@ -31,7 +34,7 @@ export function startWorkerPool(options: {
   setFlagsFromString('--no-parallel-scavenge')
   // Messages on their way to the database count as growth, and had 20 MB of modules marked again every half second.
   setFlagsFromString('--heap-growing-percent=100')
-  const piscina = new Piscina<ChunkTask, ChunkReport>({
+  const piscina = new Piscina<ChunkTask | TailTask, unknown>({
     filename: new URL('./chunk-worker.ts', import.meta.url).href,
     workerData: options.start,
     minThreads: options.workers,
@@ -51,7 +54,8 @@ export function startWorkerPool(options: {
   piscina.on('error', options.onError)
   return {
     lanes: options.workers * lanesPerWorker,
-    run: (task) => piscina.run(task),
+    run: (task) => piscina.run(task) as Promise<ChunkReport>,
+    scanTail: (task) => piscina.run(task) as Promise<TailReport | null>,
     destroy: () => piscina.destroy(),
     figures: () => workerFigures(piscina.threads),
   }

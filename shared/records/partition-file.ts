@@ -1,9 +1,13 @@
 import { crc32 } from 'node:zlib'
-import type { StagedFile } from '../staging/staging.ts'
+import type { ImportDocument } from '../schemas/import.ts'
+import type { Staging } from '../staging/staging.ts'
 
 /**
- * The partition: the records of an import, grouped by range of identities, in one file. A range lies in extents,
- * pieces that were appended as they filled up; read one after the other they are its records in file order.
+ * The partition: the records of an import, grouped by range of identities. A range lies in extents, pieces of whole
+ * records that were appended as they filled up; read one after the other they are its records in file order.
+ *
+ * Where two threads split the source, what came of its tail lies in a second file: a range's extents in there come
+ * last. Headers count the tail's records and lines from its beginning, and readers add what was before.
  *
  * A record is a header of four little-endian uint32, its identity, and its bytes without the line end:
  *   record number, from 1 | first line | length + flags << 24 | length of the identity
@@ -12,6 +16,9 @@ export const headerLength = 16
 
 /** Positions and lengths in turn: offset, length, offset, length, ... */
 export type Extents = number[]
+
+/** Where the second file begins: extents at this offset or beyond lie in there. */
+export const tailOffset = 2 ** 48
 
 /**
  * Where a record lies in a buffer that holds whole records of a partition: `identityStart`, `start` and `end` are
@@ -94,23 +101,60 @@ export function identityPrefix(bytes: Buffer, start: number, length: number): nu
 export const extentsLength = (extents: Extents): number =>
   extents.reduce((sum, value, index) => (index % 2 === 1 ? sum + value : sum), 0)
 
+/** Its files, open as one. */
+export interface Partition {
+  /** Resolves to the bytes read, less than asked only at the end of a file. */
+  read(target: Buffer, offset: number): Promise<number>
+  /** What is in the source before its tail. */
+  before: { records: number; lines: number }
+  close(): Promise<void>
+}
+
+/** Null when there is none, or a file of it is gone. */
+export async function openPartition(
+  staging: Staging,
+  { partition, partition_tail: tail }: Pick<ImportDocument, 'partition' | 'partition_tail'>,
+): Promise<Partition | null> {
+  const head = partition === null ? null : await staging.open(partition)
+  if (head === null) return null
+  const rest = tail === undefined ? head : await staging.open(tail.name)
+  if (rest === null) {
+    await head.close()
+    return null
+  }
+  return {
+    read: (target, offset) =>
+      offset < tailOffset ? head.read(target, offset) : rest.read(target, offset - tailOffset),
+    before: tail ?? { records: 0, lines: 0 },
+    close: async () => {
+      await head.close()
+      if (rest !== head) await rest.close()
+    },
+  }
+}
+
 /**
- * Reads a whole range, into `room` where it is large enough. Shorter than the extents say where the file ends early: the
+ * Reads a whole range, into `room` where it is large enough. Shorter than the extents say where a file ends early: the
  * caller compares the checksum.
  */
 export async function readExtents(
-  file: StagedFile,
+  partition: Partition,
   extents: Extents,
   room: Buffer = Buffer.alloc(0),
-): Promise<Buffer> {
+): Promise<{ bytes: Buffer; crc: number }> {
   const length = extentsLength(extents)
-  const bytes = length <= room.length ? room.subarray(0, length) : Buffer.allocUnsafeSlow(length)
+  const target = length <= room.length ? room.subarray(0, length) : Buffer.allocUnsafeSlow(length)
   let at = 0
+  let tailAt = 0
   for (let i = 0; i < extents.length; i += 2) {
-    const length = extents[i + 1]!
-    at += await file.read(bytes.subarray(at, at + length), extents[i]!)
+    at += await partition.read(target.subarray(at, at + extents[i + 1]!), extents[i]!)
+    if (extents[i]! < tailOffset) tailAt = at
   }
-  return bytes.subarray(0, at)
+  const bytes = target.subarray(0, at)
+  const tail = bytes.subarray(tailAt)
+  const crc = checksumOf(crc32(bytes.subarray(0, tailAt)), crc32(tail))
+  renumber(tail, partition.before)
+  return { bytes, crc }
 }
 
 /**
@@ -118,20 +162,35 @@ export async function readExtents(
  * checksum of the whole.
  */
 export async function* readInPieces(
-  file: StagedFile,
+  partition: Partition,
   extents: Extents,
 ): AsyncGenerator<{ bytes: Buffer; crc: number }> {
   let rest: Buffer = Buffer.alloc(0)
-  let crc = 0
+  let headCrc = 0
+  let tailCrc = 0
   for (let i = 0; i < extents.length; i += 2) {
     const piece = Buffer.allocUnsafeSlow(rest.length + extents[i + 1]!)
     rest.copy(piece)
-    const read = await file.read(piece.subarray(rest.length), extents[i]!)
+    const read = await partition.read(piece.subarray(rest.length), extents[i]!)
     const bytes = piece.subarray(0, rest.length + read)
-    crc = crc32(bytes.subarray(rest.length), crc)
-    const whole = endOfWholeRecords(bytes)
-    rest = bytes.subarray(whole)
-    yield { bytes: bytes.subarray(0, whole), crc }
+    const isTail = extents[i]! >= tailOffset
+    if (isTail) tailCrc = crc32(bytes.subarray(rest.length), tailCrc)
+    else headCrc = crc32(bytes.subarray(rest.length), headCrc)
+    const whole = bytes.subarray(0, endOfWholeRecords(bytes))
+    rest = bytes.subarray(whole.length)
+    if (isTail) renumber(whole, partition.before)
+    yield { bytes: whole, crc: checksumOf(headCrc, tailCrc) }
+  }
+}
+
+/** A range's checksum, from those of its extents in either file; that of none is 0. */
+export const checksumOf = (head: number, tail: number): number => (head ^ tail) >>> 0
+
+/** From numbers and lines of the tail to those of the source. Beyond 2^32 they begin again, as in any header. */
+function renumber(bytes: Buffer, before: { records: number; lines: number }): void {
+  for (let at = 0; at + headerLength <= bytes.length; at = endOfRecordAt(bytes, at)) {
+    putUint32(bytes, at, uint32At(bytes, at) + before.records)
+    putUint32(bytes, at + 4, uint32At(bytes, at + 4) + before.lines)
   }
 }
 

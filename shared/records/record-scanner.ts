@@ -122,6 +122,16 @@ export class RecordScanner {
     this.#record = { bytes: this.#window, start: 0, end: 0, line: 0, lines: 0, flags: 0, longCell: null }
   }
 
+  /** Whether the bytes so far are whole records: a scanner that began with the next ones would find the same in them. */
+  get isBetweenRecords(): boolean {
+    return this.#from === this.#to && this.#long === null
+  }
+
+  /** Physical lines scanned. */
+  get lines(): number {
+    return this.#line - 1
+  }
+
   /** Where the file's next bytes are to be put; then call `advance` with their number. */
   space(): Buffer {
     const rest = this.#to - this.#from

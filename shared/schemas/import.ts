@@ -155,6 +155,14 @@ const uploadDocument = z.object({
 })
 export type UploadDocument = z.infer<typeof uploadDocument>
 
+const partitionTail = z.object({
+  name: z.string(),
+  /** How many are in the source before it. */
+  records: integer().min(0),
+  lines: integer().min(0),
+})
+export type PartitionTail = z.infer<typeof partitionTail>
+
 export const importDocument = z.object({
   _id: id(),
   organization_id: id(),
@@ -207,6 +215,8 @@ export const importDocument = z.object({
   number_of_records: integer().min(0).nullable(),
   /** Name of the staged partition that the chunks' extents lie in. */
   partition: z.string().nullable(),
+  /** The same of what came of the source's tail, where another thread split that (shared/records/partition-file.ts). */
+  partition_tail: partitionTail.optional(),
   /** The counts once nothing can change them any more; until then they are the sum over the chunks. */
   totals: importCounts.nullable(),
   error_message: z.string().nullable(),
@@ -246,7 +256,7 @@ export const chunkDocument = z.object({
   /** The range of identities [from, to); null is open. */
   from: z.string().nullable(),
   to: z.string().nullable(),
-  /** Where its bytes lie in the partition file: offset, length, offset, length, ... */
+  /** Where its bytes lie in the partition: offset, length, offset, length, ... */
   extents: z.array(integer().min(0)),
   crc32: integer().min(0),
   record_count: integer().min(0),

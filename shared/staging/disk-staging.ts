@@ -40,7 +40,7 @@ export function diskStaging(folder: string): Staging {
       const folder = locate(String(importId))
       if (keep === undefined) return rm(folder, { recursive: true, force: true })
       for (const name of await readdir(folder).catch(() => []))
-        if (`${importId}/${name}` !== keep)
+        if (!keep.includes(`${importId}/${name}`))
           await rm(path.join(folder, name), { recursive: true, force: true })
     },
     async listImports({ olderThanMs }) {

@@ -39,11 +39,11 @@ export function gridStaging(bucket: GridBucket): Staging {
       if (entry === null) return null
       return gridFile(bucket, entry._id, entry.length ?? (await gridFileSize(bucket, entry._id)))
     },
-    async removeImport(importId, { keep } = {}) {
+    async removeImport(importId, { keep = [] } = {}) {
       const entries = await bucket.files
         .find({ import_id: importId }, { projection: { filename: 1 } })
         .toArray()
-      for (const { _id, filename } of entries) if (filename !== keep) await removeGridFile(bucket, _id)
+      for (const { _id, filename } of entries) if (!keep.includes(filename)) await removeGridFile(bucket, _id)
     },
     async listImports({ olderThanMs }) {
       const before = { $subtract: ['$$NOW', olderThanMs] }

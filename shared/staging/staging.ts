@@ -11,8 +11,8 @@ export interface Staging {
   create(name: string): Promise<StagedWriter>
   /** Null when there is no such file. */
   open(name: string): Promise<StagedFile | null>
-  /** Removes the files of the import, but for the one to keep. Those that are gone already are no error. */
-  removeImport(importId: number, options?: { keep?: string }): Promise<void>
+  /** Removes the files of the import, but for those to keep. What is gone already is no error. */
+  removeImport(importId: number, options?: { keep?: string[] }): Promise<void>
   /** Imports of which files are here, the youngest of them older than that. */
   listImports(options: { olderThanMs: number }): Promise<number[]>
   /** Bytes of all files. */

@@ -7,6 +7,8 @@ export interface Downloads {
   callbacks?: Partial<CallbackBounds>
   /** For each host name the addresses that one look-up after the other gets; the last ones again and again. */
   answers?: Record<string, string[][]>
+  /** Bytes from which on two threads split a source. */
+  twoThreadsFrom?: number
 }
 
 export const downloadsSetting = 'ROLLCALL_TEST_DOWNLOADS'

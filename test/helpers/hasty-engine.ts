@@ -18,6 +18,7 @@ const {
   bounds = {},
   callbacks = {},
   answers = {},
+  twoThreadsFrom,
 } = JSON.parse(process.env[downloadsSetting] ?? '{}') as Downloads
 
 async function lookup(hostname: string) {
@@ -44,6 +45,7 @@ await runProcess('engine', async (process) => {
       guard: new AddressGuard(settings.URL_IMPORT_ALLOW, lookup),
       bounds: { ...downloadBounds, ...bounds },
       callbackBounds: { ...callbackBounds, ...callbacks },
+      ...(twoThreadsFrom === undefined ? {} : { twoThreadsFrom }),
     }),
   )
   await engine.start()

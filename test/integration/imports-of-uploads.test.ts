@@ -98,7 +98,7 @@ t.test('what a step that was taken for dead writes late is not what the other on
     t.equal(target.toString('utf8', 0, await file.read(target, 0)), 'the next one’s bytes')
     t.equal(target.toString('utf8', 0, await file.read(target, 4)), 'next one’s bytes')
     await file.close()
-    await staging.removeImport(7, { keep: stagedSource(7, 'next') })
+    await staging.removeImport(7, { keep: [stagedSource(7, 'next')] })
     t.equal(await staging.open(stagedSource(7, 'late')), null)
     const kept = await staging.open(stagedSource(7, 'next'))
     t.equal(kept?.size, file.size)
