@@ -1,11 +1,19 @@
+import assert from 'node:assert/strict'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { splitFile, type SplitResult } from '../../../engine/splitting/split.ts'
-import { readExtents, readRecordAt } from '../../../shared/records/partition-file.ts'
+import { splitFile, type SecondThread, type SplitResult } from '../../../engine/splitting/split.ts'
+import { scanTail } from '../../../engine/splitting/tail-scan.ts'
+import {
+  openPartition,
+  readExtents,
+  readInPieces,
+  readRecordAt,
+  type Partition,
+} from '../../../shared/records/partition-file.ts'
 import type { FileFormat } from '../../../shared/schemas/import.ts'
 import { diskStaging } from '../../../shared/staging/disk-staging.ts'
 import { makePlan, utf8Format } from '../../helpers/make-plan.ts'
@@ -21,7 +29,12 @@ interface Split {
   ranges: { identity: string; number: number; line: number; text: string }[][]
 }
 
-async function split(content: string | Buffer, format: FileFormat = utf8Format): Promise<Split> {
+/** `scan`: what scans the tail; left out, one thread does it all. */
+async function split(
+  content: string | Buffer,
+  format: FileFormat = utf8Format,
+  scan?: SecondThread['scan'],
+): Promise<Split> {
   const id = (files += 1)
   await staging.write(
     `${id}/source`,
@@ -35,15 +48,24 @@ async function split(content: string | Buffer, format: FileFormat = utf8Format):
     const result = await splitFile({
       source,
       output,
-      reopen: async () => (await staging.open(`${id}/partition`))!,
+      reopen: (tail) => reopen(id, tail),
+      ...(scan && { second: { source: `${id}/source`, output: `${id}/tail`, leastBytes: 0, scan } }),
       plan: makePlan(),
       format,
       signal: new AbortController().signal,
     })
-    const partition = (await staging.open(`${id}/partition`))!
+    const partition = await reopen(id, result.tail)
     const ranges = []
     for (const range of result.ranges) {
-      const bytes = await readExtents(partition, range.extents)
+      const { bytes, crc } = await readExtents(partition, range.extents)
+      const pieces: Buffer[] = []
+      let crcOfPieces = 0
+      for await (const piece of readInPieces(partition, range.extents)) {
+        pieces.push(piece.bytes)
+        crcOfPieces = piece.crc
+      }
+      assert.ok(bytes.equals(Buffer.concat(pieces)))
+      assert.deepEqual([crc, crcOfPieces], [range.crc32, range.crc32])
       const records = []
       for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end)) {
         records.push({
@@ -61,6 +83,11 @@ async function split(content: string | Buffer, format: FileFormat = utf8Format):
     await source.close()
     await output.close()
   }
+}
+
+async function reopen(id: number, tail: SplitResult['tail']): Promise<Partition> {
+  const names = { partition: `${id}/partition`, ...(tail && { partition_tail: tail }) }
+  return (await openPartition(staging, names))!
 }
 
 /** What must hold for every file: each record once, in its range, in file order, ranges side by side. */
@@ -259,4 +286,196 @@ t.test('what looks like a mistake is said', async (t) => {
     character_set: 'iso-8859-1',
   })
   t.match(windows.result.warnings, [/windows-1252/])
+})
+
+/** As a worker would: everything is copied on its way from thread to thread. */
+const inWorker: SecondThread['scan'] = async (task) =>
+  structuredClone(await scanTail(staging, structuredClone(task)))
+
+/** All that a split found out; extents and checksums, and where the unidentified ones are cut, may differ. */
+function outcomeOf({ result, ranges }: Split) {
+  const { records, header, warnings } = result
+  const identified = result.ranges.filter(({ kind }) => kind !== 'unidentified')
+  return {
+    records,
+    header,
+    warnings,
+    ranges: identified.map(({ kind, from, to, length, records }, i) => ({
+      ...{ kind, from: from?.toString(), to: to?.toString(), length, records },
+      lying: ranges[i],
+    })),
+    unidentified: ranges.slice(identified.length).flat(),
+  }
+}
+
+const row = (i: number) => `${scattered(i)},"some, cell"\n`
+const rows = lines(1_500, row)
+const withHeader = { ...utf8Format, csv_has_headers: true }
+const latin = { ...utf8Format, character_set: 'iso-8859-1' as const }
+const manyLines = `many@lines.co,"${'x\n'.repeat(30)}"\n`
+
+/** `isTwo`: whether what the second thread finds is of use. */
+const awkward: Record<string, { content: string | Buffer; format?: FileFormat; isTwo: boolean }> = {
+  'plain rows': { content: lines(5_000, row), isTwo: true },
+  'a header, and a byte order mark': {
+    content: `\ufeffE-mail,"Na\nme"\n${rows}${rows}`,
+    format: withHeader,
+    isTwo: true,
+  },
+  'a header alone': { content: 'email,name\n', format: withHeader, isTwo: false },
+  'few records': { content: lines(900, row), isTwo: false },
+  CRLF: { content: rows.repeat(2).replaceAll('\n', '\r\n'), isTwo: true },
+  CR: { content: rows.repeat(2).replaceAll('\n', '\r'), isTwo: false },
+  'CR, and one CRLF': {
+    content: rows.replaceAll('\n', '\r') + '\n' + rows.replaceAll('\n', '\r'),
+    isTwo: true,
+  },
+  'blank lines in the middle': { content: rows + ' \r\n\n\t\n'.repeat(2_000) + rows, isTwo: true },
+  'an enclosure with line breaks over the middle': {
+    content: `${rows}a@b.co,"${'x\n'.repeat(900)}"\n${rows}`,
+    isTwo: false,
+  },
+  'an enclosure that ends nowhere': {
+    content: `${rows}a@b.co,"x\n${lines(2_000, (i) => `${i}@b.co\n`)}`,
+    isTwo: false,
+  },
+  'an enclosure that ends nowhere, long before the middle': {
+    content: `${rows}a@b.co,"x\n${lines(40_000, (i) => `${scattered(i)}\n`)}`,
+    isTwo: true,
+  },
+  'an enclosure without an end behind the middle': {
+    content: `${rows.repeat(2)}a@b.co,"x\n${lines(300, (i) => `${scattered(i)}\n`)}`,
+    isTwo: true,
+  },
+  'a too long record over the middle': {
+    content: `${rows}a@b.co,${'x'.repeat(1_500_000)}\n${rows}`,
+    isTwo: false,
+  },
+  'a too long record with line breaks over the middle': {
+    content: `${rows}a@b.co${`,"${'x'.repeat(20_000)}\n"`.repeat(80)}\n${rows}`,
+    isTwo: false,
+  },
+  'too long records on both sides': {
+    content: `${rows}a@b.co,${'x'.repeat(1_500_000)}\n${rows.repeat(2)}a@b.co,${'x'.repeat(1_500_000)}\n${rows}`,
+    isTwo: true,
+  },
+  'one address in every record': { content: lines(40_000, (i) => `Same@Example.com,${i}\n`), isTwo: true },
+  'heavy addresses among others': {
+    content: lines(30_000, (i) => (i % 3 === 0 ? `heavy@example.com,${i}\n` : row(i % 5_000))),
+    isTwo: true,
+  },
+  'a heavy stretch that no sample saw': {
+    content:
+      lines(40_000, (i) => `m${String(i).padStart(6, '0')}@example.com,${'x'.repeat(60)}\n`) +
+      lines(200_000, (i) => `z${i % 7}@example.com,${'y'.repeat(40)}\n`),
+    isTwo: true,
+  },
+  'records without an address': {
+    content: lines(20_000, (i) => (i % 2 === 0 ? `no address ${i}\n` : row(i))),
+    isTwo: true,
+  },
+  'what looks like a mistake, on both sides': {
+    content: `email,x\n${rows}${manyLines.repeat(2)}${rows}${rows}${manyLines}${rows}`,
+    isTwo: true,
+  },
+  'what looks like a mistake, on the other side': {
+    content: Buffer.from(`${rows.repeat(3)}${manyLines}a@b.co,\x93\n`, 'latin1'),
+    format: latin,
+    isTwo: true,
+  },
+}
+
+for (const [name, { content, format, isTwo }] of Object.entries(awkward)) {
+  t.test(`two threads make of a file what one does: ${name}`, async (t) => {
+    const alone = await split(content, format)
+    const together = await split(content, format, inWorker)
+    t.equal(together.result.tail !== null, isTwo)
+    checkPartition(t, together, alone.result.records)
+    assert.deepEqual(outcomeOf(together), outcomeOf(alone))
+  })
+}
+
+t.test('and of anything', async (t) => {
+  let state = 7
+  const random = (below: number) => (state = (state * 48_271) % 0x7fffffff) % below
+  const pieces = [
+    'a@b.co',
+    'c@d.co,',
+    'x',
+    ',',
+    '"',
+    '""',
+    '\n',
+    '\n',
+    '\r\n',
+    '\r',
+    ' ',
+    '\u00e4',
+    '\n"',
+    '",',
+    'x@y.co\n',
+  ]
+  let inTwo = 0
+  for (let i = 0; i < 60; i += 1) {
+    const few = pieces.filter((_, at) => at < 4 || random(2) === 0)
+    const rest = Array.from({ length: 20_000 }, () => few[random(few.length)]).join('')
+    const content = lines(1_000, (n) => `u${n}@b.co\n`) + rest
+    const alone = await split(content)
+    const together = await split(content, utf8Format, inWorker)
+    if (together.result.tail !== null) inTwo += 1
+    assert.deepEqual(outcomeOf(together), outcomeOf(alone), `file ${i}`)
+  }
+  t.comment(`${inTwo} by two threads`)
+  t.ok(inTwo > 5 && inTwo < 55)
+})
+
+t.test('one thread goes on alone where the other never begins, or breaks off', async (t) => {
+  const content = lines(5_000, row)
+  const alone = outcomeOf(await split(content))
+  const scans: Record<string, SecondThread['scan']> = {
+    'is busy all the time': () => new Promise(() => undefined),
+    'died before': () => Promise.reject(new Error('gone')),
+    'has no source': (task) => scanTail({ ...staging, open: () => Promise.resolve(null) }, task),
+    'has no disk': (task) => scanTail({ ...staging, create: () => Promise.reject(new Error('full')) }, task),
+  }
+  for (const [name, scan] of Object.entries(scans)) {
+    const together = await split(content, utf8Format, scan)
+    t.equal(together.result.tail, null, name)
+    assert.deepEqual(outcomeOf(together), alone)
+  }
+})
+
+t.test('a split by two threads that is broken off ends when neither writes any more', async (t) => {
+  await staging.write('both/source', Readable.from([Buffer.from(lines(200_000, row))]))
+  const source = (await staging.open('both/source'))!
+  const output = await staging.create('both/partition')
+  const broken = new AbortController()
+  let isWriting = false
+  const slow = async (name: string) => {
+    const file = await staging.create(name)
+    const append = async (buffers: Uint8Array[]) => {
+      isWriting = true
+      broken.abort(new Error('paused'))
+      await sleep(50)
+      await file.append(buffers)
+      isWriting = false
+    }
+    return { append, close: () => file.close() }
+  }
+  const splitting = splitFile({
+    source,
+    output,
+    reopen: () => Promise.reject(new Error('not reached')),
+    second: {
+      ...{ source: 'both/source', output: 'both/tail', leastBytes: 0 },
+      scan: (task) => scanTail({ ...staging, create: slow }, task),
+    },
+    plan: makePlan(),
+    format: utf8Format,
+    signal: broken.signal,
+  })
+  await t.rejects(splitting, { message: 'paused' })
+  t.notOk(isWriting)
+  await source.close()
+  await output.close()
 })
