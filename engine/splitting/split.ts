@@ -89,7 +89,7 @@ export async function splitFile(options: SplitOptions): Promise<SplitResult> {
 async function splitInto(output: PartitionOutput, options: SplitOptions): Promise<SplitResult> {
   const { source, second, plan, format, signal } = options
   const start = await contentStart(source)
-  const tailStart = second === undefined ? null : await findTail(source, start, second)
+  const tailStart = second === undefined ? null : await findTail(source, start, format, second)
   const sizes = rangeSizes(source.size, tailStart === null ? 1 : 2)
   const sample = await sampleIdentities({
     source,
@@ -140,17 +140,26 @@ const stoppedBy = (signal: AbortSignal) => (): boolean => {
   return false
 }
 
-/** Behind a line's end in the middle; null where the source isn't large, or none is found there. */
+/**
+ * Where a record seems to begin in the middle; null where the source isn't large, or no line ends there. The lines before
+ * and behind a line feed in an enclosed cell mostly have an odd number of enclosures.
+ */
 async function findTail(
   source: StagedFile,
   start: number,
+  { csv_field_enclosure: enclosure }: FileFormat,
   { leastBytes = largeSource }: SecondThread,
 ): Promise<number | null> {
   if (source.size < leastBytes) return null
   const middle = start + Math.floor((source.size - start) / 2)
   const searched = Buffer.allocUnsafeSlow(searchedBytes)
-  const found = searched.subarray(0, await source.read(searched, middle)).indexOf('\n')
-  return found === -1 ? null : middle + found + 1
+  const lines = searched.toString('latin1', 0, await source.read(searched, middle)).split('\n')
+  if (lines.length === 1) return null
+  // The first line is the end of one, and the last the beginning of one.
+  const isEven = lines.slice(1, -1).map((line) => line.split(enclosure).length % 2 === 1)
+  const between = isEven.findIndex((is, i) => is && isEven[i + 1])
+  const before = lines.slice(0, between === -1 ? 1 : between + 2)
+  return middle + before.reduce((sum, line) => sum + line.length + 1, 0)
 }
 
 /**
