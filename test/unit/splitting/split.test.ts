@@ -331,6 +331,10 @@ const awkward: Record<string, { content: string | Buffer; format?: FileFormat; i
     isTwo: true,
   },
   'blank lines in the middle': { content: rows + ' \r\n\n\t\n'.repeat(2_000) + rows, isTwo: true },
+  'a line break in every second cell': {
+    content: lines(3_000, (i) => `${scattered(i)},"two\nlines"\n${scattered(i)},"and ""one"""\n`),
+    isTwo: true,
+  },
   'an enclosure with line breaks over the middle': {
     content: `${rows}a@b.co,"${'x\n'.repeat(900)}"\n${rows}`,
     isTwo: false,
