@@ -4,8 +4,10 @@ import {
   openPartition,
   readInPieces,
   readRecordAt,
+  refuseDamaged,
   type Partition,
 } from '../shared/records/partition-file.ts'
+import { ImportError } from '../shared/errors.ts'
 import { deactivationId, type ChunkDocument, type ImportDocument } from '../shared/schemas/import.ts'
 import { noteDeactivated } from '../shared/store/chunks.ts'
 import { dropReactionsInList } from '../shared/store/reactions.ts'
@@ -62,15 +64,20 @@ async function forEachRange(
   work: (chunk: ChunkDocument, file: Partition) => Promise<void>,
 ): Promise<void> {
   const file = await openPartition(context.staging, document)
+  if (file === null)
+    throw new ImportError(
+      'chunk_damaged',
+      `the staged partition ${document.partition} is gone: was it removed from DATA_DIR/staging?`,
+    )
   try {
     const chunks = await context.database.collections.chunks
       .find({ import_id: document._id, kind: { $ne: 'unidentified' } })
       .sort({ number: 1 })
       .toArray()
     // Without any identity in the file there is no chunk with a range; the caller has refused that case.
-    for (const chunk of chunks) await work(chunk, file!)
+    for (const chunk of chunks) await work(chunk, file)
   } finally {
-    await file?.close()
+    await file.close()
   }
 }
 
@@ -128,13 +135,17 @@ async function* absentIn(
   }
 }
 
+/** Whoever isn't in them is deactivated: they are looked at again, for the disk may have lost them since the chunk was done. */
 async function identitiesOf(chunk: ChunkDocument, file: Partition): Promise<Set<string>> {
   const identities = new Set<string>()
-  for await (const { bytes } of readInPieces(file, chunk.extents)) {
+  let checksum = 0
+  for await (const { bytes, crc } of readInPieces(file, chunk.extents)) {
+    checksum = crc
     for (let record = readRecordAt(bytes, 0); record !== null; record = readRecordAt(bytes, record.end)) {
       identities.add(bytes.toString('utf8', record.identityStart, record.start))
     }
   }
+  refuseDamaged(chunk, checksum)
   return identities
 }
 

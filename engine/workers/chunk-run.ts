@@ -12,6 +12,7 @@ import {
   openPartition,
   readExtents,
   readInPieces,
+  refuseDamaged,
   type Partition,
 } from '../../shared/records/partition-file.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
@@ -152,12 +153,4 @@ async function* batchesInPieces(
       yield { ...batch, isLast: left === 0 }
     }
   }
-}
-
-function refuseDamaged(chunk: ChunkDocument, checksum: number): void {
-  if (checksum === chunk.crc32) return
-  throw new ImportError(
-    'chunk_damaged',
-    `chunk ${chunk._id} isn't what was written when the file was split (its checksum differs): was DATA_DIR/staging changed, or is the disk faulty?`,
-  )
 }

@@ -1,6 +1,7 @@
 import { crc32 } from 'node:zlib'
-import type { ImportDocument } from '../schemas/import.ts'
-import type { Staging } from '../staging/staging.ts'
+import { ImportError } from '../errors.ts'
+import type { ChunkDocument, ImportDocument } from '../schemas/import.ts'
+import type { StagedFile, Staging } from '../staging/staging.ts'
 
 /**
  * The partition: the records of an import, grouped by range of identities. A range lies in extents, pieces of whole
@@ -117,11 +118,13 @@ export async function openPartition(
 ): Promise<Partition | null> {
   const head = partition === null ? null : await staging.open(partition)
   if (head === null) return null
-  const rest = tail === undefined ? head : await staging.open(tail.name)
-  if (rest === null) {
-    await head.close()
-    return null
+  let rest: StagedFile | null = null
+  try {
+    rest = tail === undefined ? head : await staging.open(tail.name)
+  } finally {
+    if (rest === null) await head.close()
   }
+  if (rest === null) return null
   return {
     read: (target, offset) =>
       offset < tailOffset ? head.read(target, offset) : rest.read(target, offset - tailOffset),
@@ -185,6 +188,15 @@ export async function* readInPieces(
 
 /** A range's checksum, from those of its extents in either file; that of none is 0. */
 export const checksumOf = (head: number, tail: number): number => (head ^ tail) >>> 0
+
+/** Throws ImportError `chunk_damaged` where what was read of a chunk has another checksum than what was written. */
+export function refuseDamaged(chunk: Pick<ChunkDocument, '_id' | 'crc32'>, checksum: number): void {
+  if (checksum === chunk.crc32) return
+  throw new ImportError(
+    'chunk_damaged',
+    `chunk ${chunk._id} isn't what was written when the file was split (its checksum differs): was DATA_DIR/staging changed, or is the disk faulty?`,
+  )
+}
 
 /** From numbers and lines of the tail to those of the source. Beyond 2^32 they begin again, as in any header. */
 function renumber(bytes: Buffer, before: { records: number; lines: number }): void {

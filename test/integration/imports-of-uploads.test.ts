@@ -331,6 +331,49 @@ t.test('nor does what others do to a file that they had finished', async (t) => 
   t.same(countsOf(await importEnd(service, restoredId)), { added: 10 }, 'one that was restored goes on')
 })
 
+t.test('nobody is deactivated for what a staged file has lost since its rows were written', async (t) => {
+  const service = onDisk
+  const engines = new Engines(t, service)
+  const damages: Record<string, (file: string) => Promise<unknown>> = {
+    truncated: (file) => truncate(file, 0),
+    removed: (file) => rm(file),
+  }
+  for (const [what, damage] of Object.entries(damages)) {
+    const list = await createList(service)
+    const begin = async (source: Json, options = {}) =>
+      service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+        subscriber_import: { column_mapping: ['email'], ...options, file_source: source },
+      })
+    const before = await engines.start()
+    await begin({ type: 'json', content: rows(20) })
+    await until(
+      'the end of all imports',
+      () => service.collections.imports.countDocuments({ settled: false }),
+      (count) => count === 0,
+    )
+    await engines.kill([before])
+    await engines.endLeaseOf(before)
+
+    const engine = await engines.start('aggregate import_chunks $counts.added after 1')
+    const absent = { deactivate_subscribers_not_in_import: true }
+    const { id } = await begin({ type: 'json', content: rows(15) }, absent)
+    await engine.ended
+    await engines.endLeaseOf(engine)
+    const staging = path.join(service.dataFolder, 'staging', String(id))
+    for (const name of await readdir(staging)) await damage(path.join(staging, name))
+    const last = await engines.start()
+    const view = await importEnd(service, id)
+    t.match(view, { state: 'failed', error_message: /DATA_DIR\/staging/ }, what)
+    t.equal(view.stats.subscribers.deactivated, 0)
+    t.equal(
+      await service.collections.subscribers.countDocuments({ mailing_list_id: list.id, status: 'active' }),
+      20,
+    )
+    await engines.kill([last])
+    await engines.endLeaseOf(last)
+  }
+})
+
 t.test('a file that something else still writes is waited for', async (t) => {
   const service = onDisk
   await service.start('engine')
