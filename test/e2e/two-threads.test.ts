@@ -7,28 +7,37 @@ import {
   untilSettled,
   whatIsLeftBy,
   writeFiles,
+  type Left,
 } from '../helpers/compared-import.ts'
 import { startHastyEngine } from '../helpers/downloads.ts'
 import { importEnd, startService } from '../helpers/service.ts'
 
+const mostTries = 5
+
 t.test('an import whose file two threads split leaves what one leaves whose file one split', async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
   await writeFiles(service, 20_000)
-  const left = []
+  const left: Left[] = []
   for (const isInTwo of [false, true]) {
     if (isInTwo) {
       await service.processes.engine!.stop()
       await startHastyEngine(t, service, { twoThreadsFrom: 1 })
     }
-    // Its imports also warm the workers up: one that comes late finds the whole file scanned.
-    const [list] = await prepareLists(service, 1)
-    const id = await beginImport(service, list!)
-    await importEnd(service, id, 60_000)
-    await untilSettled(service, id)
-    const document = await service.collections.imports.findOne({ _id: id })
-    t.equal(document!.partition_tail !== undefined, isInTwo)
-    t.same(await leftovers(service, id), [])
-    left.push(await whatIsLeftBy(service, id))
+    let wasInTwo: boolean
+    let tries = 0
+    do {
+      // Its imports also warm the worker up. On a busy machine it may come late all the same, and find the file scanned.
+      const [list] = await prepareLists(service, 1)
+      const id = await beginImport(service, list!)
+      await importEnd(service, id, 60_000)
+      await untilSettled(service, id)
+      const document = await service.collections.imports.findOne({ _id: id })
+      wasInTwo = document!.partition_tail !== undefined
+      t.same(await leftovers(service, id), [])
+      left[isInTwo ? 1 : 0] = await whatIsLeftBy(service, id)
+      tries += 1
+    } while (wasInTwo !== isInTwo && tries < mostTries)
+    t.equal(wasInTwo, isInTwo)
   }
   t.same(differences(left[0]!, left[1]!), [])
 })
