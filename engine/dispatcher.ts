@@ -321,7 +321,7 @@ export class Dispatcher {
     if (await markSettled(collections, importId)) metrics.importEnded(state, source.type)
   }
 
-  /** Claims chunks until every lane has one or nobody has any; one at a time does so. */
+  /** Claims chunks until every lane that is theirs has one or nobody has any; one at a time does so. */
   #fillLanes(options: { wakes: boolean }): Promise<void> {
     this.#filling ??= this.#claimUntilFull(options).finally(() => (this.#filling = null))
     return this.#filling
@@ -329,7 +329,7 @@ export class Dispatcher {
 
   async #claimUntilFull({ wakes }: { wakes: boolean }): Promise<void> {
     const { database, engineId, pool } = this.#options
-    while (!this.#loop.isStopped && this.#chunks.size < pool.lanes) {
+    while (!this.#loop.isStopped && this.#chunks.size < pool.lanesForChunks()) {
       const entry = this.#scheduler.next()
       if (entry === null) return
       const token = randomUUID()

@@ -12,10 +12,12 @@ import { workerFigures, type WorkerFigures } from './worker-figures.ts'
 
 /** The engine's worker threads. */
 export interface WorkerPool {
-  /** Chunks that can run at once. */
+  /** Chunks that can run at once, while no tail is scanned. */
   lanes: number
+  /** Those that tails leave them, half of all at least. */
+  lanesForChunks: () => number
   run(task: ChunkTask): Promise<ChunkReport>
-  /** Waits for a lane, as chunks do. */
+  /** Has the next lane that is free; null where it isn't to have one. */
   scanTail(task: TailTask): Promise<TailReport | null>
   /** Ends the threads at once. */
   destroy(): Promise<void>
@@ -52,10 +54,22 @@ export function startWorkerPool(options: {
     options.onBatch(message)
   })
   piscina.on('error', options.onError)
+  const lanes = options.workers * lanesPerWorker
+  let tails = 0
   return {
-    lanes: options.workers * lanesPerWorker,
+    lanes,
+    lanesForChunks: () => lanes - tails,
     run: (task) => piscina.run(task) as Promise<ChunkReport>,
-    scanTail: (task) => piscina.run(task) as Promise<TailReport | null>,
+    scanTail: async (task) => {
+      // Of many large files at once some are split by one thread: other imports' chunks aren't to wait for them.
+      if (tails === options.workers) return null
+      tails += 1
+      try {
+        return (await piscina.run(task)) as TailReport | null
+      } finally {
+        tails -= 1
+      }
+    },
     destroy: () => piscina.destroy(),
     figures: () => workerFigures(piscina.threads),
   }
