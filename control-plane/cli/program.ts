@@ -1,4 +1,4 @@
-import { Argument, Command, InvalidArgumentError, Option } from 'commander'
+import { Argument, Command, Option } from 'commander'
 import { roles } from '../../shared/schemas/api-key.ts'
 import { fieldTypes } from '../../shared/schemas/custom-field.ts'
 import { logKinds } from '../../shared/schemas/import.ts'
@@ -6,9 +6,11 @@ import { completionScript, shells, type Shell } from './commands/completion.ts'
 import { importSource, type ImportOptions } from './commands/import.ts'
 import { listImports, moveImport, printLog, showImport } from './commands/imports.ts'
 import { becomeProgram } from './commands/processes.ts'
-import { createRecord, listRecords, readPassword } from './commands/records.ts'
+import { createRecord, listRecords } from './commands/records.ts'
 import { usage } from './failures.ts'
+import { positiveInteger, requiredId } from './option-values.ts'
 import { programs, startProgram } from './processes.ts'
+import { recordGroups, type Given, type RecordCommand } from './record-groups.ts'
 import type { Session } from './session.ts'
 import type { Terminal } from './terminal.ts'
 
@@ -214,254 +216,26 @@ Examples:
 }
 
 function addRecordCommands(program: Command, run: Run, openSession: () => Session, terminal: Terminal): void {
-  const group = (name: string, what: string) => program.command(name).description(`create and list ${what}`)
-  const inOrganization = (org: number | undefined, path: string): string =>
-    org === undefined ? path : `/organizations/${org}${path}`
-  const orgOption = () =>
-    new Option('--org <id>', 'the organization, for system admins').argParser(positiveInteger)
-
-  const org = group('org', 'organizations')
-  org
-    .command('create')
-    .description('create an organization')
-    .requiredOption('--name <name>', 'its name')
-    .option('--time-zone <zone>', 'its IANA time zone, by default UTC')
-    .addOption(new Option('--subscriber-limit <number>', 'most active subscribers').argParser(wholeNumber))
-    .addHelpText('after', '\nExamples:\n  rollcall org create --name Acme --time-zone Europe/Berlin')
-    .action(
-      run((options: { name: string; timeZone?: string; subscriberLimit?: number } & Json) =>
-        createRecord(
-          openSession(),
-          '/organizations',
-          {
-            organization: {
-              name: options.name,
-              time_zone_name: options.timeZone,
-              subscriber_limit: options.subscriberLimit,
-            },
-          },
-          options,
-        ),
-      ),
+  for (const { name, description, create, list } of recordGroups) {
+    const group = program.command(name).description(description)
+    addRecordCommand(group, 'create', create).action(
+      run(async (given: Given) => {
+        const body = await create.body(given, terminal)
+        return createRecord(openSession(), create.path(given), body, given)
+      }),
     )
-  org
-    .command('list')
-    .description('list the organizations')
-    .addHelpText('after', '\nExamples:\n  rollcall org list')
-    .action(
-      run((options: Json) =>
-        listRecords(
-          openSession(),
-          '/organizations',
-          ['id', 'name', 'time_zone_name', 'subscriber_limit'],
-          options,
-        ),
-      ),
+    addRecordCommand(group, 'list', list).action(
+      run((given: Given) => listRecords(openSession(), list.path(given), list.columns, given)),
     )
-
-  const list = group('list', 'mailing lists')
-  list
-    .command('create')
-    .description('create a mailing list')
-    .requiredOption('--name <name>', 'its name')
-    .option('--has-format', 'its subscribers have an email format')
-    .option('--has-confirmed', 'its subscribers are confirmed or not')
-    .addOption(orgOption())
-    .addHelpText('after', '\nExamples:\n  rollcall list create --name News --has-confirmed')
-    .action(
-      run((options: { name: string; hasFormat?: true; hasConfirmed?: true; org?: number } & Json) =>
-        createRecord(
-          openSession(),
-          '/mailing_lists',
-          {
-            mailing_list: {
-              name: options.name,
-              has_format: options.hasFormat,
-              has_confirmed: options.hasConfirmed,
-              organization_id: options.org,
-            },
-          },
-          options,
-        ),
-      ),
-    )
-  list
-    .command('list')
-    .description('list the mailing lists')
-    .addOption(orgOption())
-    .addHelpText('after', '\nExamples:\n  rollcall list list\n  rollcall list list --org 2 --json')
-    .action(
-      run((options: { org?: number } & Json) =>
-        listRecords(
-          openSession(),
-          inOrganization(options.org, '/mailing_lists'),
-          ['id', 'name', 'has_format', 'has_confirmed'],
-          options,
-        ),
-      ),
-    )
-
-  const field = group('field', 'custom fields of a mailing list')
-  field
-    .command('create')
-    .description('create a custom field')
-    .addOption(requiredId('--list <id>', 'the mailing list'))
-    .requiredOption('--name <name>', 'its name')
-    .requiredOption('--type <type>', `one of ${fieldTypes.join(', ')}`)
-    .option('--required', 'every subscriber must have a value')
-    .option(
-      '--option <name>',
-      'an option of a select type; once for each',
-      (name: string, names: string[] | undefined) => [...(names ?? []), name],
-    )
-    .option('--default <value>', 'value of new subscribers who bring none')
-    .addHelpText(
-      'after',
-      "\nExamples:\n  rollcall field create --list 1 --name 'First name' --type text\n  rollcall field create --list 1 --name Plan --type select_single_dropdown --option Free --option Gold --default Free",
-    )
-    .action(
-      run(
-        (
-          options: {
-            list: number
-            name: string
-            type: string
-            required?: true
-            option?: string[]
-            default?: string
-          } & Json,
-        ) =>
-          createRecord(
-            openSession(),
-            `/mailing_lists/${options.list}/custom_fields`,
-            {
-              custom_field: {
-                name: options.name,
-                field_type: options.type,
-                required: options.required,
-                options: options.option,
-                default: options.default,
-              },
-            },
-            options,
-          ),
-      ),
-    )
-  field
-    .command('list')
-    .description('list the custom fields')
-    .addOption(requiredId('--list <id>', 'the mailing list'))
-    .addHelpText('after', '\nExamples:\n  rollcall field list --list 1')
-    .action(
-      run((options: { list: number } & Json) =>
-        listRecords(
-          openSession(),
-          `/mailing_lists/${options.list}/custom_fields`,
-          ['id', 'name', 'field_type', 'required', 'options', 'default'],
-          options,
-        ),
-      ),
-    )
-
-  const key = group('key', 'API keys')
-  key
-    .command('create')
-    .description('create an API key; it is shown only now')
-    .requiredOption('--name <name>', 'what it is for')
-    .option('--role <role>', `one of ${roles.join(', ')}`)
-    .addOption(orgOption())
-    .addHelpText(
-      'after',
-      '\nExamples:\n  rollcall key create --name uploads\n  rollcall key create --name acme --org 2 --json',
-    )
-    .action(
-      run((options: { name: string; role?: string; org?: number } & Json) =>
-        createRecord(
-          openSession(),
-          inOrganization(options.org, '/api_keys'),
-          { api_key: { name: options.name, role: options.role } },
-          options,
-        ),
-      ),
-    )
-  key
-    .command('list')
-    .description('list the API keys')
-    .addOption(orgOption())
-    .addHelpText('after', '\nExamples:\n  rollcall key list')
-    .action(
-      run((options: { org?: number } & Json) =>
-        listRecords(
-          openSession(),
-          inOrganization(options.org, '/api_keys'),
-          ['id', 'organization_id', 'name', 'role', 'active', 'user_id'],
-          options,
-        ),
-      ),
-    )
-
-  const user = group('user', 'users')
-  user
-    .command('create')
-    .description('create a user; the password is asked for on the terminal')
-    .requiredOption('--email <email>', 'the email address')
-    .requiredOption('--full-name <name>', 'first and last name')
-    .option('--role <role>', `one of ${roles.join(', ')}`, 'standard')
-    .option('--password-stdin', 'read the password from standard input')
-    .addOption(orgOption())
-    .addHelpText(
-      'after',
-      "\nExamples:\n  rollcall user create --email ann@example.com --full-name 'Ann Doe' --role organization_admin\n  pass show ann | rollcall user create --email ann@example.com --full-name 'Ann Doe' --password-stdin",
-    )
-    .action(
-      run(
-        async (
-          options: {
-            email: string
-            fullName: string
-            role: string
-            passwordStdin?: true
-            org?: number
-          } & Json,
-        ) => {
-          const password = await readPassword(terminal, options.passwordStdin === true)
-          const { email, fullName: full_name, role, org: organization_id } = options
-          const user = { email, full_name, role, active: true, organization_id }
-          return createRecord(
-            openSession(),
-            '/users',
-            { user: { ...user, password1: password, password2: password } },
-            options,
-          )
-        },
-      ),
-    )
-  user
-    .command('list')
-    .description('list the users')
-    .addOption(orgOption())
-    .addHelpText('after', '\nExamples:\n  rollcall user list --json')
-    .action(
-      run((options: { org?: number } & Json) =>
-        listRecords(
-          openSession(),
-          inOrganization(options.org, '/users'),
-          ['id', 'full_name', 'email', 'role', 'active'],
-          options,
-        ),
-      ),
-    )
+  }
 }
 
-const requiredId = (flags: string, description: string): Option =>
-  new Option(flags, description).argParser(positiveInteger).makeOptionMandatory()
-
-function positiveInteger(text: string): number {
-  if (/^[1-9]\d{0,14}$/.test(text)) return Number(text)
-  throw new InvalidArgumentError('It must be a positive integer.')
-}
-
-function wholeNumber(text: string): number {
-  if (/^\d{1,15}$/.test(text)) return Number(text)
-  throw new InvalidArgumentError('It must be a non-negative integer.')
+function addRecordCommand(
+  group: Command,
+  name: string,
+  { description, options, examples }: RecordCommand,
+): Command {
+  const command = group.command(name).description(description)
+  for (const option of options) command.addOption(option)
+  return command.addHelpText('after', `\nExamples:\n${examples.map((line) => `  ${line}`).join('\n')}`)
 }

@@ -1,0 +1,189 @@
+import { Option } from 'commander'
+import { roles } from '../../shared/schemas/api-key.ts'
+import { fieldTypes } from '../../shared/schemas/custom-field.ts'
+import { readPassword } from './commands/records.ts'
+import { positiveInteger, requiredId, wholeNumber } from './option-values.ts'
+import type { Terminal } from './terminal.ts'
+
+/** What the options of the commands below say; each takes some of them. */
+export interface Given {
+  json?: true
+  name?: string
+  list?: number
+  org?: number
+  role?: string
+  timeZone?: string
+  subscriberLimit?: number
+  hasFormat?: true
+  hasConfirmed?: true
+  type?: string
+  required?: true
+  option?: string[]
+  default?: string
+  email?: string
+  fullName?: string
+  passwordStdin?: true
+}
+
+type Body = Record<string, Record<string, unknown>>
+
+export interface RecordCommand {
+  description: string
+  options: Option[]
+  examples: string[]
+  /** Of the API. */
+  path: (given: Given) => string
+}
+
+/** Commands that create and list records of one kind. */
+export interface RecordGroup {
+  name: string
+  description: string
+  create: RecordCommand & { body: (given: Given, terminal: Terminal) => Body | Promise<Body> }
+  list: RecordCommand & { columns: string[] }
+}
+
+const option = (flags: string, description: string) => new Option(flags, description)
+const required = (flags: string, description: string) => option(flags, description).makeOptionMandatory()
+const ofOrganization = option('--org <id>', 'the organization, for system admins').argParser(positiveInteger)
+const ofList = requiredId('--list <id>', 'the mailing list')
+const role = option('--role <role>', `one of ${roles.join(', ')}`)
+
+const inOrganization =
+  (path: string) =>
+  ({ org }: Given): string =>
+    org === undefined ? path : `/organizations/${org}${path}`
+const customFields = ({ list }: Given): string => `/mailing_lists/${list}/custom_fields`
+
+export const recordGroups: RecordGroup[] = [
+  {
+    name: 'org',
+    description: 'create and list organizations',
+    create: {
+      description: 'create an organization',
+      options: [
+        required('--name <name>', 'its name'),
+        option('--time-zone <zone>', 'its IANA time zone, by default UTC'),
+        option('--subscriber-limit <number>', 'most active subscribers').argParser(wholeNumber),
+      ],
+      examples: ['rollcall org create --name Acme --time-zone Europe/Berlin'],
+      path: () => '/organizations',
+      body: ({ name, timeZone: time_zone_name, subscriberLimit: subscriber_limit }) => ({
+        organization: { name, time_zone_name, subscriber_limit },
+      }),
+    },
+    list: {
+      description: 'list the organizations',
+      options: [],
+      examples: ['rollcall org list'],
+      path: () => '/organizations',
+      columns: ['id', 'name', 'time_zone_name', 'subscriber_limit'],
+    },
+  },
+  {
+    name: 'list',
+    description: 'create and list mailing lists',
+    create: {
+      description: 'create a mailing list',
+      options: [
+        required('--name <name>', 'its name'),
+        option('--has-format', 'its subscribers have an email format'),
+        option('--has-confirmed', 'its subscribers are confirmed or not'),
+        ofOrganization,
+      ],
+      examples: ['rollcall list create --name News --has-confirmed'],
+      path: () => '/mailing_lists',
+      body: ({ name, hasFormat: has_format, hasConfirmed: has_confirmed, org: organization_id }) => ({
+        mailing_list: { name, has_format, has_confirmed, organization_id },
+      }),
+    },
+    list: {
+      description: 'list the mailing lists',
+      options: [ofOrganization],
+      examples: ['rollcall list list', 'rollcall list list --org 2 --json'],
+      path: inOrganization('/mailing_lists'),
+      columns: ['id', 'name', 'has_format', 'has_confirmed'],
+    },
+  },
+  {
+    name: 'field',
+    description: 'create and list custom fields of a mailing list',
+    create: {
+      description: 'create a custom field',
+      options: [
+        ofList,
+        required('--name <name>', 'its name'),
+        required('--type <type>', `one of ${fieldTypes.join(', ')}`),
+        option('--required', 'every subscriber must have a value'),
+        option('--option <name>', 'an option of a select type; once for each').argParser(
+          (name: string, names: string[] | undefined) => [...(names ?? []), name],
+        ),
+        option('--default <value>', 'value of new subscribers who bring none'),
+      ],
+      examples: [
+        "rollcall field create --list 1 --name 'First name' --type text",
+        'rollcall field create --list 1 --name Plan --type select_single_dropdown --option Free --option Gold --default Free',
+      ],
+      path: customFields,
+      body: ({ name, type: field_type, required, option: options, default: value }) => ({
+        custom_field: { name, field_type, required, options, default: value },
+      }),
+    },
+    list: {
+      description: 'list the custom fields',
+      options: [ofList],
+      examples: ['rollcall field list --list 1'],
+      path: customFields,
+      columns: ['id', 'name', 'field_type', 'required', 'options', 'default'],
+    },
+  },
+  {
+    name: 'key',
+    description: 'create and list API keys',
+    create: {
+      description: 'create an API key; it is shown only now',
+      options: [required('--name <name>', 'what it is for'), role, ofOrganization],
+      examples: ['rollcall key create --name uploads', 'rollcall key create --name acme --org 2 --json'],
+      path: inOrganization('/api_keys'),
+      body: ({ name, role }) => ({ api_key: { name, role } }),
+    },
+    list: {
+      description: 'list the API keys',
+      options: [ofOrganization],
+      examples: ['rollcall key list'],
+      path: inOrganization('/api_keys'),
+      columns: ['id', 'organization_id', 'name', 'role', 'active', 'user_id'],
+    },
+  },
+  {
+    name: 'user',
+    description: 'create and list users',
+    create: {
+      description: 'create a user; the password is asked for on the terminal',
+      options: [
+        required('--email <email>', 'the email address'),
+        required('--full-name <name>', 'first and last name'),
+        option('--role <role>', `one of ${roles.join(', ')}`).default('standard'),
+        option('--password-stdin', 'read the password from standard input'),
+        ofOrganization,
+      ],
+      examples: [
+        "rollcall user create --email ann@example.com --full-name 'Ann Doe' --role organization_admin",
+        "pass show ann | rollcall user create --email ann@example.com --full-name 'Ann Doe' --password-stdin",
+      ],
+      path: () => '/users',
+      async body({ email, fullName: full_name, role, org: organization_id, passwordStdin }, terminal) {
+        const password = await readPassword(terminal, passwordStdin === true)
+        const user = { email, full_name, role, active: true, organization_id }
+        return { user: { ...user, password1: password, password2: password } }
+      },
+    },
+    list: {
+      description: 'list the users',
+      options: [ofOrganization],
+      examples: ['rollcall user list --json'],
+      path: inOrganization('/users'),
+      columns: ['id', 'full_name', 'email', 'role', 'active'],
+    },
+  },
+]
