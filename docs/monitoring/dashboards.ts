@@ -1,8 +1,8 @@
 import type { Dashboard, Panel, Query } from './dashboard.ts'
 
 /**
- * The dashboards, each for a question of whoever is on call. `node docs/monitoring/write-dashboards.ts` makes Grafana's
- * files of them; a test holds those against this, and every query against a real Prometheus.
+ * The dashboards, each for a question of whoever is on call. `npm run dashboards` makes Grafana's files of
+ * them; a test holds those against this, and every query against a real Prometheus.
  *
  * Figures of the whole installation are told alike by several processes, so the largest is taken; what a process
  * counts for itself is summed.

@@ -46,7 +46,7 @@ t.test('the files that Grafana reads are what the dashboards say', async (t) => 
     t.same(
       JSON.parse(await readFile(file, 'utf8')),
       grafanaJson(dashboard),
-      `${dashboard.uid}: run node docs/monitoring/write-dashboards.ts`,
+      `${dashboard.uid}: run npm run dashboards`,
     )
   }
 })
