@@ -108,11 +108,13 @@ function summaryOf(document: ImportDocument, { listNames, zones, counts }: Surro
 }
 
 /** How the download of a url source stands, from its first try on. */
-function downloadOf({ source, download, organization_id }: ImportDocument, { zones }: Surroundings) {
+function downloadOf({ source, state, download, organization_id }: ImportDocument, { zones }: Surroundings) {
   if (source.type !== 'url' || download.ends_at === null) return null
   const { attempts, next_attempt_at, bytes_received, bytes_expected } = download
   const nextAt =
-    next_attempt_at === null ? null : formatInstant(next_attempt_at, zones.get(organization_id) ?? 'UTC')
+    state !== 'downloading' || next_attempt_at === null
+      ? null
+      : formatInstant(next_attempt_at, zones.get(organization_id) ?? 'UTC')
   return { attempt: attempts + 1, next_attempt_at: nextAt, bytes_received, bytes_expected }
 }
 

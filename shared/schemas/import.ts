@@ -191,14 +191,16 @@ export const importDocument = z.object({
   first_new_subscriber_id: id().nullable(),
   /** Times that a step broke off for a reason that nobody foresaw. */
   step_failures: integer().min(0),
-  /** Of a source that is a URL; but `next_attempt_at` holds for every source. */
+  /**
+   * Nobody takes the import's step before that: it broke off, or its upload was still being written and is looked at
+   * again. It may be past. Absent: no step has had to wait.
+   */
+  step_not_before: instant().optional(),
+  /** Of a source that is a URL. */
   download: z.object({
     /** Tries that failed. One that an engine's death or a pause broke off is none: it is done again. */
     attempts: integer().min(0),
-    /**
-     * Nobody takes the import's step before that: its download or the step itself failed, or its upload was still being
-     * written and is looked at again. It may be past. Null: as soon as it has begun.
-     */
+    /** No try begins before that: one failed. Null from the beginning of the next one on. */
     next_attempt_at: instant().nullable(),
     /** When the time for all tries is over; a pause moves it on. Null before the first one. */
     ends_at: instant().nullable(),

@@ -167,8 +167,8 @@ export async function startImport(
 // ---- steps: obtaining, splitting and finishing are done by one engine at a time ----
 
 /**
- * The import with its step taken; null when another engine has it, the import moved on, or `download.next_attempt_at`,
- * which every step waits for, hasn't come.
+ * The import with its step taken; null when another engine has it, the import moved on, or the time of its next step,
+ * or of its next try of a download, hasn't come.
  */
 export function claimStep(
   collections: Collections,
@@ -182,7 +182,8 @@ export function claimStep(
       state,
       step: null,
       settled: false,
-      $expr: { $lte: [{ $ifNull: ['$download.next_attempt_at', '$begins_at'] }, '$$NOW'] },
+      // $max passes over what is null or absent.
+      $expr: { $lte: [{ $max: ['$begins_at', '$step_not_before', '$download.next_attempt_at'] }, '$$NOW'] },
     },
     { $set: { step: { engine_id: claim.engineId, token: claim.token } } },
     { returnDocument: 'after' },
@@ -292,7 +293,7 @@ export async function postponeStep(
   waitMs: number,
 ): Promise<void> {
   await collections.imports.updateOne({ _id: step.id, 'step.token': step.token }, [
-    { $set: { step_failures: failures, 'download.next_attempt_at': { $add: ['$$NOW', waitMs] } } },
+    { $set: { step_failures: failures, step_not_before: { $add: ['$$NOW', waitMs] } } },
   ])
 }
 
@@ -321,7 +322,7 @@ export async function waitForUpload(
             pin: { $ifNull: ['$upload.pin', null] },
             waiting: { since, identity: { $literal: wait.fingerprint } },
           },
-          'download.next_attempt_at': { $add: ['$$NOW', wait.lookAgainMs] },
+          step_not_before: { $add: ['$$NOW', wait.lookAgainMs] },
           warnings: {
             $cond: [
               { $in: [{ $literal: warning }, '$warnings'] },

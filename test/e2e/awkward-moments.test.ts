@@ -188,8 +188,8 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
         async () => {
           // The waits between its tries are stored; together they are half a minute.
           await collections.imports.updateOne(
-            { _id: id, 'download.next_attempt_at': { $ne: null } },
-            { $set: { 'download.next_attempt_at': new Date(0) } },
+            { _id: id, step_not_before: { $exists: true } },
+            { $set: { step_not_before: new Date(0) } },
           )
           return get(`/subscriber_imports/${id}`)
         },

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { readdir } from 'node:fs/promises'
+import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import t from 'tap'
 import { createUrlImport, startHastyEngine } from '../helpers/downloads.ts'
@@ -81,6 +81,45 @@ t.test('an engine killed between two tries, and in the middle of one', { timeout
     ),
     [],
   )
+})
+
+t.test('the time of the next try is shown while it is waited for', { timeout: 300_000 }, async (t) => {
+  const { imports } = service.collections
+  const web = await startRawWebServer(t, { '/dead': answer(503, {}), '/whole': answer(200, {}, rows) })
+  const dead = await createUrlImport(service, `http://127.0.0.1:${web.port}/dead`)
+  const { id } = await createUrlImport(service, `http://127.0.0.1:${web.port}/whole`, {
+    begins_at: '2100-01-01T00:00:00Z',
+  })
+  await viewOf(dead.id, 'the wait', (view) => typeof view.download?.next_attempt_at === 'string')
+  await service.post(`/subscriber_imports/${dead.id}/cancel`)
+  const cancelled = await service.get(`/subscriber_imports/${dead.id}`)
+  t.match(cancelled, { state: 'cancelled', download: { next_attempt_at: null } })
+
+  // Its folder can't be used: it is a file. So the step breaks off, which is no try that failed.
+  const folder = path.join(service.dataFolder, 'staging', String(id))
+  await mkdir(path.dirname(folder), { recursive: true })
+  await writeFile(folder, 'not a folder')
+  await imports.updateOne({ _id: id }, { $set: { begins_at: new Date() } })
+  const inAnHour = new Date(Date.now() + 3_600_000)
+  await until(
+    'a step that broke off',
+    () =>
+      imports.findOneAndUpdate(
+        { _id: id, step: null, step_not_before: { $exists: true } },
+        { $set: { step_not_before: inAnHour } },
+      ),
+    (document) => document !== null,
+    60_000,
+  )
+  const postponed = await service.get(`/subscriber_imports/${id}`)
+  t.match(postponed, { state: 'downloading', download: { attempt: 1, next_attempt_at: null } })
+  const job = (await service.get('/jobs/unfinished')).find((one: Json) => one.id === id)
+  t.equal(new Date(job.retry_at).getTime(), Math.floor(inAnHour.getTime() / 1000) * 1000)
+  await rm(folder)
+  await imports.updateOne({ _id: id }, { $set: { step_not_before: new Date(0) } })
+  const whole = await importEnd(service, id, 60_000)
+  t.match(whole, { state: 'finished', download: { attempt: 1, next_attempt_at: null } })
+  t.equal(web.requests.get('/whole')!.length, 1)
 })
 
 t.test('pause, unpause and cancel in the middle of a download', { timeout: 300_000 }, async (t) => {

@@ -76,8 +76,10 @@ function jobOf(document: ImportDocument, { zones, counts }: Surroundings): JobVi
   const zone = zones.get(document.organization_id) ?? 'UTC'
   const { created_at, begins_at, started_at, finished_at, state } = document
   const shown = (instant: Date) => formatInstant(instant, zone)
-  const { next_attempt_at: nextAttemptAt } = document.download
-  const waits = finished_at === null && nextAttemptAt !== null && nextAttemptAt > clock.now()
+  const now = clock.now()
+  const retryAt = [document.step_not_before, document.download.next_attempt_at].find(
+    (instant) => instant instanceof Date && instant > now,
+  )
   return {
     id: document._id,
     mailing_list_id: document.mailing_list_id,
@@ -95,6 +97,6 @@ function jobOf(document: ImportDocument, { zones, counts }: Surroundings): JobVi
     finished_at: finished_at && shown(finished_at),
     created_at: shown(created_at),
     updated_at: shown(finished_at ?? started_at ?? created_at),
-    retry_at: waits ? shown(nextAttemptAt) : null,
+    retry_at: finished_at === null && retryAt ? shown(retryAt) : null,
   }
 }
