@@ -28,7 +28,7 @@ export const uploadDirectorySource: Source = async (document, context) => {
   if (pin === null || pinned === null) throw missing(filename, pin !== null)
   try {
     const fingerprint = await pinned.fingerprint()
-    if (pin.is_settled) refuseIfChanged(fingerprint, pin.identity, filename)
+    if (pin.is_settled) refuseIfChanged(fingerprint, pin.fingerprint, filename)
     else if (!(await looksWhole(document, pinned, fingerprint))) throw new StillWritten(filename, fingerprint)
 
     const isAsItIs = pin.is_settled && !isToBePinned && !isGzipName(filename)
@@ -44,7 +44,7 @@ export const uploadDirectorySource: Source = async (document, context) => {
     )
 
     const after = await pinned.fingerprint()
-    if (pin.is_settled) refuseIfChanged(after, pin.identity, filename)
+    if (pin.is_settled) refuseIfChanged(after, pin.fingerprint, filename)
     else if (after !== fingerprint) throw new StillWritten(filename, after)
     return target
   } finally {
@@ -63,7 +63,7 @@ export async function refuseIfWrittenInto(
   const pinned = await uploads.openPin(pin)
   if (pinned === null) throw missing(source.filename, true)
   try {
-    refuseIfChanged(await pinned.fingerprint(), pin.identity, source.filename)
+    refuseIfChanged(await pinned.fingerprint(), pin.fingerprint, source.filename)
   } finally {
     await pinned.close()
   }
@@ -74,7 +74,7 @@ async function looksWhole(
   pinned: PinnedUpload,
   fingerprint: string,
 ): Promise<boolean> {
-  return upload?.waiting?.identity === fingerprint || pinned.isQuiet()
+  return upload?.waiting?.fingerprint === fingerprint || pinned.isQuiet()
 }
 
 function refuseIfChanged(fingerprint: string, before: string, filename: string): void {

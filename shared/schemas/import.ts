@@ -145,13 +145,10 @@ const importPlan = z.object({
 export type ImportPlan = z.infer<typeof importPlan>
 
 const uploadDocument = z.object({
-  /**
-   * What keeps the file as it was (shared/uploads/upload-store.ts), its fingerprint in `identity`; null when there was
-   * none of that name.
-   */
-  pin: z.object({ reference: z.string(), identity: z.string(), is_settled: z.boolean() }).nullable(),
+  /** What keeps the file as it was (shared/uploads/upload-store.ts); null when there was none of that name. */
+  pin: z.object({ reference: z.string(), fingerprint: z.string(), is_settled: z.boolean() }).nullable(),
   /** Something else than our FTP server was writing it: since when it is waited for, and its last fingerprint. */
-  waiting: z.object({ since: instant(), identity: z.string() }).nullable(),
+  waiting: z.object({ since: instant(), fingerprint: z.string() }).nullable(),
 })
 export type UploadDocument = z.infer<typeof uploadDocument>
 

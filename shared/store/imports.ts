@@ -320,7 +320,7 @@ export async function waitForUpload(
           // Whole: there is none yet when the file couldn't be kept at the start.
           upload: {
             pin: { $ifNull: ['$upload.pin', null] },
-            waiting: { since, identity: { $literal: wait.fingerprint } },
+            waiting: { since, fingerprint: { $literal: wait.fingerprint } },
           },
           step_not_before: { $add: ['$$NOW', wait.lookAgainMs] },
           warnings: {

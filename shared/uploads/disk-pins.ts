@@ -56,20 +56,21 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
       /** Of what can't be copied as it is now: the import watches it. */
       const watched = (stats: BigIntStats): UploadPin => ({
         reference: isLinked ? reference : `${unpinned}${organizationId}/${name}`,
-        identity: fingerprintOf(stats),
+        fingerprint: fingerprintOf(stats),
         is_settled: false,
       })
       const ours = await isOurs(organizationId, found)
       const isQuiet = (await timeIn(folder)) - Number(found.mtimeNs / 1_000_000n) > quietMs
       if (!ours && !isQuiet) return watched(found)
       if (isLinked && (ours || found.size > copiedBytes))
-        return { reference, identity: fingerprintOf(found), is_settled: true }
+        return { reference, fingerprint: fingerprintOf(found), is_settled: true }
       const copy = `${target}.copy`
       // Written into meanwhile: nobody can tell what a copy would be of.
       if (!(await copySteady(kept, copy, { signal, fingerprint: fingerprintOf(found) })))
         return watched((await regularStats(kept)) ?? found)
       await rename(copy, target)
-      return { reference, identity: fingerprintOf(await lstat(target, { bigint: true })), is_settled: true }
+      const copied = await lstat(target, { bigint: true })
+      return { reference, fingerprint: fingerprintOf(copied), is_settled: true }
     },
     async releasePin({ reference }) {
       if (!reference.startsWith(unpinned)) await rm(locate(reference), { force: true })

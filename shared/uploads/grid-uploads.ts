@@ -41,7 +41,7 @@ export function gridUploads(client: MongoClient, collections: Collections): Uplo
         )
         // Otherwise it was replaced in this moment.
         if (matchedCount === 1)
-          return { reference: finished.content, identity: finished.content, is_settled: true }
+          return { reference: finished.content, fingerprint: finished.content, is_settled: true }
       }
     },
     // Another engine may have begun the import with the same one; it goes when the import ends.

@@ -395,7 +395,7 @@ t.test('a file that something else still writes is waited for', async (t) => {
   await until(
     'a look that saw the change',
     () => service.collections.imports.findOne({ _id: id }),
-    (document) => document!.upload!.waiting!.identity !== first!.upload!.waiting!.identity,
+    (document) => document!.upload!.waiting!.fingerprint !== first!.upload!.waiting!.fingerprint,
   )
   await writer.close()
   // A name that another file gets meanwhile doesn't matter.
