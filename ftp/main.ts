@@ -9,10 +9,10 @@ import { createRegistry } from '../shared/metrics/registry.ts'
 import { hostInUrl, runProcess, serveOperations } from '../shared/service.ts'
 import { databaseProblem, startDatabase } from '../shared/start-database.ts'
 import { openUploads } from '../shared/uploads/open-uploads.ts'
-import { uploadLimits } from '../shared/uploads/upload-quota.ts'
 import { sessionsThatFit, type SessionLimits } from './connections/connection-limits.ts'
 import { createFtpMetrics } from './metrics.ts'
 import { startFtpServer, type FtpServerOptions } from './server.ts'
+import { uploadLimits } from './upload-quota.ts'
 
 /** The FTP process: it fills upload directories, nothing else. Imports begin by a request, never by an upload. */
 await runProcess('ftp', async (process) => {

@@ -5,10 +5,10 @@ import type { Logger } from '../shared/logger.ts'
 import type { Collections } from '../shared/schemas/collections.ts'
 import type { UploadLimits } from '../shared/store/upload-usage.ts'
 import { fileNameProblem } from '../shared/uploads/upload-names.ts'
-import { UploadQuota } from '../shared/uploads/upload-quota.ts'
 import type { UploadEntry, Uploads, UploadStore } from '../shared/uploads/upload-store.ts'
 import { FtpError, noSuchFile } from './ftp-error.ts'
 import { UploadLock } from './upload-lock.ts'
+import { UploadQuota } from './upload-quota.ts'
 import { Upload, type UploadOptions } from './upload.ts'
 
 /**

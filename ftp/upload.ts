@@ -1,6 +1,4 @@
 import { isStagingFull } from '../shared/staging/staging.ts'
-import type { HeldQuota, UploadOutcome } from '../shared/uploads/held-quota.ts'
-import type { UploadQuota } from '../shared/uploads/upload-quota.ts'
 import {
   UploadChanged,
   type TakeUp,
@@ -8,7 +6,9 @@ import {
   type UploadStore,
 } from '../shared/uploads/upload-store.ts'
 import { FtpError } from './ftp-error.ts'
+import type { HeldQuota, UploadOutcome } from './held-quota.ts'
 import type { UploadLock } from './upload-lock.ts'
+import type { UploadQuota } from './upload-quota.ts'
 
 /**
  * One upload: refused or begun -> opened -> received -> published, or left unfinished. Before `open` nothing changes

@@ -1,10 +1,10 @@
 import { createHmac } from 'node:crypto'
 import { z } from 'zod'
 import { RequestError } from '../../shared/errors.ts'
-import { readToken, signToken } from '../../shared/signed-token.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import type { TokenPaging } from './endpoint.ts'
 import { pagingQuery, wholeNumber } from './fields.ts'
+import { readToken, signToken } from './signed-token.ts'
 
 /**
  * Paging by tokens: each says after which position the next page begins, so a page costs the same however deep it is,

@@ -5,7 +5,11 @@ import path from 'node:path'
 import { pipeline, Readable } from 'node:stream'
 import { createGunzip, createGzip } from 'node:zlib'
 import { messageOf } from '../../shared/errors.ts'
-import { asUtf8, detectCharacterSet, type CharacterSet } from '../../shared/records/character-set.ts'
+import {
+  asUtf8,
+  detectCharacterSet,
+  type CharacterSet,
+} from '../resources/import-inspection/character-set.ts'
 import { usage } from './failures.ts'
 
 /** A file on this machine that is to be imported. */

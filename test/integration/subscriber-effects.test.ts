@@ -1,7 +1,7 @@
 import t from 'tap'
+import { unsubscribeToken } from '../../control-plane/api/signed-token.ts'
 import { keyHashSecret } from '../../shared/api-keys.ts'
 import { importReactionId } from '../../shared/schemas/autoresponder.ts'
-import { unsubscribeToken } from '../../shared/signed-token.ts'
 import { autoresponder } from '../helpers/autoresponder.ts'
 import { countsOf, createList, importEnd, startService, type Json } from '../helpers/service.ts'
 

@@ -11,9 +11,9 @@ import {
   type DeliveryEventDocument,
 } from '../../../shared/schemas/delivery.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
-import type { UnsubscribeToken } from '../../../shared/signed-token.ts'
 import { noteTriggered } from '../../../shared/store/reactions.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
+import type { UnsubscribeToken } from '../../api/signed-token.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { recordEvents, type ToldEvent } from './record.ts'
 import type { deliveryEventsView, GivenEvent } from './schemas.ts'

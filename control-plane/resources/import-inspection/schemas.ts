@@ -1,8 +1,8 @@
 import { z } from 'zod'
-import { knownCharacterSets } from '../../../shared/records/character-set.ts'
 import { rowResults } from '../../../shared/schemas/import.ts'
 import { fieldJson, flag, oneOf, oneOfAnyCase } from '../../api/fields.ts'
 import { importCreation } from '../subscriber-imports/schemas.ts'
+import { knownCharacterSets } from './character-set.ts'
 import { enclosures, separators } from './dialect.ts'
 
 /** A creation's body, of which the mapping and the format may be left for the inspection to find out. */

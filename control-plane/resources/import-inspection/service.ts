@@ -1,6 +1,5 @@
 import { ImportError } from '../../../shared/errors.ts'
 import { makePlan } from '../../../shared/import-plan.ts'
-import { asUtf8, detectCharacterSet, type CharacterSet } from '../../../shared/records/character-set.ts'
 import { contentStartIn } from '../../../shared/records/file-beginning.ts'
 import type { CustomFieldDocument } from '../../../shared/schemas/custom-field.ts'
 import type { FileFormat } from '../../../shared/schemas/import.ts'
@@ -15,6 +14,7 @@ import {
   type ImportSurroundings,
 } from '../subscriber-imports/options.ts'
 import type { ImportCreation } from '../subscriber-imports/schemas.ts'
+import { asUtf8, detectCharacterSet, type CharacterSet } from './character-set.ts'
 import { proposeColumns, type Proposal } from './column-proposals.ts'
 import { detectDialect, detectHeader, firstRecords, type SampleDialect } from './dialect.ts'
 import { rehearse, shortened, type RehearsedRecord } from './rehearsal.ts'

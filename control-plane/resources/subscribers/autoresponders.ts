@@ -1,9 +1,9 @@
 import { nextIds, type Database } from '../../../shared/database.ts'
 import { delayProjection } from '../../../shared/schemas/autoresponder.ts'
 import type { RequestedReactions } from '../../../shared/store/subscribers.ts'
-import { globMatcher } from '../../../shared/values/glob.ts'
 import { sharedRead } from '../../api/shared-read.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { globMatcher } from '../autoresponders/glob.ts'
 import type { SubscriberList } from './list-context.ts'
 import type { SubscriberCreation } from './schemas.ts'
 

@@ -3,7 +3,6 @@ import { clock } from '../../../shared/clock.ts'
 import { isDuplicateKey } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
-import { readUnsubscribeToken } from '../../../shared/signed-token.ts'
 import {
   changed,
   changeInPlace,
@@ -14,6 +13,7 @@ import {
 } from '../../../shared/store/subscribers.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import { missing } from '../../api/scope.ts'
+import { readUnsubscribeToken } from '../../api/signed-token.ts'
 import { refuseProblems } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { recordUnsubscription, untilNoneIsTaken } from '../delivery-events/service.ts'

@@ -2,7 +2,7 @@ import type { Database } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { delayProjection, type AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
 import type { Answering } from '../../../shared/store/reactions.ts'
-import { globMatcher } from '../../../shared/values/glob.ts'
+import { globMatcher } from '../autoresponders/glob.ts'
 import type { Triggering } from './trigger-schemas.ts'
 
 /** An autoresponder that a call triggers. */

@@ -1,5 +1,8 @@
 import t from 'tap'
-import { asUtf8, detectCharacterSet } from '../../../shared/records/character-set.ts'
+import {
+  asUtf8,
+  detectCharacterSet,
+} from '../../../control-plane/resources/import-inspection/character-set.ts'
 
 const detected = (bytes: Buffer, isWhole = false) => detectCharacterSet(bytes, { isWhole })
 const text = 'email;Größe\njörg@example.com;“5 €”\n'

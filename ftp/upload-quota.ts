@@ -1,5 +1,5 @@
-import { clock } from '../clock.ts'
-import type { Collections } from '../schemas/collections.ts'
+import { clock } from '../shared/clock.ts'
+import type { Collections } from '../shared/schemas/collections.ts'
 import {
   addName,
   correctUsage,
@@ -9,10 +9,10 @@ import {
   listLiveUploads,
   readUsage,
   type UploadLimits,
-} from '../store/upload-usage.ts'
+} from '../shared/store/upload-usage.ts'
+import type { UploadStore } from '../shared/uploads/upload-store.ts'
 import { HeldQuota } from './held-quota.ts'
 import { inTurn } from './name-turn.ts'
-import type { UploadStore } from './upload-store.ts'
 
 /**
  * The limits of one organization's upload directory. Its figures are kept as uploads begin, grow and end; the

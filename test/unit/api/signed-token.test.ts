@@ -1,5 +1,10 @@
 import t from 'tap'
-import { readToken, readUnsubscribeToken, signToken, unsubscribeToken } from '../../shared/signed-token.ts'
+import {
+  readToken,
+  readUnsubscribeToken,
+  signToken,
+  unsubscribeToken,
+} from '../../../control-plane/api/signed-token.ts'
 
 const secret = Buffer.from('a secret')
 

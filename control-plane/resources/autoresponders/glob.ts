@@ -1,4 +1,4 @@
-import { comparisonForm } from './identity.ts'
+import { comparisonForm } from '../../../shared/values/identity.ts'
 
 /** Makes the test whether a name matches a pattern in which `*` stands for any characters, without case. */
 export function globMatcher(pattern: string): (name: string) => boolean {

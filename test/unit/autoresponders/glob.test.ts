@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { globMatcher } from '../../../shared/values/glob.ts'
+import { globMatcher } from '../../../control-plane/resources/autoresponders/glob.ts'
 
 t.test('`*` stands for any characters, nothing else for anything, and case for nothing', async (t) => {
   const matching: [string, string][] = [

@@ -1,7 +1,7 @@
-import type { Collections } from '../schemas/collections.ts'
-import { endUpload, growUpload, type UploadLimits } from '../store/upload-usage.ts'
+import type { Collections } from '../shared/schemas/collections.ts'
+import { endUpload, growUpload, type UploadLimits } from '../shared/store/upload-usage.ts'
+import type { UploadStore } from '../shared/uploads/upload-store.ts'
 import { inTurn } from './name-turn.ts'
-import type { UploadStore } from './upload-store.ts'
 
 /** Reserved ahead of what is written, so that few blocks ask the database. */
 const portionBytes = 4 * 1024 * 1024
