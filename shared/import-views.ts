@@ -18,7 +18,7 @@ export async function fullViews(collections: Collections, documents: ImportDocum
   return documents.map((document) => fullView(document, surroundings, waitedFor.get(document._id) ?? null))
 }
 
-function fullView(document: ImportDocument, surroundings: Surroundings, waitingFor: number | null) {
+function fullView(document: ImportDocument, surroundings: ViewSurroundings, waitingFor: number | null) {
   const { options } = document
   const counts = surroundings.counts.get(document._id)!
   const summary = summaryOf(document, surroundings)
@@ -52,7 +52,7 @@ export async function listViews(collections: Collections, documents: ImportDocum
   return documents.map((document) => summaryOf(document, surroundings))
 }
 
-export interface Surroundings {
+export interface ViewSurroundings {
   listNames: Map<number, string>
   zones: Map<number, string>
   counts: Map<number, ImportCounts>
@@ -61,7 +61,7 @@ export interface Surroundings {
 export async function surroundingsOf(
   collections: Collections,
   documents: ImportDocument[],
-): Promise<Surroundings> {
+): Promise<ViewSurroundings> {
   const [lists, organizations, counts] = await Promise.all([
     collections.mailingLists
       .find(
@@ -84,7 +84,7 @@ export async function surroundingsOf(
   }
 }
 
-function summaryOf(document: ImportDocument, { listNames, zones, counts }: Surroundings) {
+function summaryOf(document: ImportDocument, { listNames, zones, counts }: ViewSurroundings) {
   const zone = zones.get(document.organization_id) ?? 'UTC'
   const { source } = document
   return {
@@ -108,7 +108,10 @@ function summaryOf(document: ImportDocument, { listNames, zones, counts }: Surro
 }
 
 /** How the download of a url source stands, from its first try on. */
-function downloadOf({ source, state, download, organization_id }: ImportDocument, { zones }: Surroundings) {
+function downloadOf(
+  { source, state, download, organization_id }: ImportDocument,
+  { zones }: ViewSurroundings,
+) {
   if (source.type !== 'url' || download.ends_at === null) return null
   const { attempts, next_attempt_at, bytes_received, bytes_expected } = download
   const nextAt =

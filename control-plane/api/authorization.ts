@@ -8,24 +8,9 @@ import { scopedOrganization } from './scope.ts'
 
 /**
  * Who may do what. Each endpoint declares what a caller needs and, where its path doesn't say it, the scope of the
- * records that it works on; the router asks here before any handler runs, and the description prints the same table.
+ * records that it works on; the router asks here before any handler runs, and the description prints the same.
  * What depends on a body or a record is asked for by the handler, with `refuseUnless` and `refuseMore`.
  */
-export interface AuthorizationRow {
-  method: string
-  path: string
-  needs: Need
-  scope: Scope
-}
-
-export function authorizationTable(endpoints: readonly Endpoint[]): AuthorizationRow[] {
-  return endpoints.map((described) => ({
-    method: described.method.toUpperCase(),
-    path: described.path,
-    needs: described.needs,
-    scope: scopeOf(described),
-  }))
-}
 
 export function meets(caller: Caller, need: Need): boolean {
   if (need === 'any_key' || caller.role === 'system_admin') return true
@@ -52,7 +37,7 @@ export function describeNeed(need: Need): string {
   return `the permission ${permission.join('/')}${lesser}`
 }
 
-/** The need as one word, for programs that read the table. */
+/** The need as one word, for programs that read the description. */
 export const needText = (need: Need): string =>
   typeof need === 'string'
     ? need
@@ -81,7 +66,7 @@ const scopeSentences: Record<Scope, string> = {
   all_organizations: 'It covers all organizations.',
 }
 
-/** The endpoint's row of the table in words. */
+/** What an endpoint needs and works on, in words. */
 export const describeAuthorization = (described: Pick<Endpoint, 'path' | 'needs' | 'scope'>): string =>
   `Needs ${describeNeed(described.needs)}. ${scopeSentences[scopeOf(described)]}`
 
@@ -135,5 +120,5 @@ export function refuseMoreThanAsked(document: unknown, caller: Caller, what: 'an
   if (asked !== undefined) refuseMore({ role: asked, permissions: {} }, caller, what)
 }
 
-export const forbidden = (message: string): RequestError =>
+const forbidden = (message: string): RequestError =>
   new RequestError('not_authorized', message, { status: 403 })

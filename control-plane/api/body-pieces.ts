@@ -5,8 +5,8 @@ import { RequestError } from '../../shared/errors.ts'
 import { refusedBody } from './json-text.ts'
 
 /** For how long, and how many bytes of it, the rest of a body is taken from a client that was refused already. */
-export const drainMs = 10_000
-export const drainBytes = 64 * 1024 * 1024
+const drainMs = 10_000
+const drainBytes = 64 * 1024 * 1024
 
 /** How a body is waited for when the process stops. Less in all than requests under way have, so that it is answered. */
 export interface BodyPatience {

@@ -26,7 +26,7 @@ export const logKinds = [...rowResults, 'deactivated'] as const
 export type LogKind = (typeof logKinds)[number]
 
 const count = () => integer().min(0)
-export const importCounts = z.object(
+const importCounts = z.object(
   Object.fromEntries(logKinds.map((kind) => [kind, count()])) as Record<LogKind, ReturnType<typeof count>>,
 )
 export type ImportCounts = z.infer<typeof importCounts>

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { noCounts } from '../delivery-events/message-state.ts'
+import { noDailyCounts } from '../delivery-events/message-state.ts'
 import { statisticsOf } from './formulas.ts'
 
 /** What goes into and comes out of an autoresponder's statistics. */
@@ -124,7 +124,7 @@ export const statisticsView = z
 
 export const exampleStatistics: z.infer<typeof statisticsView> = statisticsOf(
   {
-    ...noCounts(),
+    ...noDailyCounts(),
     sent_html: 40,
     sent_multipart: 160,
     total_success: 195,

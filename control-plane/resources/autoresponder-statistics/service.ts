@@ -1,7 +1,7 @@
 import type { Database } from '../../../shared/database.ts'
 import { dailyCounters, type DailyCounts } from '../../../shared/schemas/delivery.ts'
 import { daysBetween } from '../delivery-events/figures.ts'
-import { noCounts } from '../delivery-events/message-state.ts'
+import { noDailyCounts } from '../delivery-events/message-state.ts'
 
 /** Most codes that are told of: what senders make of codes is their own affair, the size of a reply isn't. */
 const mostCodes = 100_000
@@ -38,7 +38,7 @@ export function sumDays(
       )
       .toArray()
     return {
-      counts: sums[0] ?? noCounts(),
+      counts: sums[0] ?? noDailyCounts(),
       bounceCodes: Object.fromEntries(codes.map(({ _id, bounces }) => [_id, bounces])),
     }
   })

@@ -8,7 +8,7 @@ import {
   type DailyCounts,
   type DeliveryMessageDocument,
 } from '../../../shared/schemas/delivery.ts'
-import { countedBounceCode, countsOf, noCounts } from './message-state.ts'
+import { countedBounceCode, countsOfMessage, noDailyCounts } from './message-state.ts'
 
 /** By how much a call moves the daily figures: sums of differences, written as one `$inc` a day. */
 export class Figures {
@@ -25,8 +25,8 @@ export class Figures {
   replace(autoresponderId: number, before: DeliveryMessageDocument, after: DeliveryMessageDocument): void {
     if (after.sent_day === null) return
     const day = this.#dayOf(autoresponderId, after.sent_day)
-    const old = countsOf(before)
-    const counts = countsOf(after)
+    const old = countsOfMessage(before)
+    const counts = countsOfMessage(after)
     for (const name of dailyCounters) day[name] += counts[name] - old[name]
     const code = countedBounceCode(after)
     if (code !== null && countedBounceCode(before) === null)
@@ -44,7 +44,7 @@ export class Figures {
   #dayOf(autoresponderId: number, day: number): DailyCounts {
     const key = dayKey(autoresponderId, day)
     let counts = this.#days.get(key)
-    if (counts === undefined) this.#days.set(key, (counts = noCounts()))
+    if (counts === undefined) this.#days.set(key, (counts = noDailyCounts()))
     return counts
   }
 

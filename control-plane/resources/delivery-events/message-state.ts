@@ -94,12 +94,12 @@ export function noteEvent(
 export const earlier = (known: Date | null | undefined, other: Date): Date =>
   known === null || known === undefined || other < known ? other : known
 
-export const noCounts = (): DailyCounts =>
+export const noDailyCounts = (): DailyCounts =>
   Object.fromEntries(dailyCounters.map((name) => [name, 0])) as DailyCounts
 
 /** What a message adds to the figures of its day. */
-export function countsOf(message: DeliveryMessageDocument): DailyCounts {
-  const counts = noCounts()
+export function countsOfMessage(message: DeliveryMessageDocument): DailyCounts {
+  const counts = noDailyCounts()
   if (message.sent_day === null || message.format === null) return counts
   const { bounce } = message
   counts[`sent_${message.format}`] = 1

@@ -2,7 +2,7 @@ import type { Filter } from 'mongodb'
 import { clock } from '../../../shared/clock.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { importStates, unfinishedStates } from '../../../shared/import-state.ts'
-import { surroundingsOf, type Surroundings } from '../../../shared/import-views.ts'
+import { surroundingsOf, type ViewSurroundings } from '../../../shared/import-views.ts'
 import { recordsIn, type ImportDocument } from '../../../shared/schemas/import.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
@@ -72,7 +72,7 @@ function readTime(parameter: string, text: string, zone: string): Date {
   return instant
 }
 
-function jobOf(document: ImportDocument, { zones, counts }: Surroundings): JobView {
+function jobOf(document: ImportDocument, { zones, counts }: ViewSurroundings): JobView {
   const zone = zones.get(document.organization_id) ?? 'UTC'
   const { created_at, begins_at, started_at, finished_at, state } = document
   const shown = (instant: Date) => formatInstant(instant, zone)

@@ -6,14 +6,14 @@ import type { importListView, importView } from './schemas.ts'
 
 /** Import documents as replies: the shared views, held against the schemas that describe them. */
 
-export type ImportView = z.infer<typeof importView>
+type FullView = z.infer<typeof importView>
 
 export const fullViews = (
   { database }: Pick<ControlPlane, 'database'>,
   documents: ImportDocument[],
-): Promise<ImportView[]> => shared.fullViews(database.collections, documents)
+): Promise<FullView[]> => shared.fullViews(database.collections, documents)
 
-export const fullView = async (deps: ControlPlane, document: ImportDocument): Promise<ImportView> =>
+export const fullView = async (deps: ControlPlane, document: ImportDocument): Promise<FullView> =>
   (await fullViews(deps, [document]))[0]!
 
 export const listViews = (

@@ -22,7 +22,7 @@ import { addressOf, isPoint, subscriberAt } from './find.ts'
 import { identityOf, readGiven, readIp, type GivenValues } from './given-values.ts'
 import { findSubscriberList, type SubscriberList } from './list-context.ts'
 import { checkedAgain, refuseWrite, takenProblem } from './outcomes.ts'
-import type { SubscriberUpdate } from './schemas.ts'
+import type { GivenUpdate } from './schemas.ts'
 import { toView } from './view.ts'
 
 /** Changes what is given of a subscriber. Resolves to its view. */
@@ -30,7 +30,7 @@ export async function updateSubscriber(
   deps: ControlPlane,
   caller: Caller,
   path: { listText: string | undefined; subscriberText: string },
-  body: () => SubscriberUpdate,
+  body: () => GivenUpdate,
 ): Promise<ReturnType<typeof toView>> {
   return checkedAgain(async () => {
     const context = await findSubscriberList(deps, caller, path.listText)
@@ -103,7 +103,7 @@ export async function refuseUnlessOne(
 
 interface Changing {
   existing: SubscriberDocument
-  given: Partial<SubscriberUpdate>
+  given: Partial<GivenUpdate>
   values: GivenValues
   context: SubscriberList
   now: Date

@@ -6,7 +6,7 @@ import { comparisonForm } from '../../../shared/values/identity.ts'
 import { canonicalIp, ipExpectation } from '../../../shared/values/ip.ts'
 import { isHash } from '../../api/validation.ts'
 import { fieldNamed, type SubscriberList } from './list-context.ts'
-import type { SubscriberCreation, SubscriberUpdate } from './schemas.ts'
+import type { GivenUpdate, SubscriberCreation } from './schemas.ts'
 
 /**
  * A request's values against the list: what a schema alone can't see. Pure; all problems are collected, so that a
@@ -34,7 +34,7 @@ export interface Reading {
 }
 
 export function readGiven(
-  given: Partial<SubscriberCreation> | Partial<SubscriberUpdate>,
+  given: Partial<SubscriberCreation> | Partial<GivenUpdate>,
   { context, problems, isCreation }: Reading,
 ): GivenValues {
   const email = given.email?.trim()

@@ -87,7 +87,7 @@ export const subscriberUpdate = z.object({
     .describe('queue the on-subscription autoresponders as if the subscriber had just been created'),
   ...autoresponderChoice,
 })
-export type SubscriberUpdate = z.infer<typeof subscriberUpdate>
+export type GivenUpdate = z.infer<typeof subscriberUpdate>
 
 export const unsubscription = z.object({
   token: z.string().describe('from the mail'),

@@ -3,7 +3,7 @@ import t from 'tap'
 import { statisticsOf } from '../../../control-plane/resources/autoresponder-statistics/formulas.ts'
 import { Figures } from '../../../control-plane/resources/delivery-events/figures.ts'
 import {
-  noCounts,
+  noDailyCounts,
   noteEvent,
   unknownMessage,
 } from '../../../control-plane/resources/delivery-events/message-state.ts'
@@ -75,7 +75,7 @@ t.test(`${cases} streams of events come to what a plain recount of them comes to
       { first: random.oneOf(days), last: random.oneOf(days) },
     ]) {
       const { first = '00000000', last = '99999999' } = period
-      const counts = noCounts()
+      const counts = noDailyCounts()
       const codes: Record<string, number> = {}
       const isAsked = (key: string) => first <= key.slice(2) && key.slice(2) <= last
       for (const { days: ofDays, codes: ofCodes } of figures) {
