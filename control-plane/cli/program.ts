@@ -3,7 +3,7 @@ import { roles } from '../../shared/schemas/api-key.ts'
 import { fieldTypes } from '../../shared/schemas/custom-field.ts'
 import { logKinds } from '../../shared/schemas/import.ts'
 import { completionScript, shells, type Shell } from './commands/completion.ts'
-import { importSource, type ImportOptions } from './commands/import.ts'
+import { importSource, type ImportFlags } from './commands/import.ts'
 import { listImports, moveImport, printLog, showImport } from './commands/imports.ts'
 import { becomeProgram } from './commands/processes.ts'
 import { createRecord, listRecords } from './commands/records.ts'
@@ -172,7 +172,7 @@ Examples:
   rollcall import https://example.com/people.csv --list 1 --dry-run --watch --json
   cut -d, -f1 people.csv | rollcall import - --list 1`,
     )
-    .action(run((file: string, options: ImportOptions) => importSource(openSession(), file, options)))
+    .action(run((file: string, options: ImportFlags) => importSource(openSession(), file, options)))
 
   program
     .command('imports')

@@ -12,7 +12,7 @@ import { openSourceFile, type SourceFile } from '../source-file.ts'
 import { ask, columnsOf, keyboard, printable, styledFor, table, type Terminal } from '../terminal.ts'
 import { printSummary, watchToItsEnd } from './imports.ts'
 
-export interface ImportOptions {
+export interface ImportFlags {
   list: number
   map?: string
   overwrite?: true
@@ -31,11 +31,7 @@ export interface ImportOptions {
 const mostInline = 10 * 1024 * 1024
 
 /** Looks at the source, shows what becomes of its columns, asks where somebody is there, and creates the import. */
-export async function importSource(
-  session: Session,
-  source: string,
-  options: ImportOptions,
-): Promise<number> {
+export async function importSource(session: Session, source: string, options: ImportFlags): Promise<number> {
   const { client, terminal } = session
   if (isUrl(source)) refuseForUrl(options)
   const file = isUrl(source)
@@ -110,7 +106,7 @@ async function inspect(
 const isUrl = (source: string): boolean => /^(https?|ftps?):\/\//i.test(source)
 
 /** The service fetches a URL by itself, and has fewer character sets than we send files from. */
-function refuseForUrl({ via, characterSet }: ImportOptions): void {
+function refuseForUrl({ via, characterSet }: ImportFlags): void {
   if (via !== undefined) throw usage('a URL is fetched by the service: leave out --via')
   if (characterSet === 'utf-16le' || characterSet === 'utf-16be')
     throw usage(`the service can't read a URL as ${characterSet}: download it, and import the file`)
@@ -120,7 +116,7 @@ function refuseForUrl({ via, characterSet }: ImportOptions): void {
 const served = (characterSet: CharacterSet): string =>
   characterSet === 'windows-1252' ? 'iso-8859-1' : characterSet
 
-function givenOptions(options: ImportOptions, file: SourceFile | null): Record<string, unknown> {
+function givenOptions(options: ImportFlags, file: SourceFile | null): Record<string, unknown> {
   const format = {
     ...(options.headers ? {} : { csv_has_headers: false }),
     ...(options.separator === undefined
@@ -151,7 +147,7 @@ export function parseMapping(text: string): (string | null)[] {
 /** What the service reads: our own files come to it as UTF-8. */
 function formatOf(
   look: InspectionView,
-  options: ImportOptions,
+  options: ImportFlags,
   file: SourceFile | null,
 ): Record<string, unknown> {
   const separator = options.separator === 'tab' ? '\t' : (options.separator ?? look.csv_field_separator)
@@ -203,7 +199,7 @@ async function settleMapping(
   terminal: Terminal,
   look: InspectionView,
   source: string,
-  options: ImportOptions,
+  options: ImportFlags,
 ): Promise<(string | null)[]> {
   const { input, err } = terminal
   const isAsked = options.yes !== true && options.json !== true && input.isTTY && err.isTTY
@@ -252,7 +248,7 @@ interface Sent {
 async function sendFile(
   session: Session,
   file: SourceFile,
-  { via }: ImportOptions,
+  { via }: ImportFlags,
   create: (file_source: Record<string, unknown>) => Promise<ImportView>,
 ): Promise<Sent> {
   if (via === 'inline' && file.isPacked)
