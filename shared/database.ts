@@ -241,6 +241,7 @@ export function retryReasonOfDriver(error: unknown): 'network' | 'transient' | n
   return null
 }
 
+/** A unique index, that of `_id` or another one, has the written value already. */
 export function isDuplicateKey(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 11000
 }

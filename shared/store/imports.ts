@@ -22,6 +22,7 @@ export async function insertImport(
 
 // ---- moves that a request asks for; null: not possible in the state it is in ----
 
+/** The import, paused; a list that it has stays its own. Null when it was paused already or has ended. */
 export function pauseImport(collections: Collections, id: number): Promise<ImportDocument | null> {
   return move(
     collections,
@@ -30,6 +31,7 @@ export function pauseImport(collections: Collections, id: number): Promise<Impor
   )
 }
 
+/** The import, in the state that it was paused in; null when it wasn't paused. */
 export function unpauseImport(collections: Collections, id: number): Promise<ImportDocument | null> {
   // The time for a download stands still while it is paused; null stays null.
   const endsAt = { $add: ['$download.ends_at', { $subtract: ['$$NOW', '$paused_at'] }] }
@@ -40,6 +42,7 @@ export function unpauseImport(collections: Collections, id: number): Promise<Imp
   )
 }
 
+/** The import, cancelled; null when it had ended. An engine fixes its counts and gives its list free (fixTotals). */
 export function cancelImport(collections: Collections, id: number): Promise<ImportDocument | null> {
   return move(
     collections,

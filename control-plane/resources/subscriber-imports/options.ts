@@ -25,9 +25,14 @@ export interface ImportSurroundings {
 
 export interface CheckedOptions {
   options: ImportOptions
+  /** Of the custom fields that the options name, by name. */
   fieldIds: Record<string, number>
 }
 
+/**
+ * The options as an import stores them: names in the list's spelling, defaults as values of their fields. Adds a
+ * sentence to `problems` for each thing that is wrong; the options are good for an import only when it adds none.
+ */
 export function checkOptions(
   given: ImportCreation,
   { list, fields, autoresponders }: ImportSurroundings,
@@ -165,6 +170,10 @@ export interface CheckedSource {
 
 const urlSchemes = ['http:', 'https:', 'ftp:', 'ftps:']
 
+/**
+ * The source as an import stores it, without its content; a URL has its password. `content` is what came inline, null
+ * where nothing did. Adds to `problems` as checkOptions does. Nothing is opened: what isn't there fails the import.
+ */
 export function checkSource(
   given: ImportCreation['file_source'],
   { content, settings }: { content: { isBlank: boolean } | null; settings: Settings },

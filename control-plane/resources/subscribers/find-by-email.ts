@@ -37,6 +37,11 @@ interface Search {
 /** Most lists of one query. */
 const listsAtOnce = 500
 
+/**
+ * A page of the subscribers with an email, each with its list, by ids of lists and then of subscribers; nobody where
+ * the email isn't one. They are counted only for pages without a token. Throws `invalid_request` for a token of another
+ * search.
+ */
 export async function findByEmail(
   deps: ControlPlane,
   { email, lists: scopeOfLists }: { email: string; lists: ListsToSearch },

@@ -66,6 +66,11 @@ export async function findUser(
   return user
 }
 
+/**
+ * The user as stored. Throws 403 when the body asks for more than the caller may do; `validation_failed` with all that
+ * is wrong, or for an email that is taken; 429 and 503 when the password has no turn to be hashed (HashingTurns); and
+ * what takingTurns throws.
+ */
 export async function createUser({
   deps,
   caller,
@@ -100,6 +105,10 @@ export async function createUser({
   return document
 }
 
+/**
+ * The user as stored then: what the body leaves out stays, of the permissions too. Throws `not_found`, 403 when the
+ * user may do more than the caller already, and as createUser.
+ */
 export async function changeUser({
   deps,
   caller,
