@@ -127,7 +127,7 @@ export class Upload {
     const file = this.#file!
     await quota.end(async () => {
       signal?.throwIfAborted()
-      if (lock.lost.aborted || !(await file.publish())) throw takenOver()
+      if (!(await file.publish())) throw takenOver()
       this.#state = 'published'
       // The figures need it no longer, and a client waits for both.
       this.#released = lock.release()

@@ -92,6 +92,50 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     t.equal(log.text.split('\n').length - 1, there)
   })
 
+  t.test('who comes or leaves while an import runs is not deactivated by it', async (t) => {
+    const list = await createList(service)
+    const subscribers = `/mailing_lists/${list.id}/subscribers`
+    await importText(service, list.id, rowsOf('x', 3), noHeader)
+    const letWrite = await holdRow(service, `${list.id}:z@example.com`)
+    const letDeactivate = await holdRow(service, `${list.id}:x1@example.com`)
+    const { id } = await create(
+      service,
+      list.id,
+      { type: 'json', content: 'z@example.com\n' },
+      { deactivate_subscribers_not_in_import: true },
+    )
+    await until(
+      'its beginning',
+      () => collections.imports.findOne({ _id: id }),
+      (document) => document!.plan !== null,
+    )
+    await post(subscribers, { subscriber: { email: 'new@example.com' } })
+    await letWrite()
+    // All of them have been found by then.
+    await until(
+      'the deactivation of the first one',
+      () => get(`/subscriber_imports/${id}`),
+      (view) => view.stats.subscribers.deactivated > 0,
+    )
+    const left = await call('PUT', `${subscribers}/x2@example.com`, {
+      subscriber: { status: 'unsubscribed' },
+    })
+    t.equal(left.status, 200)
+    await letDeactivate()
+    t.same(countsOf(await importEnd(service, id)), { added: 1, deactivated: 2 })
+    const found = await collections.subscribers.find({ mailing_list_id: list.id }).sort({ _id: 1 }).toArray()
+    t.same(
+      found.map(({ email, status }) => [email, status]),
+      [
+        ['new@example.com', 'active'],
+        ['x0@example.com', 'deactivated'],
+        ['x1@example.com', 'deactivated'],
+        ['x2@example.com', 'unsubscribed'],
+        ['z@example.com', 'active'],
+      ],
+    )
+  })
+
   t.test('slow servers of one organization hold up nobody else', async (t) => {
     const web = createServer((request, response) => {
       response.writeHead(200).write('a@example.com\n')
@@ -168,6 +212,24 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     t.match(metrics, /^rollcall_engine_leases_lost_total [1-9]/m)
     t.comment(metrics.match(/^rollcall_import_chunks_total.*/gm)!.join(' '))
   })
+
+  t.test(
+    'a chunk that is not written for longer than its lease is taken from an engine that lives',
+    async (t) => {
+      const list = await createList(service)
+      const letGo = await holdRow(service, `${list.id}:h1@example.com`)
+      const { id } = await create(service, list.id, { type: 'json', content: rowsOf('h', 500) })
+      // Nobody works under that token: the chunk would stay where it is for ever.
+      const lose = () =>
+        collections.chunks.updateOne(
+          { import_id: id, state: 'running' },
+          { $set: { token: 'nobody', lease_until: new Date(0) } },
+        )
+      await until('a chunk in hand', lose, ({ modifiedCount }) => modifiedCount > 0)
+      await letGo()
+      t.same(countsOf(await importEnd(service, id, 60_000)), { added: 500 })
+    },
+  )
 
   t.test(
     'a staging that cannot be used fails the import after a few tries, and the others go on',
