@@ -83,6 +83,8 @@ async function tap(args: string[]): Promise<number> {
       ...process.env,
       PATH: `${path.dirname(process.execPath)}${path.delimiter}${programSearchPath()}`,
       ROLLCALL_TEST_MONGODB_URI: server.uri,
+      // Kept by the first test that asks for it.
+      ROLLCALL_TEST_DESCRIPTION: path.join(folder, 'openapi.json'),
       // Hundreds of processes are started; with what they compiled kept, each takes half of the time to its beginning.
       NODE_COMPILE_CACHE: path.join(root, 'node_modules/.cache/rollcall'),
     },

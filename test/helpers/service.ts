@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
@@ -204,7 +204,6 @@ export async function startProgram(
 
 /** Calls the API, and holds each reply against the service's description of itself. */
 export function callerOf(base: () => string): Call {
-  const contracts = new Map<string, Contract>()
   return async (method, requestPath, body, options = {}) => {
     const isText = typeof body === 'string' || body instanceof Uint8Array
     const pathAndQuery =
@@ -222,9 +221,13 @@ export function callerOf(base: () => string): Call {
       ...(body === undefined ? {} : { body: isText ? (body as string) : JSON.stringify(body) }),
     })
     const text = await response.text()
-    const contract = contracts.get(origin) ?? (await fetchContract(origin))
-    contracts.set(origin, contract)
-    const problems = contract.problems({
+    contract ??= descriptionOf(origin)
+      .then(contractOf)
+      .catch((error: unknown) => {
+        contract = undefined
+        throw error
+      })
+    const problems = (await contract).problems({
       method,
       path: pathAndQuery,
       status: response.status,
@@ -243,14 +246,20 @@ export function callerOf(base: () => string): Call {
   }
 }
 
-/** By the description's text: control planes beside each other have the same one. */
-const knownContracts = new Map<string, Contract>()
+let contract: Promise<Contract> | undefined
 
-async function fetchContract(origin: string): Promise<Contract> {
+/**
+ * The service's description of itself. All control planes of a run have the same one, as check-endpoints.ts says, and
+ * each takes a third of a second to make it: it is asked of the first alone.
+ */
+export async function descriptionOf(origin: string): Promise<Json> {
+  const file = process.env['ROLLCALL_TEST_DESCRIPTION']!
+  const kept = await readFile(file, 'utf8').catch(() => null)
+  if (kept !== null) return JSON.parse(kept)
   const text = await (await fetch(`${origin}/openapi.json`)).text()
-  const contract = knownContracts.get(text) ?? contractOf(JSON.parse(text))
-  knownContracts.set(text, contract)
-  return contract
+  await writeFile(`${file}.${process.pid}`, text)
+  await rename(`${file}.${process.pid}`, file)
+  return JSON.parse(text)
 }
 
 export const basic = (credentials: string): string => `Basic ${Buffer.from(credentials).toString('base64')}`

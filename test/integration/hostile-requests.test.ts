@@ -5,7 +5,7 @@ import { collectionDefinitions } from '../../shared/schemas/collections.ts'
 import { conformanceRows } from '../helpers/conformance-rows.ts'
 import { makeWorld } from '../helpers/conformance/world.ts'
 import { changedAt } from '../helpers/conformance/wrong-values.ts'
-import { startService, type Answer, type Json } from '../helpers/service.ts'
+import { descriptionOf, startService, type Answer, type Json } from '../helpers/service.ts'
 
 /**
  * What no client would send: whatever it is, the answer is in the envelope and documented (the client checks that),
@@ -142,9 +142,7 @@ const nastyTexts = (wrapper: string | null): { unreadable: string[]; readable: s
   return { unreadable, readable }
 }
 
-const description: Json = await (
-  await fetch(`${service.processes['control-plane']!.ready.http}/openapi.json`)
-).json()
+const description: Json = await descriptionOf(service.processes['control-plane']!.ready.http!)
 
 for (const described of endpoints) {
   const { body, method, path, operationId, needs } = described
