@@ -337,8 +337,7 @@ t.test('nor does what others do to a file that they had finished', async (t) => 
   await run('cp', ['-p', pin, `${pin}.restored`])
   await rename(`${pin}.restored`, pin)
   t.not((await stat(pin)).ino, ino)
-  // For the tests below as well.
-  await service.start('engine')
+  await engines.start()
   t.same(countsOf(await importEnd(service, restoredId)), { added: 10 }, 'one that was restored goes on')
 })
 
@@ -349,25 +348,26 @@ t.test('nobody is deactivated for what a staged file has lost since its rows wer
     truncated: (file) => truncate(file, 0),
     removed: (file) => rm(file),
   }
-  for (const [what, damage] of Object.entries(damages)) {
-    const list = await createList(service)
-    const begin = async (source: Json, options = {}) =>
-      service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-        subscriber_import: { column_mapping: ['email'], ...options, file_source: source },
-      })
-    const before = await engines.start()
-    await begin({ type: 'json', content: rows(20) })
-    await until(
+  const createOn = (list: Json, content: string, options = {}) =>
+    service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: { column_mapping: ['email'], ...options, file_source: { type: 'json', content } },
+    })
+  const allEnded = () =>
+    until(
       'the end of all imports',
       () => service.collections.imports.countDocuments({ settled: false }),
       (count) => count === 0,
     )
-    await engines.kill([before])
-    await engines.endLeaseOf(before)
+  const lists = await Promise.all(Object.keys(damages).map(() => createList(service)))
+  const before = await engines.start()
+  for (const list of lists) await createOn(list, rows(20))
+  await allEnded()
+  await engines.kill([before])
 
+  for (const [i, [what, damage]] of Object.entries(damages).entries()) {
+    const list = lists[i]!
     const engine = await engines.start('aggregate import_chunks $counts.added after 1')
-    const absent = { deactivate_subscribers_not_in_import: true }
-    const { id } = await begin({ type: 'json', content: rows(15) }, absent)
+    const { id } = await createOn(list, rows(15), { deactivate_subscribers_not_in_import: true })
     await engine.ended
     await engines.endLeaseOf(engine)
     const staging = path.join(service.dataFolder, 'staging', String(id))
@@ -380,13 +380,14 @@ t.test('nobody is deactivated for what a staged file has lost since its rows wer
       await service.collections.subscribers.countDocuments({ mailing_list_id: list.id, status: 'active' }),
       20,
     )
+    await allEnded()
     await engines.kill([last])
-    await engines.endLeaseOf(last)
   }
 })
 
 t.test('a file that something else still writes is waited for', async (t) => {
   const service = onDisk
+  await service.start('engine')
   const folder = path.join(service.dataFolder, 'uploads', '1')
   await mkdir(folder, { recursive: true })
 
