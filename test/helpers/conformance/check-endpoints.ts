@@ -25,7 +25,6 @@ import { makeWorld, type World } from './world.ts'
  * endpoints are shared out to test files by their tags, so that no file takes long.
  */
 const groups = {
-  users: ['Users'],
   imports: ['Subscriber imports'],
   subscribers: ['Subscribers', 'Confirmation forms'],
   mails: ['Autoresponders', 'Campaign templates'],
