@@ -64,11 +64,10 @@ const services = {
 }
 const onDisk = services.disk
 
-/** Has an engine begin the imports, and puts off what comes then, as a failed try of a download puts it off. */
+/** Has an engine begin the imports, and puts off what comes then, as a step that failed is put off. */
 async function begin(service: Service, ids: number[], engines: Engines, crashAt?: string) {
   const { imports } = service.collections
-  const nextAt = (at: Date | null) =>
-    imports.updateMany({ _id: { $in: ids } }, { $set: { 'download.next_attempt_at': at } })
+  const nextAt = (at: Date) => imports.updateMany({ _id: { $in: ids } }, { $set: { step_not_before: at } })
   await nextAt(new Date('2100-01-01'))
   const engine = await engines.start(crashAt)
   await until(
@@ -76,7 +75,7 @@ async function begin(service: Service, ids: number[], engines: Engines, crashAt?
     () => imports.countDocuments({ _id: { $in: ids }, state: 'splitting' }),
     (count) => count === ids.length,
   )
-  return { engine, goOn: () => nextAt(null) }
+  return { engine, goOn: () => nextAt(new Date(0)) }
 }
 
 /** Two tries of one step, of which the first was taken for dead, on the same staging. */
