@@ -40,7 +40,7 @@ async function processesOf(dataFolder: string): Promise<string[]> {
   return found
 }
 
-/** Of the first two tests. */
+/** Of the first three tests. */
 const DATA_DIR = path.join(folder, 'data 1')
 let key = ''
 
@@ -109,7 +109,6 @@ t.test(
 )
 
 t.test('when npm’s child is killed, its processes notice and end', { timeout: 300_000 }, async (t) => {
-  const DATA_DIR = path.join(folder, 'data 3')
   const running = await node('control-plane/cli/start.ts', { DATA_DIR })
   await running.stop('SIGKILL')
   for (let i = 0; i < 100 && (await processesOf(DATA_DIR)).length > 0; i += 1) await sleep(150)

@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { MongoClient, type Db } from 'mongodb'
 import type { Test } from 'tap'
+import { hasEnded } from '../../shared/import-state.ts'
 import { collectionsOf, type Collections } from '../../shared/schemas/collections.ts'
 import { contractOf, type Contract } from './contract.ts'
 
@@ -204,7 +205,6 @@ export async function startProgram(
 
 /** Calls the API, and holds each reply against the service's description of itself. */
 export function callerOf(base: () => string): Call {
-  const contracts = new Map<string, Contract>()
   return async (method, requestPath, body, options = {}) => {
     const isText = typeof body === 'string' || body instanceof Uint8Array
     const pathAndQuery =
@@ -222,9 +222,13 @@ export function callerOf(base: () => string): Call {
       ...(body === undefined ? {} : { body: isText ? (body as string) : JSON.stringify(body) }),
     })
     const text = await response.text()
-    const contract = contracts.get(origin) ?? (await fetchContract(origin))
-    contracts.set(origin, contract)
-    const problems = contract.problems({
+    contract ??= descriptionOf(origin)
+      .then(contractOf)
+      .catch((error: unknown) => {
+        contract = undefined
+        throw error
+      })
+    const problems = (await contract).problems({
       method,
       path: pathAndQuery,
       status: response.status,
@@ -243,14 +247,20 @@ export function callerOf(base: () => string): Call {
   }
 }
 
-/** By the description's text: control planes beside each other have the same one. */
-const knownContracts = new Map<string, Contract>()
+let contract: Promise<Contract> | undefined
 
-async function fetchContract(origin: string): Promise<Contract> {
+/**
+ * The service's description of itself. All control planes of a run have the same one, as check-endpoints.ts says, and
+ * each takes a third of a second to make it: it is asked of the first alone.
+ */
+export async function descriptionOf(origin: string): Promise<Json> {
+  const file = process.env['ROLLCALL_TEST_DESCRIPTION']!
+  const kept = await readFile(file, 'utf8').catch(() => null)
+  if (kept !== null) return JSON.parse(kept)
   const text = await (await fetch(`${origin}/openapi.json`)).text()
-  const contract = knownContracts.get(text) ?? contractOf(JSON.parse(text))
-  knownContracts.set(text, contract)
-  return contract
+  await writeFile(`${file}.${process.pid}`, text)
+  await rename(`${file}.${process.pid}`, file)
+  return JSON.parse(text)
 }
 
 export const basic = (credentials: string): string => `Basic ${Buffer.from(credentials).toString('base64')}`
@@ -275,18 +285,19 @@ export async function until<T>(
   }
 }
 
-/** Between two looks for an end, which is there to stay: each look takes CPU from the import that it waits for. */
+/** Between two looks for an end, which is there to stay. */
 const endPauseMs = 100
-const ends = ['finished', 'failed', 'cancelled']
 
-export function importEnd(service: Service, id: number, timeoutMs?: number): Promise<Json> {
-  return until(
+/** Looks into the database: a view, which counts anew, would take CPU from the import that is waited for. */
+export async function importEnd(service: Service, id: number, timeoutMs?: number): Promise<Json> {
+  await until(
     `the end of import ${id}`,
-    () => service.get(`/subscriber_imports/${id}`),
-    (view: Json) => ends.includes(view.state),
+    () => service.collections.imports.findOne({ _id: id }, { projection: { plan: 0, options: 0 } }),
+    (document) => document !== null && hasEnded(document.state),
     timeoutMs,
     endPauseMs,
   )
+  return service.get(`/subscriber_imports/${id}`)
 }
 
 export async function createList(

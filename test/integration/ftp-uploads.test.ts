@@ -142,6 +142,8 @@ t.test('the upload of a killed process can be gone on with when its lock has run
       return reply
     },
     (reply) => !reply.startsWith('450'),
+    120_000,
+    500,
   )
   t.match(answer, /^150 /)
   t.match(await session.reply(), /^226 /)
@@ -329,10 +331,7 @@ const someOf = (name: string) =>
   )
 
 const big = path.join(service.dataFolder, 'big.csv')
-await writeFile(
-  big,
-  Array.from({ length: 200_000 }, (_, row) => `${row}@example.com\n`),
-)
+await writeFile(big, Array.from({ length: 200_000 }, (_, row) => `${row}@example.com\n`).join(''))
 
 t.test('curl goes on at once with what a killed curl began', { skip: !(await has('curl')) }, async (t) => {
   const url = (running: typeof one) => `${running.ready.ftp!}/curl.csv`

@@ -64,8 +64,19 @@ const services = {
 }
 const onDisk = services.disk
 
-/** Where an engine has begun an import and hasn't its file yet; the import is the engine's first, or second. */
-const crash = (nth: 1 | 2) => `findAndModify imports "state":"splitting","step":null before ${nth}`
+/** Has an engine begin the imports, and puts off what comes then, as a step that failed is put off. */
+async function begin(service: Service, ids: number[], engines: Engines, crashAt?: string) {
+  const { imports } = service.collections
+  const nextAt = (at: Date) => imports.updateMany({ _id: { $in: ids } }, { $set: { step_not_before: at } })
+  await nextAt(new Date('2100-01-01'))
+  const engine = await engines.start(crashAt)
+  await until(
+    `the begin of imports ${ids.join(', ')}`,
+    () => imports.countDocuments({ _id: { $in: ids }, state: 'splitting' }),
+    (count) => count === ids.length,
+  )
+  return { engine, goOn: () => nextAt(new Date(0)) }
+}
 
 /** Two tries of one step, of which the first was taken for dead, on the same staging. */
 t.test('what a step that was taken for dead writes late is not what the other one reads', async (t) => {
@@ -238,17 +249,19 @@ for (const STAGING of ['disk', 'gridfs'] as const)
         await ftp.upload(`STOR ${name}`, rows(1, 200))
       },
     }
-    let engine = await engines.start(crash(1))
-    for (const [what, change] of Object.entries(changes)) {
-      const name = `${what}.csv`
-      t.match(await ftp.upload(`STOR ${name}`, rows(10)), /^226 /)
-      const { id } = await create(service, name)
-      await engine.ended
-      await engines.endLeaseOf(engine)
-      t.equal((await service.get(`/subscriber_imports/${id}`)).state, 'splitting', `${what}: it began`)
-      t.match((await change(name)) ?? '250', /^2/)
-      engine = await engines.start(crash(2))
-      const view = await importEnd(service, id)
+    const ids: number[] = []
+    for (const what of Object.keys(changes)) {
+      t.match(await ftp.upload(`STOR ${what}.csv`, rows(10)), /^226 /)
+      ids.push((await create(service, `${what}.csv`)).id)
+    }
+    const { engine, goOn } = await begin(service, ids, engines)
+    await engines.kill([engine])
+    for (const [what, change] of Object.entries(changes))
+      t.match((await change(`${what}.csv`)) ?? '250', /^2/, what)
+    await goOn()
+    await engines.start()
+    for (const [i, what] of Object.keys(changes).entries()) {
+      const view = await importEnd(service, ids[i]!)
       t.match(view, { state: 'finished' })
       t.same(countsOf(view), { added: 10 }, what)
     }
@@ -274,49 +287,45 @@ t.test('nor does what others do to a file that they had finished', async (t) => 
     overwritten: (file) => writeFile(file, rows(2, 300)),
     removed: (file) => rm(file),
   }
-  let engine = await engines.start(crash(1))
-  for (const [what, change] of Object.entries(changes)) {
-    const file = path.join(folder, `${what}.csv`)
-    await putOld(file, rows(10))
-    const { id } = await create(service, `${what}.csv`)
-    await engine.ended
-    await change(file)
-    engine = await engines.start(crash(2))
-    const view = await importEnd(service, id)
-    t.same(countsOf(view), { added: 10 }, what)
+  const beginOld = async (name: string, content: string): Promise<number> => {
+    await putOld(path.join(folder, name), content)
+    return (await create(service, name)).id
   }
-
-  const large = path.join(folder, 'large.csv')
-  await putOld(large, `email\n${'x'.repeat(17 * 1024 * 1024)}\n`)
-  const { id } = await create(service, 'large.csv')
+  const ids: number[] = []
+  for (const what of Object.keys(changes)) ids.push(await beginOld(`${what}.csv`, rows(10)))
+  const tooLarge = 17 * 1024 * 1024
+  const largeId = await beginOld('large.csv', `email\n${'x'.repeat(tooLarge)}\n`)
+  const beforeItIsSplit = 'update imports "state":"importing" before 1'
+  const { engine, goOn } = await begin(service, [...ids, largeId], engines, beforeItIsSplit)
+  const otherId = await beginOld('other.csv', `${rows(10)}${' '.repeat(tooLarge)}\n`)
   await engine.ended
-  await truncate(large, 100)
-  engine = await engines.start('update imports "state":"importing" before 1')
+  await engines.endLeaseOf(engine)
+
+  for (const [what, change] of Object.entries(changes)) await change(path.join(folder, `${what}.csv`))
+  await truncate(path.join(folder, 'large.csv'), 100)
+  await writeFile(path.join(folder, 'other.csv'), rows(2, 300))
+  await goOn()
+  const second = await engines.start()
+  for (const [i, what] of Object.keys(changes).entries())
+    t.same(countsOf(await importEnd(service, ids[i]!)), { added: 10 }, what)
   t.match(
-    await importEnd(service, id),
+    await importEnd(service, largeId),
     { state: 'failed', error_message: /"large\.csv" was written into after the import began/ },
     'one that is too large to be copied when the import begins is refused, not imported in part',
   )
-
-  const other = path.join(folder, 'other.csv')
-  await putOld(other, `${rows(10)}${' '.repeat(17 * 1024 * 1024)}\n`)
-  const { id: otherId } = await create(service, 'other.csv')
-  await engine.ended
-  await engines.endLeaseOf(engine)
-  await writeFile(other, rows(2, 300))
-  engine = await engines.start('update imports "state":"importing" before 1')
-  const view = await importEnd(service, otherId)
+  const other = await importEnd(service, otherId)
   t.match(
-    view,
+    other,
     { state: 'failed', error_message: /"other\.csv" was written into after the import began/ },
     'so is one that is split already, but whose chunks nobody has claimed yet',
   )
-  t.same(countsOf(view), {})
+  t.same(countsOf(other), {})
+  await engines.kill([second])
 
-  await putOld(path.join(folder, 'restored.csv'), rows(10))
-  const { id: restoredId } = await create(service, 'restored.csv')
-  await engine.ended
-  await engines.endLeaseOf(engine)
+  const third = await engines.start(beforeItIsSplit)
+  const restoredId = await beginOld('restored.csv', rows(10))
+  await third.ended
+  await engines.endLeaseOf(third)
   const staging = path.join(service.dataFolder, 'staging', String(restoredId))
   const pin = path.join(
     staging,
@@ -338,25 +347,26 @@ t.test('nobody is deactivated for what a staged file has lost since its rows wer
     truncated: (file) => truncate(file, 0),
     removed: (file) => rm(file),
   }
-  for (const [what, damage] of Object.entries(damages)) {
-    const list = await createList(service)
-    const begin = async (source: Json, options = {}) =>
-      service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-        subscriber_import: { column_mapping: ['email'], ...options, file_source: source },
-      })
-    const before = await engines.start()
-    await begin({ type: 'json', content: rows(20) })
-    await until(
+  const createOn = (list: Json, content: string, options = {}) =>
+    service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: { column_mapping: ['email'], ...options, file_source: { type: 'json', content } },
+    })
+  const allEnded = () =>
+    until(
       'the end of all imports',
       () => service.collections.imports.countDocuments({ settled: false }),
       (count) => count === 0,
     )
-    await engines.kill([before])
-    await engines.endLeaseOf(before)
+  const lists = await Promise.all(Object.keys(damages).map(() => createList(service)))
+  const before = await engines.start()
+  for (const list of lists) await createOn(list, rows(20))
+  await allEnded()
+  await engines.kill([before])
 
+  for (const [i, [what, damage]] of Object.entries(damages).entries()) {
+    const list = lists[i]!
     const engine = await engines.start('aggregate import_chunks $counts.added after 1')
-    const absent = { deactivate_subscribers_not_in_import: true }
-    const { id } = await begin({ type: 'json', content: rows(15) }, absent)
+    const { id } = await createOn(list, rows(15), { deactivate_subscribers_not_in_import: true })
     await engine.ended
     await engines.endLeaseOf(engine)
     const staging = path.join(service.dataFolder, 'staging', String(id))
@@ -369,8 +379,8 @@ t.test('nobody is deactivated for what a staged file has lost since its rows wer
       await service.collections.subscribers.countDocuments({ mailing_list_id: list.id, status: 'active' }),
       20,
     )
+    await allEnded()
     await engines.kill([last])
-    await engines.endLeaseOf(last)
   }
 })
 

@@ -162,11 +162,11 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     })
     const other = await createList(service, [], { organization_id: organization })
     const options = { ...noHeader, column_mapping: ['email', 'A'], overwrite: true }
-    await importText(service, list.id, rowsOf('u', 40_000, ',1'), options)
+    await importText(service, list.id, rowsOf('u', 15_000, ',1'), options)
     await service.call('PUT', `/organizations/${organization}`, {
-      organization: { subscriber_limit: 40_900 },
+      organization: { subscriber_limit: 15_900 },
     })
-    const { id } = await create(service, list.id, rowsOf('u', 40_000, ',2'), options)
+    const { id } = await create(service, list.id, rowsOf('u', 15_000, ',2'), options)
     const database = await openDatabase({
       uri: testMongodbUri(),
       name: service.settings['MONGODB_DATABASE']!,
@@ -182,7 +182,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
       writes += 1
     }
     t.comment(`${writes} creates beside it, the slowest took ${slowest} ms`)
-    t.same(countsOf(await importEnd(service, id)), { updated: 40_000 })
+    t.same(countsOf(await importEnd(service, id)), { updated: 15_000 })
   })
 
   t.test('a limit that is set holds for a creation that is under way on an empty list', async (t) => {
