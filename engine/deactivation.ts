@@ -1,5 +1,6 @@
 import { promisify } from 'node:util'
 import { deflate } from 'node:zlib'
+import { clock } from '../shared/clock.ts'
 import {
   openPartition,
   readInPieces,
@@ -227,7 +228,7 @@ async function writeDeactivated(
   if (still.length === 0 || document.options.dry_run) return
   await collections.subscribers.updateMany(
     { _id: { $in: still.map((subscriber) => subscriber._id) } },
-    { $set: { status: 'deactivated', remove_time: new Date() } },
+    { $set: { status: 'deactivated', remove_time: clock.now() } },
     { session },
   )
   await dropReactionsInList(
