@@ -25,7 +25,7 @@ import type { SourceContext } from './sources/source.ts'
 import { refuseIfWrittenInto } from './sources/upload-directory.ts'
 import type { Range } from './splitting/range-writer.ts'
 import { splitFile, type SplitResult } from './splitting/split.ts'
-import type { TailReport, TailTask } from './splitting/tail-scan.ts'
+import type { SecondThread } from './splitting/tail-scan.ts'
 import { endInFailure } from './step-failures.ts'
 import { downloadTimeLeft, type Step, type StepContext } from './step.ts'
 
@@ -173,14 +173,18 @@ async function split(
   context: StepContext,
 ): Promise<void> {
   const { document, plan } = work
-  const { staging, signal } = context
+  const { staging, pool, log, signal } = context
   await refuseIfWrittenInto(document, work.source, context.uploads)
   const partition = stagedPartition(document._id, randomUUID())
-  const second = {
+  const second: SecondThread = {
     source: work.source,
     output: `${partition}-tail`,
     leastBytes: context.twoThreadsFrom,
-    scan: (task: TailTask) => scanTail(task, context),
+    scan: (task) => pool.runTail(task),
+    onBrokenOff: (error) => {
+      if (!signal.aborted)
+        log.warn(`a worker's part of a split broke off, it is done without: ${messageOf(error)}`)
+    },
   }
   const source = await staging.open(work.source)
   if (source === null)
@@ -207,15 +211,6 @@ async function split(
     await source.close()
   }
   await leaveOnly(partition, document._id, context)
-}
-
-/** By a worker. Its failure is none of the step's, which goes on without. */
-async function scanTail(task: TailTask, { pool, log, signal }: StepContext): Promise<TailReport | null> {
-  return pool.scanTail(task).catch((error: unknown) => {
-    if (!signal.aborted)
-      log.warn(`a worker's part of a split broke off, it is done without: ${messageOf(error)}`)
-    return null
-  })
 }
 
 /** The source, and what was left of tries that were killed, is of no use once there are chunks. */

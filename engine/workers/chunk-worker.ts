@@ -59,7 +59,7 @@ async function startWorker(): Promise<
   }
 
   return async (task) => {
-    if ('borders' in task) return scanTail(staging, task)
+    if (task.kind === 'tail') return scanTail(staging, task)
     const word = new Int32Array(task.control)
     const lane = lanes.pop()
     if (lane === undefined)

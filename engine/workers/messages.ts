@@ -21,6 +21,7 @@ export interface WorkerStart {
 export const lanesPerWorker = 2
 
 export interface ChunkTask {
+  kind: 'chunk'
   importId: number
   chunkId: string
   token: string

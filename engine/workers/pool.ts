@@ -18,7 +18,7 @@ export interface WorkerPool {
   lanesForChunks: () => number
   run(task: ChunkTask): Promise<ChunkReport>
   /** Has the next lane that is free; null where it isn't to have one. */
-  scanTail(task: TailTask): Promise<TailReport | null>
+  runTail(task: TailTask): Promise<TailReport | null>
   /** Ends the threads at once. */
   destroy(): Promise<void>
   /** How the threads are. */
@@ -60,7 +60,7 @@ export function startWorkerPool(options: {
     lanes,
     lanesForChunks: () => lanes - tails,
     run: (task) => piscina.run(task) as Promise<ChunkReport>,
-    scanTail: async (task) => {
+    runTail: async (task) => {
       // Of many large files at once some are split by one thread: other imports' chunks aren't to wait for them.
       if (tails === options.workers) return null
       tails += 1

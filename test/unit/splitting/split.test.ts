@@ -5,8 +5,8 @@ import path from 'node:path'
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { splitFile, type SecondThread, type SplitResult } from '../../../engine/splitting/split.ts'
-import { scanTail } from '../../../engine/splitting/tail-scan.ts'
+import { splitFile, type SplitResult } from '../../../engine/splitting/split.ts'
+import { scanTail, type SecondThread } from '../../../engine/splitting/tail-scan.ts'
 import {
   openPartition,
   readExtents,
@@ -27,6 +27,8 @@ interface Split {
   result: SplitResult
   /** Per range, the identities and numbers of its records as they lie there. */
   ranges: { identity: string; number: number; line: number; text: string }[][]
+  /** What broke the scan of the tail off. */
+  brokenOff: unknown[]
 }
 
 /** `scan`: what scans the tail; left out, one thread does it all. */
@@ -44,12 +46,15 @@ async function split(
   )
   const source = (await staging.open(`${id}/source`))!
   const output = await staging.create(`${id}/partition`)
+  const brokenOff: unknown[] = []
+  const onBrokenOff = (error: unknown) => void brokenOff.push(error)
+  const second = { source: `${id}/source`, output: `${id}/tail`, leastBytes: 0, onBrokenOff }
   try {
     const result = await splitFile({
       source,
       output,
       reopen: (tail) => reopen(id, tail),
-      ...(scan && { second: { source: `${id}/source`, output: `${id}/tail`, leastBytes: 0, scan } }),
+      ...(scan && { second: { ...second, scan } }),
       plan: makePlan(),
       format,
       signal: new AbortController().signal,
@@ -78,7 +83,7 @@ async function split(
       ranges.push(records)
     }
     await partition.close()
-    return { result, ranges }
+    return { result, ranges, brokenOff }
   } finally {
     await source.close()
     await output.close()
@@ -442,9 +447,11 @@ t.test('one thread goes on alone where the other never begins, or breaks off', a
     'has no source': (task) => scanTail({ ...staging, open: () => Promise.resolve(null) }, task),
     'has no disk': (task) => scanTail({ ...staging, create: () => Promise.reject(new Error('full')) }, task),
   }
+  const told: Record<string, string[]> = { 'died before': ['Error: gone'], 'has no disk': ['Error: full'] }
   for (const [name, scan] of Object.entries(scans)) {
     const together = await split(content, utf8Format, scan)
     t.equal(together.result.tail, null, name)
+    t.strictSame(together.brokenOff.map(String), told[name] ?? [])
     assert.deepEqual(outcomeOf(together), alone)
   }
 })
@@ -481,6 +488,7 @@ t.test('a split by two threads that is broken off ends when neither writes any m
     second: {
       ...{ source: 'both/source', output: 'both/tail', leastBytes: 0 },
       scan: (task) => scanTail({ ...staging, create: slow }, task),
+      onBrokenOff: () => undefined,
     },
     plan: makePlan(),
     format: utf8Format,
