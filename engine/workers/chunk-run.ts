@@ -21,7 +21,7 @@ import type { Staging } from '../../shared/staging/staging.ts'
 import { readHeldChunk } from '../../shared/store/chunks.ts'
 import { readState } from '../../shared/store/imports.ts'
 import type { BatchRooms } from '../writing/batch-draft.ts'
-import { BatchWriter, type BatchCommit } from '../writing/batch-writer.ts'
+import { BatchWriter, type BatchReport } from '../writing/batch-writer.ts'
 import type { ImportContext } from '../writing/import-context.ts'
 import { retryReason } from '../writing/transaction.ts'
 import type { ChunkReport, ChunkTask } from './messages.ts'
@@ -44,7 +44,7 @@ export interface ChunkRunOptions {
   importContext: (importId: number) => Promise<ImportContext | null>
   limitOf: (organizationId: number) => Promise<number | null>
   isStopped: () => boolean
-  onBatch: (commit: BatchCommit) => void
+  onBatch: (report: BatchReport) => void
 }
 
 /** A chunk of one identity may have any size; beyond this one it is read piece by piece. */

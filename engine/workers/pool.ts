@@ -1,13 +1,8 @@
 import { setFlagsFromString } from 'node:v8'
 import { Piscina } from 'piscina'
 import type { TailReport, TailTask } from '../splitting/tail-scan.ts'
-import {
-  lanesPerWorker,
-  type BatchReport,
-  type ChunkReport,
-  type ChunkTask,
-  type WorkerStart,
-} from './messages.ts'
+import type { BatchReport } from '../writing/batch-writer.ts'
+import { lanesPerWorker, type ChunkReport, type ChunkTask, type WorkerStart } from './messages.ts'
 import { workerFigures, type WorkerFigures } from './worker-figures.ts'
 
 /** The engine's worker threads. */
