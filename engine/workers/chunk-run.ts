@@ -58,11 +58,6 @@ export async function runChunk(options: ChunkRunOptions): Promise<ChunkReport> {
     const context = await options.importContext(task.importId)
     if (chunk === null || context === null) return { end: 'lost' }
     const file = await openPartition(staging, context.document)
-    if (file === null)
-      throw new ImportError(
-        'chunk_damaged',
-        `the staged partition ${context.partition} is gone: was it removed from DATA_DIR/staging?`,
-      )
     try {
       return await writeBatches(options, chunk, context, batchesOf(chunk, file, options.lane))
     } finally {

@@ -92,7 +92,7 @@ async function split(
 
 async function reopen(id: number, tail: SplitResult['tail']): Promise<Partition> {
   const names = { partition: `${id}/partition`, ...(tail && { partition_tail: tail }) }
-  return (await openPartition(staging, names))!
+  return openPartition(staging, names)
 }
 
 /** What must hold for every file: each record once, in its range, in file order, ranges side by side. */
@@ -454,6 +454,14 @@ t.test('one thread goes on alone where the other never begins, or breaks off', a
     t.strictSame(together.brokenOff.map(String), told[name] ?? [])
     assert.deepEqual(outcomeOf(together), alone)
   }
+})
+
+t.test('a partition of which a file is gone is damaged, and says which file', async (t) => {
+  await staging.write('torn/partition', Readable.from([Buffer.from('x')]))
+  const torn = { partition: 'torn/partition', partition_tail: { name: 'torn/tail', records: 0, lines: 0 } }
+  await t.rejects(openPartition(staging, torn), { code: 'chunk_damaged', message: /torn\/tail is gone/ })
+  const gone = openPartition(staging, { partition: 'torn/none' })
+  await t.rejects(gone, { code: 'chunk_damaged', message: /torn\/none is gone/ })
 })
 
 t.test('both threads together may find as many records as one', async (t) => {
