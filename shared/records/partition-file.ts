@@ -194,8 +194,12 @@ export async function* readInPieces(
   }
 }
 
-/** A range's checksum, from those of its extents in either file; that of none is 0. */
-export const checksumOf = (head: number, tail: number): number => (head ^ tail) >>> 0
+/**
+ * A range's checksum, from those of its extents in either file; that of none is 0, and the other one is the range's. One
+ * is multiplied first: in the XOR alone, damage alike in both would cancel out.
+ */
+export const checksumOf = (head: number, tail: number): number =>
+  tail === 0 ? head : (Math.imul(head, 0x9e3779b1) ^ tail) >>> 0
 
 /** Throws ImportError `chunk_damaged` where what was read of a chunk has another checksum than what was written. */
 export function refuseDamaged(chunk: Pick<ChunkDocument, '_id' | 'crc32'>, checksum: number): void {

@@ -4,10 +4,12 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { crc32 } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { splitFile, type SplitResult } from '../../../engine/splitting/split.ts'
 import { scanTail, type SecondThread } from '../../../engine/splitting/tail-scan.ts'
 import {
+  checksumOf,
   openPartition,
   readExtents,
   readInPieces,
@@ -454,6 +456,15 @@ t.test('one thread goes on alone where the other never begins, or breaks off', a
     t.strictSame(together.brokenOff.map(String), told[name] ?? [])
     assert.deepEqual(outcomeOf(together), alone)
   }
+})
+
+t.test('damage that is alike in both files of a range shows in its checksum', async (t) => {
+  const written = [Buffer.from('the records before the tail'), Buffer.from('and those in there')]
+  const damaged = written.map((bytes) => Buffer.concat([bytes.subarray(0, -1), Buffer.of(bytes.at(-1)! ^ 1)]))
+  const checksum = ([head, tail]: Buffer[]) => checksumOf(crc32(head!), crc32(tail!))
+  t.not(checksum(damaged), checksum(written))
+  t.equal(checksumOf(7, 0), 7)
+  t.equal(checksumOf(0, 7), 7)
 })
 
 t.test('a partition of which a file is gone is damaged, and says which file', async (t) => {
