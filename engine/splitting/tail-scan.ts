@@ -7,8 +7,9 @@ import { SourceScan } from './source-scan.ts'
 
 /**
  * The tail of a source, scanned by a second thread while the first one scans what is before it. It begins behind a
- * line feed, on the guess that no enclosure is open there; whether that is so the first thread knows when it comes
- * there, and if not it goes on alone.
+ * line feed, between two lines with an even number of enclosures where some follow each other (findTail in split.ts),
+ * on the guess that none is open there; whether that is so the first thread knows when it comes there, and if not it
+ * goes on alone.
  */
 
 /** Plain values: a task for another thread. */

@@ -266,7 +266,7 @@ function sumCounts(a: ImportCounts, b: ImportCounts): ImportCounts {
   return sum
 }
 
-/** At once: on another thread the 25 KB of a batch cost more in going there and back than they save here. */
+/** At once: on another thread the lines of a batch cost more in going there and back than they save here. */
 const compressed = (logs: [LogKind, Buffer][]): Record<string, Buffer> | null =>
   logs.length === 0
     ? null
