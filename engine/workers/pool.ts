@@ -20,11 +20,15 @@ export interface WorkerPool {
   figures(): Promise<WorkerFigures[]>
 }
 
+/**
+ * Starts the threads, which connect for themselves; tasks wait until they have. A task is rejected with what it threw, or
+ * with why its thread broke off or was ended.
+ */
 export function startWorkerPool(options: {
   workers: number
   start: WorkerStart
   onBatch: (report: BatchReport) => void
-  /** A thread broke off. */
+  /** A thread broke off that had no task in hand. */
   onError: (error: Error) => void
 }): WorkerPool {
   // Little survives a collection, and helpers that have to wait for a busy core first held each one up for 2 ms.
