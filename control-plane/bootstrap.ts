@@ -1,4 +1,5 @@
 import { generateKey, hashKey } from '../shared/api-keys.ts'
+import { clock } from '../shared/clock.ts'
 import { inTransaction, isDuplicateKey, nextIds, type Database } from '../shared/database.ts'
 import { systemOrganizationId } from '../shared/schemas/organization.ts'
 
@@ -13,7 +14,7 @@ export async function bootstrap(
 ): Promise<string | null> {
   if ((await collections.organizations.findOne({}, { projection: { _id: 1 } })) !== null) return null
   const key = options.givenKey ?? generateKey()
-  const createdAt = new Date()
+  const createdAt = clock.now()
   await collections.counters.updateOne(
     { _id: 'organization' },
     { $max: { next: systemOrganizationId + 1 } },

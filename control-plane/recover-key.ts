@@ -1,4 +1,5 @@
 import { generateKey, hashKey } from '../shared/api-keys.ts'
+import { clock } from '../shared/clock.ts'
 import { inTransaction, nextIds, type Database } from '../shared/database.ts'
 import { systemOrganizationId } from '../shared/schemas/organization.ts'
 
@@ -25,7 +26,7 @@ export async function recoverKey(database: Database, keyHashSecret: Uint8Array):
         active: true,
         user_id: null,
         key_hash: hashKey(key, keyHashSecret),
-        created_at: new Date(),
+        created_at: clock.now(),
       },
       { session },
     )

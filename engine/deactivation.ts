@@ -1,5 +1,6 @@
 import { promisify } from 'node:util'
 import { deflate } from 'node:zlib'
+import { clock } from '../shared/clock.ts'
 import {
   openPartition,
   readInPieces,
@@ -7,13 +8,12 @@ import {
   refuseDamaged,
   type Partition,
 } from '../shared/records/partition-file.ts'
-import { ImportError } from '../shared/errors.ts'
-import { deactivationId, type ChunkDocument, type ImportDocument } from '../shared/schemas/import.ts'
+import { deactivationId, type ChunkDocument } from '../shared/schemas/import.ts'
 import { noteDeactivated } from '../shared/store/chunks.ts'
 import { dropReactionsInList } from '../shared/store/reactions.ts'
 import { addMove, countMovesOfLane, noStatusCounts } from '../shared/store/subscriber-counts.ts'
 import { subscriberKey } from '../shared/values/identity.ts'
-import type { Step, StepContext } from './step.ts'
+import type { StepRun } from './step.ts'
 import { runTransaction, TooManyConflicts } from './writing/transaction.ts'
 
 /**
@@ -31,26 +31,21 @@ const mostConflicts = 2
 /** For all attempts of one transaction. */
 const patienceMs = 120_000
 
-export async function deactivateAbsent(
-  document: ImportDocument,
-  step: Step,
-  context: StepContext,
-): Promise<void> {
-  await forEachRange(document, context, (chunk, file) =>
-    deactivateInRange(document, step, chunk, file, context),
-  )
+/**
+ * Goes on where an earlier holder of the step got to; resolves when all are deactivated. Throws ImportError
+ * `chunk_damaged` where the partition is gone, or a chunk isn't what was written, before anybody of its range is
+ * deactivated; the signal's reason; and an Error when the step is somebody else's by now.
+ */
+export async function deactivateAbsent(run: StepRun): Promise<void> {
+  await forEachRange(run, (chunk, file) => deactivateInRange(run, chunk, file))
 }
 
 /** How many would be deactivated; counts no further than `enough`. */
-export async function countAbsent(
-  document: ImportDocument,
-  context: StepContext,
-  enough: number,
-): Promise<number> {
+export async function countAbsent(run: StepRun, enough: number): Promise<number> {
   let absent = 0
-  await forEachRange(document, context, async (chunk, file) => {
+  await forEachRange(run, async (chunk, file) => {
     if (absent >= enough) return
-    for await (const _ of absentIn(document, chunk, file, context)) {
+    for await (const _ of absentIn(run, chunk, file)) {
       absent += 1
       if (absent >= enough) return
     }
@@ -59,18 +54,12 @@ export async function countAbsent(
 }
 
 async function forEachRange(
-  document: ImportDocument,
-  context: StepContext,
+  { document, staging, database }: StepRun,
   work: (chunk: ChunkDocument, file: Partition) => Promise<void>,
 ): Promise<void> {
-  const file = await openPartition(context.staging, document)
-  if (file === null)
-    throw new ImportError(
-      'chunk_damaged',
-      `the staged partition ${document.partition} is gone: was it removed from DATA_DIR/staging?`,
-    )
+  const file = await openPartition(staging, document)
   try {
-    const chunks = await context.database.collections.chunks
+    const chunks = await database.collections.chunks
       .find({ import_id: document._id, kind: { $ne: 'unidentified' } })
       .sort({ number: 1 })
       .toArray()
@@ -81,54 +70,45 @@ async function forEachRange(
   }
 }
 
-async function deactivateInRange(
-  document: ImportDocument,
-  step: Step,
-  chunk: ChunkDocument,
-  file: Partition,
-  context: StepContext,
-): Promise<void> {
-  let absent: Absent[] = []
-  for await (const subscriber of absentIn(document, chunk, file, context)) {
-    absent.push(subscriber)
+async function deactivateInRange(run: StepRun, chunk: ChunkDocument, file: Partition): Promise<void> {
+  let absent: string[] = []
+  for await (const key of absentIn(run, chunk, file)) {
+    absent.push(key)
     if (absent.length < subscribersPerTransaction) continue
-    await deactivateSome(document, step, chunk, absent, context)
+    await deactivateSome(run, chunk, absent)
     absent = []
   }
-  if (absent.length > 0) await deactivateSome(document, step, chunk, absent, context)
+  if (absent.length > 0) await deactivateSome(run, chunk, absent)
 }
 
-interface Absent {
-  _id: string
-  email: string
-}
-
-/** Active subscribers of the chunk's range that were there at the start, from where the last one got to, and aren't in the chunk. */
+/**
+ * The keys of active subscribers of the chunk's range, in their order, that were there at the start, from where the last
+ * one got to, and aren't in the chunk.
+ */
 async function* absentIn(
-  document: ImportDocument,
+  { document, database, signal }: StepRun,
   chunk: ChunkDocument,
   file: Partition,
-  context: StepContext,
-): AsyncGenerator<Absent> {
+): AsyncGenerator<string> {
   const listId = document.mailing_list_id
   const present = await identitiesOf(chunk, file)
   const from = chunk.deactivated_to ?? subscriberKey(listId, chunk.from ?? '')
   const end = chunk.to === null ? `${listId};` : subscriberKey(listId, chunk.to)
-  const cursor = context.database.collections.subscribers
+  const cursor = database.collections.subscribers
     .find(
       {
         _id: { $gte: from, $lt: end },
         status: 'active',
         id: { $lt: document.plan!.first_new_subscriber_id },
       },
-      { projection: { _id: 1, email: 1 } },
+      { projection: { _id: 1 } },
     )
     .sort({ _id: 1 })
     .batchSize(subscribersPerTransaction)
   try {
-    for await (const subscriber of cursor) {
-      context.signal.throwIfAborted()
-      if (!present.has(subscriber._id.slice(subscriberKey(listId, '').length))) yield subscriber
+    for await (const { _id: key } of cursor) {
+      signal.throwIfAborted()
+      if (!present.has(key.slice(subscriberKey(listId, '').length))) yield key
     }
   } finally {
     await cursor.close()
@@ -150,36 +130,24 @@ async function identitiesOf(chunk: ChunkDocument, file: Partition): Promise<Set<
 }
 
 /** Deactivates subscribers of one range that follow each other; in halves, where requests write the same ones all the time. */
-async function deactivateSome(
-  document: ImportDocument,
-  step: Step,
-  chunk: ChunkDocument,
-  absent: Absent[],
-  context: StepContext,
-): Promise<void> {
+async function deactivateSome(run: StepRun, chunk: ChunkDocument, absent: string[]): Promise<void> {
   try {
-    await deactivateAtOnce(document, step, chunk, absent, context)
+    await deactivateAtOnce(run, chunk, absent)
   } catch (error) {
     if (!(error instanceof TooManyConflicts)) throw error
     const middle = Math.ceil(absent.length / 2)
-    await deactivateSome(document, step, chunk, absent.slice(0, middle), context)
-    await deactivateSome(document, step, chunk, absent.slice(middle), context)
+    await deactivateSome(run, chunk, absent.slice(0, middle))
+    await deactivateSome(run, chunk, absent.slice(middle))
   }
 }
 
 /** In one transaction, which also notes on the chunk how far that went. */
-async function deactivateAtOnce(
-  document: ImportDocument,
-  step: Step,
-  chunk: ChunkDocument,
-  absent: Absent[],
-  context: StepContext,
-): Promise<void> {
-  const { session, signal } = context
-  const next = `${absent.at(-1)!._id}\0`
+async function deactivateAtOnce(run: StepRun, chunk: ChunkDocument, absent: string[]): Promise<void> {
+  const { session, signal } = run
+  const next = `${absent.at(-1)!}\0`
   const committed = await runTransaction({
     session,
-    attempt: () => writeDeactivated(document, step, { chunk, absent, next }, context),
+    attempt: () => writeDeactivated(run, { chunk, absent, next }),
     isStopped: () => signal.aborted,
     patienceMs,
     onRetry: () => undefined,
@@ -190,16 +158,14 @@ async function deactivateAtOnce(
 }
 
 async function writeDeactivated(
-  document: ImportDocument,
-  step: Step,
-  { chunk, absent, next }: { chunk: ChunkDocument; absent: Absent[]; next: string },
-  { database, session, signal, stripe }: StepContext,
+  { document, step, database, session, signal, stripe }: StepRun,
+  { chunk, absent, next }: { chunk: ChunkDocument; absent: string[]; next: string },
 ): Promise<void> {
   const { collections } = database
   // Somebody may have changed or deleted one of them since it was read.
   const still = await collections.subscribers
     .find(
-      { _id: { $in: absent.map((subscriber) => subscriber._id) }, status: 'active' },
+      { _id: { $in: absent }, status: 'active' },
       { session, projection: { _id: 1, email: 1, id: 1 }, batchSize: absent.length + 1 },
     )
     .sort({ _id: 1 })
@@ -227,7 +193,7 @@ async function writeDeactivated(
   if (still.length === 0 || document.options.dry_run) return
   await collections.subscribers.updateMany(
     { _id: { $in: still.map((subscriber) => subscriber._id) } },
-    { $set: { status: 'deactivated', remove_time: new Date() } },
+    { $set: { status: 'deactivated', remove_time: clock.now() } },
     { session },
   )
   await dropReactionsInList(

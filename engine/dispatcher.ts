@@ -352,7 +352,7 @@ export class Dispatcher {
     if (this.#loop.isStopped) Atomics.store(word, 0, control.stop)
     const startedAt = clock.monotonicMs()
     const ended = this.#options.pool
-      .run({ importId: chunk.import_id, chunkId: chunk._id, token, control: shared })
+      .run({ kind: 'chunk', importId: chunk.import_id, chunkId: chunk._id, token, control: shared })
       .catch((error: unknown): ChunkReport => {
         // Its thread was ended for that: nothing is wrong with the chunk.
         if (this.#isDead) return { end: 'lost' }

@@ -3,7 +3,7 @@ import { clock } from '../shared/clock.ts'
 import { inTransactionOf, nextIds } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import { makePlan, reactionsPerRecord } from '../shared/import-plan.ts'
-import { openPartition, type Partition } from '../shared/records/partition-file.ts'
+import { openPartition } from '../shared/records/partition-file.ts'
 import {
   chunkId,
   contentFormat,
@@ -12,10 +12,9 @@ import {
   type ChunkDocument,
   type ImportDocument,
   type ImportPlan,
-  type PartitionTail,
 } from '../shared/schemas/import.ts'
 import { downloadFailureOf, schemeOf } from '../shared/sources/download-failure.ts'
-import { stagedPartition, stagedSource, type Staging } from '../shared/staging/staging.ts'
+import { stagedPartition, stagedSource } from '../shared/staging/staging.ts'
 import { countChunkStates, countsOfChunks, deleteChunks, replaceChunks } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
 import { beginTry, finishImport, releaseStep, writeInStep } from '../shared/store/imports.ts'
@@ -25,9 +24,9 @@ import type { SourceContext } from './sources/source.ts'
 import { refuseIfWrittenInto } from './sources/upload-directory.ts'
 import type { Range } from './splitting/range-writer.ts'
 import { splitFile, type SplitResult } from './splitting/split.ts'
-import type { TailReport, TailTask } from './splitting/tail-scan.ts'
+import type { SecondThread } from './splitting/tail-scan.ts'
 import { endInFailure } from './step-failures.ts'
-import { downloadTimeLeft, type Step, type StepContext } from './step.ts'
+import { downloadTimeLeft, type StepContext, type StepRun } from './step.ts'
 
 /**
  * One import, told from its start to its end. What is here is done by one engine at a time, the holder of the
@@ -43,57 +42,57 @@ const progressEveryMs = 1_000
 
 /** Takes the import as far as this engine can in one go. The step is released at its end, whatever happened. */
 export async function runStep(document: ImportDocument, token: string, context: StepContext): Promise<void> {
-  const step = { id: document._id, token }
-  const { collections } = context.database
   const log = context.log.child({ import_id: document._id })
+  const run: StepRun = { ...context, log, document, step: { id: document._id, token } }
+  const { collections } = run.database
   try {
-    if (document.state === 'importing') await finish(document, step, context)
-    else await prepare(document, step, context)
+    if (document.state === 'importing') await finish(run)
+    else await prepare(run)
   } catch (error) {
-    if (context.signal.aborted) log.debug('the step was interrupted')
-    else await endInFailure(error, document, step, { ...context, log })
+    if (run.signal.aborted) log.debug('the step was interrupted')
+    else await endInFailure(error, run)
   } finally {
-    await releaseStep(collections, step.id, token)
+    await releaseStep(collections, document._id, token)
     await ring(collections, 'step')
   }
 }
 
-async function prepare(document: ImportDocument, step: Step, context: StepContext): Promise<void> {
-  const { collections } = context.database
+async function prepare(run: StepRun): Promise<void> {
+  const { document, step } = run
+  const { collections } = run.database
   const plan = document.plan ?? (await makePlan(collections, document))
   const state = document.state
   if (document.plan === null && !(await writeInStep(collections, { ...step, state }, { $set: { plan } })))
     return
-  const source = await staged(document, step, context)
-  if (source !== null) await timed(context, 'split', () => split({ document, plan, source }, step, context))
+  const source = await staged(run)
+  if (source !== null) await timed(run, 'split', () => split(run, plan, source))
 }
 
 /**
  * The name of the staged source, brought now if no earlier step has; null when the step isn't ours any more. The
  * import says which one counts, so a split that starts over works on the same bytes.
  */
-async function staged(document: ImportDocument, step: Step, context: StepContext): Promise<string | null> {
+async function staged(run: StepRun): Promise<string | null> {
+  const { document, step } = run
   const { state, source } = document
   if (document.staged !== undefined) return document.staged
-  if (source.type === 'json') return obtain(document, stagedSource(document._id), context)
+  if (source.type === 'json') return obtain(run, stagedSource(document._id))
   const target = stagedSource(document._id, step.token)
-  const obtained = await timed(context, 'obtain', async () =>
-    state === 'downloading'
-      ? download(document, target, step, context)
-      : { staged: await obtain(document, target, context) },
+  const obtained = await timed(run, 'obtain', async () =>
+    state === 'downloading' ? download(run, target) : { staged: await obtain(run, target) },
   )
   if (obtained === null) return null
   const isOurs = await writeInStep(
-    context.database.collections,
+    run.database.collections,
     { ...step, state },
     { $set: { state: 'splitting', 'download.next_attempt_at': null, ...obtained } },
   )
   if (!isOurs) return null
-  if (obtained.staged === target) await countStaged(target, context)
+  if (obtained.staged === target) await countStaged(run, target)
   return obtained.staged
 }
 
-async function countStaged(name: string, { staging, metrics }: StepContext): Promise<void> {
+async function countStaged({ staging, metrics }: StepRun, name: string): Promise<void> {
   const file = await staging.open(name)
   if (file === null) return
   metrics.bytes('stage', file.size)
@@ -101,23 +100,22 @@ async function countStaged(name: string, { staging, metrics }: StepContext): Pro
 }
 
 async function timed<T>(
-  context: StepContext,
+  { metrics }: StepRun,
   stage: 'obtain' | 'split' | 'finish',
   work: () => Promise<T>,
 ): Promise<T> {
   const startedAt = clock.monotonicMs()
   const result = await work()
-  context.metrics.stageEnded(stage, (clock.monotonicMs() - startedAt) / 1000)
+  metrics.stageEnded(stage, (clock.monotonicMs() - startedAt) / 1000)
   return result
 }
 
 async function obtain(
-  document: ImportDocument,
+  run: StepRun,
   target: string,
-  context: StepContext,
   download: Pick<SourceContext, 'leftMs' | 'onProgress'> = { leftMs: 0, onProgress: () => undefined },
 ): Promise<string> {
-  const { staging, uploads, guard, bounds, signal } = context
+  const { document, staging, uploads, guard, bounds, signal } = run
   return sourceOf(document)(document, { staging, target, uploads, guard, bounds, signal, ...download })
 }
 
@@ -127,39 +125,35 @@ interface Progress {
 }
 
 /** One try of a download, its progress in the import once a second. Null when the import is no longer this engine's. */
-async function download(
-  document: ImportDocument,
-  target: string,
-  step: Step,
-  context: StepContext,
-): Promise<(Progress & { staged: string }) | null> {
-  const { collections } = context.database
-  const endsAt = await beginTry(collections, step, context.bounds.totalMs)
+async function download(run: StepRun, target: string): Promise<(Progress & { staged: string }) | null> {
+  const { document, step, bounds, metrics, signal } = run
+  const { collections } = run.database
+  const endsAt = await beginTry(collections, step, bounds.totalMs)
   if (endsAt === null) return null
   document.download.ends_at = endsAt
   const progress: Progress = { 'download.bytes_received': 0, 'download.bytes_expected': null }
   let hasMoved = false
   const onProgress = (bytes: number, expected: number | null) => {
-    context.metrics.bytes('download', bytes - progress['download.bytes_received'])
+    metrics.bytes('download', bytes - progress['download.bytes_received'])
     progress['download.bytes_received'] = bytes
     progress['download.bytes_expected'] = expected
     hasMoved = true
   }
-  const leftMs = await downloadTimeLeft(document, context)
+  const leftMs = await downloadTimeLeft(run)
   const shown = setInterval(() => {
     if (!hasMoved) return
     hasMoved = false
     writeInStep(collections, { ...step, state: 'downloading' }, { $set: progress }).catch(() => undefined)
   }, progressEveryMs)
   try {
-    const staged = await obtain(document, target, context, { leftMs, onProgress })
-    context.metrics.downloadAttempt('ok')
+    const staged = await obtain(run, target, { leftMs, onProgress })
+    metrics.downloadAttempt('ok')
     return { ...progress, staged }
   } catch (error) {
-    const isTry = error instanceof ImportError && !context.signal.aborted
+    const isTry = error instanceof ImportError && !signal.aborted
     if (isTry) {
-      context.metrics.downloadAttempt(error.retryable ? 'failed' : 'refused')
-      context.metrics.downloadFailed(schemeOf(document.source.url!), downloadFailureOf(error))
+      metrics.downloadAttempt(error.retryable ? 'failed' : 'refused')
+      metrics.downloadFailed(schemeOf(document.source.url!), downloadFailureOf(error))
     }
     throw error
   } finally {
@@ -167,22 +161,22 @@ async function download(
   }
 }
 
-async function split(
-  work: { document: ImportDocument; plan: ImportPlan; source: string },
-  step: Step,
-  context: StepContext,
-): Promise<void> {
-  const { document, plan } = work
-  const { staging, signal } = context
-  await refuseIfWrittenInto(document, work.source, context.uploads)
+/** `staged`: the name of the staged source. */
+async function split(run: StepRun, plan: ImportPlan, staged: string): Promise<void> {
+  const { document, staging, uploads, pool, log, signal } = run
+  await refuseIfWrittenInto(document, staged, uploads)
   const partition = stagedPartition(document._id, randomUUID())
-  const second = {
-    source: work.source,
+  const second: SecondThread = {
+    source: staged,
     output: `${partition}-tail`,
-    leastBytes: context.twoThreadsFrom,
-    scan: (task: TailTask) => scanTail(task, context),
+    leastBytes: run.twoThreadsFrom,
+    scan: (task) => pool.runTail(task),
+    onBrokenOff: (error) => {
+      if (!signal.aborted)
+        log.warn(`a worker's part of a split broke off, it is done without: ${messageOf(error)}`)
+    },
   }
-  const source = await staging.open(work.source)
+  const source = await staging.open(staged)
   if (source === null)
     throw new ImportError('source_missing', 'the staged file is gone: was DATA_DIR/staging emptied?')
   try {
@@ -191,75 +185,54 @@ async function split(
       const result = await splitFile({
         source,
         output,
-        reopen: (tail) => reopen(staging, partition, tail),
+        reopen: (tail) => openPartition(staging, { partition, ...(tail && { partition_tail: tail }) }),
         second,
         plan,
         format: contentFormat(document),
         signal,
         // Whatever came of it, it came of another file if this one was written into.
-      }).finally(() => refuseIfWrittenInto(document, work.source, context.uploads))
-      context.metrics.bytes('split', source.size)
-      await enterImporting(document, plan, step, context, { result, partition })
+      }).finally(() => refuseIfWrittenInto(document, staged, uploads))
+      run.metrics.bytes('split', source.size)
+      await enterImporting(run, plan, { result, partition })
     } finally {
       await output.close()
     }
   } finally {
     await source.close()
   }
-  await leaveOnly(partition, document._id, context)
-}
-
-/** By a worker. Its failure is none of the step's, which goes on without. */
-async function scanTail(task: TailTask, { pool, log, signal }: StepContext): Promise<TailReport | null> {
-  return pool.scanTail(task).catch((error: unknown) => {
-    if (!signal.aborted)
-      log.warn(`a worker's part of a split broke off, it is done without: ${messageOf(error)}`)
-    return null
-  })
+  await leaveOnly(run, partition)
 }
 
 /** The source, and what was left of tries that were killed, is of no use once there are chunks. */
-async function leaveOnly(partition: string, importId: number, context: StepContext): Promise<void> {
-  const { staging, uploads, log, signal } = context
+async function leaveOnly(run: StepRun, partition: string): Promise<void> {
+  const { step, database, staging, uploads, log, signal } = run
   if (signal.aborted) return
-  const current = await context.database.collections.imports.findOne(
-    { _id: importId },
+  const current = await database.collections.imports.findOne(
+    { _id: step.id },
     { projection: { partition: 1, partition_tail: 1 } },
   )
   if (current?.partition !== partition) return
   const keep = [partition, ...(current.partition_tail === undefined ? [] : [current.partition_tail.name])]
-  await staging.removeImport(importId, { keep }).catch((error: unknown) => {
-    log.debug({ import_id: importId }, `a staged source stays until the import's end: ${messageOf(error)}`)
+  await staging.removeImport(step.id, { keep }).catch((error: unknown) => {
+    log.debug(`a staged source stays until the import's end: ${messageOf(error)}`)
   })
-  await uploads.unpin(importId).catch(() => undefined)
-}
-
-async function reopen(staging: Staging, partition: string, tail: PartitionTail | null): Promise<Partition> {
-  const file = await openPartition(staging, { partition, ...(tail === null ? {} : { partition_tail: tail }) })
-  if (file === null)
-    throw new ImportError(
-      'source_missing',
-      `the staged partition ${partition} is gone while it is written: was DATA_DIR/staging emptied?`,
-    )
-  return file
+  await uploads.unpin(step.id).catch(() => undefined)
 }
 
 /** The chunks and the state that lets them be claimed appear together. */
 async function enterImporting(
-  document: ImportDocument,
+  run: StepRun,
   plan: ImportPlan,
-  step: Step,
-  context: StepContext,
-  split: { result: SplitResult; partition: string },
+  { result, partition }: { result: SplitResult; partition: string },
 ): Promise<void> {
-  const { collections } = context.database
-  const { result, partition } = split
+  const { document, step, session } = run
+  const { collections } = run.database
   const firstSubscriberId =
     result.records === 0 ? 1 : await nextIds(collections, 'subscriber', result.records)
   const reactions = result.records * reactionsPerRecord(plan)
   const firstReactionId = reactions === 0 ? 1 : await nextIds(collections, 'reaction', reactions)
   const chunks = chunkDocuments(document, plan, result.ranges, { firstSubscriberId, firstReactionId })
-  const moved = await inTransactionOf(context.session, async (session) => {
+  const moved = await inTransactionOf(session, async () => {
     const set = {
       state: 'importing' as const,
       number_of_records: result.records,
@@ -273,8 +246,7 @@ async function enterImporting(
     await replaceChunks(collections, session, document._id, chunks)
     return true
   })
-  if (moved)
-    context.log.info({ import_id: document._id, records: result.records, chunks: chunks.length }, 'split')
+  if (moved) run.log.info({ records: result.records, chunks: chunks.length }, 'split')
 }
 
 function chunkDocuments(
@@ -315,13 +287,14 @@ function chunkDocuments(
   })
 }
 
-async function finish(document: ImportDocument, step: Step, context: StepContext): Promise<void> {
-  const { collections } = context.database
+async function finish(run: StepRun): Promise<void> {
+  const { document, step, metrics, log } = run
+  const { collections } = run.database
   const states = await countChunkStates(collections, document._id)
   if (states.ready + states.running > 0) return
   const startedAt = clock.monotonicMs()
 
-  const counts = await countsOfChunks(context.database.collections, document._id)
+  const counts = await countsOfChunks(collections, document._id)
   const records = document.number_of_records ?? 0
   if (recordsIn(counts) !== records) {
     throw new ImportError(
@@ -335,26 +308,27 @@ async function finish(document: ImportDocument, step: Step, context: StepContext
         'nothing_valid',
         'no record of the file is valid, so nobody was deactivated for not being in it: correct the file or its mapping',
       )
-    await warnOfManyAbsent(document, step, context)
-    await deactivateAbsent(document, step, context)
+    await warnOfManyAbsent(run)
+    await deactivateAbsent(run)
   }
-  const totals = await countsOfChunks(context.database.collections, document._id)
+  const totals = await countsOfChunks(collections, document._id)
   if (!(await finishImport(collections, step, totals))) return
-  context.metrics.stageEnded('finish', (clock.monotonicMs() - startedAt) / 1000)
+  metrics.stageEnded('finish', (clock.monotonicMs() - startedAt) / 1000)
   // The beginning was told by the database's clock.
   const wholeMs = clock.now().getTime() - (document.started_at?.getTime() ?? Infinity)
-  context.metrics.stageEnded('import', Math.max(0, wholeMs) / 1000)
-  context.log.info({ import_id: document._id, ...totals }, 'import finished')
+  metrics.stageEnded('import', Math.max(0, wholeMs) / 1000)
+  log.info(totals, 'import finished')
 }
 
 /** Said before it is done. */
-async function warnOfManyAbsent(document: ImportDocument, step: Step, context: StepContext): Promise<void> {
+async function warnOfManyAbsent(run: StepRun): Promise<void> {
+  const { document, step, database } = run
   const active = document.plan!.active_at_start
-  const absent = await countAbsent(document, context, Math.floor(active / 2) + 1)
+  const absent = await countAbsent(run, Math.floor(active / 2) + 1)
   if (absent * 2 <= active) return
   const warning = `more than half of the ${active} active subscribers of the list are not in the file, and deactivate_subscribers_not_in_import deactivates them`
   await writeInStep(
-    context.database.collections,
+    database.collections,
     { ...step, state: 'importing' },
     { $addToSet: { warnings: warning } },
   )

@@ -10,8 +10,9 @@ import {
   type DownloadFailure,
 } from '../shared/sources/download-failure.ts'
 import type { Staging } from '../shared/staging/staging.ts'
-import type { BatchReport } from './workers/messages.ts'
 import type { WorkerFigures } from './workers/worker-figures.ts'
+import type { BatchReport } from './writing/batch-writer.ts'
+import { retryReasons } from './writing/transaction.ts'
 
 /** `wait` is the time from `begins_at` to the start. */
 const stages = ['wait', 'obtain', 'split', 'import', 'finish'] as const
@@ -69,7 +70,7 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
   const retries = knownCounter(registry, {
     name: 'rollcall_import_batch_retries_total',
     help: 'Batch transactions that were done again, by reason',
-    labels: { reason: ['write_conflict', 'duplicate_key', 'network', 'transient', 'commit_unknown'] },
+    labels: { reason: retryReasons },
   })
   const stageDurations = new Histogram({
     name: 'rollcall_import_stage_duration_seconds',
@@ -140,7 +141,7 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
   const metrics: EngineMetrics = {
     batch(report) {
       for (const result of rowResults)
-        if (report.counts[result]! > 0) rows.inc({ result }, report.counts[result])
+        if (report.counts[result] > 0) rows.inc({ result }, report.counts[result])
       bytes.inc({ stage: 'import' }, report.bytes)
       writes.observe(report.writeMs / 1000)
       for (const [reason, count] of Object.entries(report.retries)) retries.inc({ reason }, count)

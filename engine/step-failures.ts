@@ -1,11 +1,10 @@
 import { retryReasonOfDriver } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
-import type { ImportDocument } from '../shared/schemas/import.ts'
 import { isStagingFull } from '../shared/staging/staging.ts'
 import { failImport, postponeStep, scheduleRetry, waitForUpload } from '../shared/store/imports.ts'
 import type { FailureReason } from './metrics.ts'
 import { StillWritten } from './sources/source.ts'
-import { downloadTimeLeft, type Step, type StepContext } from './step.ts'
+import { downloadTimeLeft, type StepRun } from './step.ts'
 
 /** What becomes of an import whose step broke off: it is taken again, now or after a stored wait, or the import fails. */
 
@@ -15,98 +14,85 @@ const mostStepFailures = 5
 const lookAgainMs = 3_000
 const longestWaitMinutes = 15
 
-export async function endInFailure(
-  error: unknown,
-  document: ImportDocument,
-  step: Step,
-  context: StepContext,
-): Promise<void> {
+/**
+ * `error` is whatever the step threw. An ImportError fails the import, unless a later try of its download may go well or
+ * its file is still being written; so does a staging without space. A failure of the database is only logged, and the
+ * step taken again at once; anything else has a few tries. Throws the database's errors.
+ */
+export async function endInFailure(error: unknown, run: StepRun): Promise<void> {
   if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
-    await endFailedTry(error, document, step, context)
+    await endFailedTry(error, run)
   } else if (error instanceof StillWritten) {
-    await lookAgain(error, document, step, context)
+    await lookAgain(error, run)
   } else if (error instanceof ImportError) {
-    await fail(step, error.code, error.message, context)
+    await fail(run, error.code, error.message)
   } else if (isStagingFull(error)) {
     await fail(
-      step,
+      run,
       'staging_full',
       `no space is left for the import's files under DATA_DIR/staging (${messageOf(error)}): free some and create the import again`,
-      context,
     )
   } else if (retryReasonOfDriver(error) !== null) {
-    context.log.warn(`the step broke off and is taken again: ${messageOf(error)}`)
+    run.log.warn(`the step broke off and is taken again: ${messageOf(error)}`)
   } else {
-    await endBrokenStep(error, document, step, context)
+    await endBrokenStep(error, run)
   }
 }
 
 /** A download is tried again, unless that was the last try or the time for all of them ends before the next. */
-async function endFailedTry(
-  error: ImportError,
-  document: ImportDocument,
-  step: Step,
-  context: StepContext,
-): Promise<void> {
-  const { retryAfterMs, totalMs } = context.bounds
+async function endFailedTry(error: ImportError, run: StepRun): Promise<void> {
+  const { document, step, bounds, database, log } = run
+  const { retryAfterMs, totalMs } = bounds
   const failed = document.download.attempts + 1
   const wait = retryAfterMs[failed - 1]
   if (wait === undefined) {
-    await fail(step, error.code, `${error.message} (the last of ${failed} tries)`, context)
-  } else if ((await downloadTimeLeft(document, context)) <= wait) {
+    await fail(run, error.code, `${error.message} (the last of ${failed} tries)`)
+  } else if ((await downloadTimeLeft(run)) <= wait) {
     const minutes = totalMs / 60_000
     const why = `the ${minutes} minutes for all tries end before the next`
-    await fail(step, error.code, `${error.message} (${why})`, context)
+    await fail(run, error.code, `${error.message} (${why})`)
   } else {
-    context.log.warn(`download failed, next try in ${wait / 1000} s: ${error.message}`)
-    await scheduleRetry(context.database.collections, step, failed, wait)
+    log.warn(`download failed, next try in ${wait / 1000} s: ${error.message}`)
+    await scheduleRetry(database.collections, step, failed, wait)
   }
 }
 
 /** The wait is stored, and the import's view says what it waits for. */
-async function lookAgain(
-  { fingerprint }: StillWritten,
-  document: ImportDocument,
-  step: Step,
-  context: StepContext,
-): Promise<void> {
-  const { collections } = context.database
+async function lookAgain({ fingerprint }: StillWritten, run: StepRun): Promise<void> {
+  const { document, step, staging } = run
+  const { collections } = run.database
   const filename = JSON.stringify(document.source.filename)
   // A copy that met a write.
-  await context.staging.removeImport(document._id, { keep: [document.upload?.pin?.reference ?? ''] })
+  await staging.removeImport(document._id, { keep: [document.upload?.pin?.reference ?? ''] })
   if (await waitForUpload(collections, step, { fingerprint, lookAgainMs, longestWaitMinutes, filename }))
     return
   await fail(
-    step,
+    run,
     'source_unreadable',
     `${filename} was still being written ${longestWaitMinutes} minutes after the import began: create the import when the file is whole`,
-    context,
   )
 }
 
 /** Whatever it was, it may pass: a few tries, with longer and longer waits, which are stored. */
-async function endBrokenStep(
-  error: unknown,
-  document: ImportDocument,
-  step: Step,
-  context: StepContext,
-): Promise<void> {
+async function endBrokenStep(error: unknown, run: StepRun): Promise<void> {
+  const { document, step, database, log } = run
   const failures = document.step_failures + 1
-  context.log.error({ err: error, failures }, `the step broke off: ${messageOf(error)}`)
+  log.error({ err: error, failures }, `the step broke off: ${messageOf(error)}`)
   if (failures < mostStepFailures) {
-    await postponeStep(context.database.collections, step, failures, 1_000 * 2 ** failures)
+    await postponeStep(database.collections, step, failures, 1_000 * 2 ** failures)
     return
   }
   const advice =
     (error as NodeJS.ErrnoException).syscall === undefined
       ? 'this is a defect of the engine, its log has more'
       : 'check DATA_DIR on the engine, and create the import again'
-  await fail(step, 'broken_step', `${messageOf(error)} (the last of ${failures} tries): ${advice}`, context)
+  await fail(run, 'broken_step', `${messageOf(error)} (the last of ${failures} tries): ${advice}`)
 }
 
-async function fail(step: Step, reason: FailureReason, message: string, context: StepContext): Promise<void> {
+async function fail(run: StepRun, reason: FailureReason, message: string): Promise<void> {
+  const { step, database, log, metrics } = run
   // Whoever has lost the step may have met what its new holder did.
-  if (!(await failImport(context.database.collections, step.id, message, step.token))) return
-  context.log.warn(`import failed: ${message}`)
-  context.metrics.importFailed(reason)
+  if (!(await failImport(database.collections, step.id, message, step.token))) return
+  log.warn(`import failed: ${message}`)
+  metrics.importFailed(reason)
 }

@@ -30,15 +30,19 @@ export interface StepContext {
 }
 
 /** The import, and the token under which its step is held. */
-export interface Step {
+interface Step {
   id: number
   token: string
 }
 
+/** A step under way. */
+export interface StepRun extends StepContext {
+  /** As it was when the step was claimed. */
+  document: ImportDocument
+  step: Step
+}
+
 /** Of the time for all tries, in ms, by the database's clock. */
-export async function downloadTimeLeft(
-  { download }: ImportDocument,
-  { database }: StepContext,
-): Promise<number> {
-  return download.ends_at!.getTime() - (await databaseTime(database.db)).getTime()
+export async function downloadTimeLeft({ document, database }: StepRun): Promise<number> {
+  return document.download.ends_at!.getTime() - (await databaseTime(database.db)).getTime()
 }

@@ -11,7 +11,7 @@ import type { StagedFile, StagedWriter } from '../../shared/staging/staging.ts'
 import { filledRanges, PartitionOutput, RangeWriter, type Range, type RangeContent } from './range-writer.ts'
 import { bordersOf, IdentitySample, sampleIdentities } from './sampling.ts'
 import { SourceScan } from './source-scan.ts'
-import { TailScan, type TailReport, type TailTask } from './tail-scan.ts'
+import { TailScan, type SecondThread, type TailReport } from './tail-scan.ts'
 
 /**
  * Splits an import's file into chunks: one scan that hands every record to the range of its identity, so that all
@@ -36,15 +36,6 @@ export interface SplitOptions {
   plan: ImportPlan
   format: FileFormat
   signal: AbortSignal
-}
-
-export interface SecondThread {
-  /** Names of the staged source, and of the file for what comes of its tail. */
-  source: string
-  output: string
-  /** Bytes from which on a source is large. */
-  leastBytes?: number | undefined
-  scan: (task: TailTask) => Promise<TailReport | null>
 }
 
 export interface SplitResult {
@@ -104,14 +95,7 @@ async function splitInto(output: PartitionOutput, options: SplitOptions): Promis
   const scan = new SourceScan({ ...part, source, from: start, output, isTail: false })
   let report: TailReport | null = null
   if (second !== undefined && tailStart !== null) {
-    const { source: name, output } = second
-    const tail = new TailScan(second.scan, {
-      ...part,
-      source: name,
-      output,
-      from: tailStart,
-      to: source.size,
-    })
+    const tail = new TailScan(second, { ...part, from: tailStart, to: source.size })
     report = await scanInTwo(scan, tail, tailStart, signal)
   }
   if (report === null) await scan.scanTo(source.size, stoppedBy(signal))

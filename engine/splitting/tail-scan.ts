@@ -7,12 +7,14 @@ import { SourceScan } from './source-scan.ts'
 
 /**
  * The tail of a source, scanned by a second thread while the first one scans what is before it. It begins behind a
- * line feed, on the guess that no enclosure is open there; whether that is so the first thread knows when it comes
- * there, and if not it goes on alone.
+ * line feed, between two lines with an even number of enclosures where some follow each other (findTail in split.ts),
+ * on the guess that none is open there; whether that is so the first thread knows when it comes there, and if not it
+ * goes on alone.
  */
 
 /** Plain values: a task for another thread. */
 export interface TailTask {
+  kind: 'tail'
   /** Names of the staged source, and of the file that the records go to. */
   source: string
   output: string
@@ -67,14 +69,30 @@ export async function scanTail(staging: Staging, task: TailTask): Promise<TailRe
   }
 }
 
+export interface SecondThread {
+  /** Names of the staged source, and of the file for what comes of its tail. */
+  source: string
+  output: string
+  /** Bytes from which on a source is large. */
+  leastBytes?: number | undefined
+  scan: (task: TailTask) => Promise<TailReport | null>
+  /** Told what a scan was rejected with: the first thread goes on alone, and meets it too where it lasts. */
+  onBrokenOff: (error: unknown) => void
+}
+
 /** In the first thread: the task that another one has, or will have. */
 export class TailScan {
   readonly #control = new Int32Array(new SharedArrayBuffer(8))
   readonly #ended: Promise<TailReport | null>
 
-  constructor(scan: (task: TailTask) => Promise<TailReport | null>, task: Omit<TailTask, 'control'>) {
-    // Whatever broke it off: the first thread goes on alone, and meets it too where it lasts.
-    this.#ended = scan({ ...task, control: this.#control.buffer }).catch(() => null)
+  constructor(second: SecondThread, tail: Omit<TailTask, 'kind' | 'source' | 'output' | 'control'>) {
+    const { source, output } = second
+    this.#ended = second
+      .scan({ ...tail, kind: 'tail', source, output, control: this.#control.buffer })
+      .catch((error: unknown) => {
+        second.onBrokenOff(error)
+        return null
+      })
   }
 
   /** Null when there is none: it was stopped, broke off, or hasn't begun, and then never will. */

@@ -21,7 +21,7 @@ import type { Staging } from '../../shared/staging/staging.ts'
 import { readHeldChunk } from '../../shared/store/chunks.ts'
 import { readState } from '../../shared/store/imports.ts'
 import type { BatchRooms } from '../writing/batch-draft.ts'
-import { BatchWriter, type BatchCommit } from '../writing/batch-writer.ts'
+import { BatchWriter, type BatchReport } from '../writing/batch-writer.ts'
 import type { ImportContext } from '../writing/import-context.ts'
 import { retryReason } from '../writing/transaction.ts'
 import type { ChunkReport, ChunkTask } from './messages.ts'
@@ -44,7 +44,7 @@ export interface ChunkRunOptions {
   importContext: (importId: number) => Promise<ImportContext | null>
   limitOf: (organizationId: number) => Promise<number | null>
   isStopped: () => boolean
-  onBatch: (commit: BatchCommit) => void
+  onBatch: (report: BatchReport) => void
 }
 
 /** A chunk of one identity may have any size; beyond this one it is read piece by piece. */
@@ -58,11 +58,6 @@ export async function runChunk(options: ChunkRunOptions): Promise<ChunkReport> {
     const context = await options.importContext(task.importId)
     if (chunk === null || context === null) return { end: 'lost' }
     const file = await openPartition(staging, context.document)
-    if (file === null)
-      throw new ImportError(
-        'chunk_damaged',
-        `the staged partition ${context.partition} is gone: was it removed from DATA_DIR/staging?`,
-      )
     try {
       return await writeBatches(options, chunk, context, batchesOf(chunk, file, options.lane))
     } finally {

@@ -7,18 +7,12 @@ import { scanTail, type TailReport, type TailTask } from '../splitting/tail-scan
 import { BsonWriter } from '../writing/bson-writer.ts'
 import { importContext, type ImportContext } from '../writing/import-context.ts'
 import { runChunk, type Lane } from './chunk-run.ts'
-import {
-  control,
-  lanesPerWorker,
-  type BatchReport,
-  type ChunkReport,
-  type ChunkTask,
-  type WorkerStart,
-} from './messages.ts'
+import { control, lanesPerWorker, type ChunkReport, type ChunkTask, type WorkerStart } from './messages.ts'
 
 /**
  * Entry of a worker thread. It connects for itself (a MongoClient can't cross threads), notes its sessions with the
- * engine, and then takes a chunk per lane, or the tail of a source that is being split. Piscina waits for the exported promise, so no chunk comes before that.
+ * engine, and then takes a chunk per lane, or the tail of a source that is being split. Piscina waits for the exported
+ * promise, so no task comes before that.
  */
 async function startWorker(): Promise<
   (task: ChunkTask | TailTask) => Promise<ChunkReport | TailReport | null>
@@ -59,7 +53,7 @@ async function startWorker(): Promise<
   }
 
   return async (task) => {
-    if ('borders' in task) return scanTail(staging, task)
+    if (task.kind === 'tail') return scanTail(staging, task)
     const word = new Int32Array(task.control)
     const lane = lanes.pop()
     if (lane === undefined)
@@ -74,10 +68,7 @@ async function startWorker(): Promise<
         importContext: contextOf,
         limitOf: (organizationId) => subscriberLimitOf(collections, organizationId),
         isStopped: () => Atomics.load(word, 0) !== control.run,
-        onBatch: ({ counts, bytes, writeMs, retries }) => {
-          const report: BatchReport = { counts, bytes, writeMs, retries }
-          parentPort!.postMessage(report)
-        },
+        onBatch: (report) => parentPort!.postMessage(report),
       })
     } finally {
       lanes.push(lane)

@@ -2,7 +2,8 @@ import type { StagingLocation } from '../../shared/staging/open-staging.ts'
 
 /**
  * What the engine's main thread and its workers say to each other. Plain values only: an Error that crosses a thread
- * loses its code. Rows never do; the worker reads them from the staged partition.
+ * loses its code. Rows never do; the worker reads them from the staged partition. What a tail's scan is asked and
+ * answers is in splitting/tail-scan.ts, what is told of a committed batch in writing/batch-writer.ts.
  */
 
 /** Handed to every worker when it starts. */
@@ -21,6 +22,7 @@ export interface WorkerStart {
 export const lanesPerWorker = 2
 
 export interface ChunkTask {
+  kind: 'chunk'
   importId: number
   chunkId: string
   token: string
@@ -44,13 +46,3 @@ export type ChunkReport =
    * Neither: nobody knows, and a few tries will tell.
    */
   | { end: 'failed'; message: string; retryable: boolean; fatal: boolean }
-
-/** Sent after every committed batch, for the metrics. */
-export interface BatchReport {
-  counts: Record<string, number>
-  /** Bytes of its records in the import's file, line ends left out. */
-  bytes: number
-  writeMs: number
-  /** Attempts that were aborted before, by reason. */
-  retries: Record<string, number>
-}

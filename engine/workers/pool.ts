@@ -1,13 +1,8 @@
 import { setFlagsFromString } from 'node:v8'
 import { Piscina } from 'piscina'
 import type { TailReport, TailTask } from '../splitting/tail-scan.ts'
-import {
-  lanesPerWorker,
-  type BatchReport,
-  type ChunkReport,
-  type ChunkTask,
-  type WorkerStart,
-} from './messages.ts'
+import type { BatchReport } from '../writing/batch-writer.ts'
+import { lanesPerWorker, type ChunkReport, type ChunkTask, type WorkerStart } from './messages.ts'
 import { workerFigures, type WorkerFigures } from './worker-figures.ts'
 
 /** The engine's worker threads. */
@@ -18,18 +13,22 @@ export interface WorkerPool {
   lanesForChunks: () => number
   run(task: ChunkTask): Promise<ChunkReport>
   /** Has the next lane that is free; null where it isn't to have one. */
-  scanTail(task: TailTask): Promise<TailReport | null>
+  runTail(task: TailTask): Promise<TailReport | null>
   /** Ends the threads at once. */
   destroy(): Promise<void>
   /** How the threads are. */
   figures(): Promise<WorkerFigures[]>
 }
 
+/**
+ * Starts the threads, which connect for themselves; tasks wait until they have. A task is rejected with what it threw, or
+ * with why its thread broke off or was ended.
+ */
 export function startWorkerPool(options: {
   workers: number
   start: WorkerStart
   onBatch: (report: BatchReport) => void
-  /** A thread broke off. */
+  /** A thread broke off that had no task in hand. */
   onError: (error: Error) => void
 }): WorkerPool {
   // Little survives a collection, and helpers that have to wait for a busy core first held each one up for 2 ms.
@@ -60,7 +59,7 @@ export function startWorkerPool(options: {
     lanes,
     lanesForChunks: () => lanes - tails,
     run: (task) => piscina.run(task) as Promise<ChunkReport>,
-    scanTail: async (task) => {
+    runTail: async (task) => {
       // Of many large files at once some are split by one thread: other imports' chunks aren't to wait for them.
       if (tails === options.workers) return null
       tails += 1

@@ -19,7 +19,7 @@ import { insertBson, updateBson } from './bson-commands.ts'
 import { ChunkPlaces, PlacesMissing } from './chunk-places.ts'
 import { findExisting } from './existing-subscribers.ts'
 import type { ImportContext } from './import-context.ts'
-import { BatchAbandoned, retryReason, runTransaction, TooManyConflicts } from './transaction.ts'
+import { BatchAbandoned, runTransaction, TooManyConflicts, type RetryReason } from './transaction.ts'
 
 /**
  * Writes the batches of one chunk, one after the other, each in one transaction: the subscribers, the lane's stripe
@@ -41,15 +41,18 @@ export interface BatchWriterOptions {
   isStopped: () => boolean
   /** Asks the database. */
   isImporting: () => Promise<boolean>
-  onCommit: (commit: BatchCommit) => void
+  onCommit: (report: BatchReport) => void
 }
 
-/** What a batch's commit took, for the metrics. */
-export interface BatchCommit {
+/** A committed batch, for the metrics. Plain values, which cross threads. */
+export interface BatchReport {
   counts: ImportCounts
+  /** Bytes of its records in the import's file, line ends left out. */
   bytes: number
+  /** From its first read to its commit. */
   writeMs: number
-  retries: Record<string, number>
+  /** Attempts that were aborted before, by reason. */
+  retries: Partial<Record<RetryReason, number>>
 }
 
 /** The lease is renewed with every batch; a batch that takes longer than this is given up before it runs out. */
@@ -76,7 +79,7 @@ export class BatchWriter {
   /** Records of any further batch of the chunk at most, by what they write. */
   #largest = batchRecords
   /** Attempts since the last commit that were in vain, by reason. */
-  #retries: Record<string, number> = {}
+  #retries: BatchReport['retries'] = {}
   /**
    * When the last commit was sent, not when it was answered: a suspended process reads the answer long after. Before the
    * first one it is long ago: the process may have been suspended between the claim of the chunk and its beginning.
@@ -167,7 +170,7 @@ export class BatchWriter {
         this.#retries[reason] = (this.#retries[reason] ?? 0) + 1
         // Somebody made a subscriber of this list since the import began: from now on every batch looks first.
         // Or a subscriber that the import has met before goes by another identity now, and has its reactions already.
-        if (reason === retryReasons.duplicateKey) this.#looksForExisting = this.#looksForReactions = true
+        if (reason === 'duplicate_key') this.#looksForExisting = this.#looksForReactions = true
       },
       attempt: async () => {
         draft = null
@@ -257,18 +260,13 @@ interface BatchWork {
   isLast: boolean
 }
 
-const retryReasons = { duplicateKey: 'duplicate_key' } satisfies Record<
-  string,
-  ReturnType<typeof retryReason>
->
-
 function sumCounts(a: ImportCounts, b: ImportCounts): ImportCounts {
   const sum = { ...a }
   for (const kind of Object.keys(sum) as LogKind[]) sum[kind] += b[kind]
   return sum
 }
 
-/** At once: on another thread the 25 KB of a batch cost more in going there and back than they save here. */
+/** At once: on another thread the lines of a batch cost more in going there and back than they save here. */
 const compressed = (logs: [LogKind, Buffer][]): Record<string, Buffer> | null =>
   logs.length === 0
     ? null

@@ -9,7 +9,6 @@ import { subscriberWriter, updateWriter } from './subscriber-writer.ts'
 export interface ImportContext {
   document: ImportDocument
   plan: ImportPlan
-  partition: string
   reader: RowReader
   decider: RowDecider
   writeSubscriber: ReturnType<typeof subscriberWriter>
@@ -32,7 +31,6 @@ export function importContext(document: ImportDocument): ImportContext | null {
   return {
     document,
     plan,
-    partition,
     reader,
     decider: rowDecider({
       plan,

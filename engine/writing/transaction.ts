@@ -18,10 +18,20 @@ export interface TransactionOptions {
   isStopped: () => boolean
   /** Milliseconds after which no further attempt begins; the lease must not run out under a commit. */
   patienceMs: number
-  onRetry: (reason: string) => void
+  onRetry: (reason: RetryReason) => void
   /** Attempts that may fail because others write the same rows; then it throws TooManyConflicts. */
   mostConflicts?: number
 }
+
+/** Why an attempt, or a commit of one, was repeated. */
+export const retryReasons = [
+  'write_conflict',
+  'duplicate_key',
+  'network',
+  'transient',
+  'commit_unknown',
+] as const
+export type RetryReason = (typeof retryReasons)[number]
 
 /** Thrown by an attempt to end the transaction without another try. */
 export class BatchAbandoned extends Error {}
@@ -64,7 +74,7 @@ export async function runTransaction(options: TransactionOptions): Promise<boole
 async function commit(
   session: ClientSession,
   deadline: number,
-  onRetry: (reason: string) => void,
+  onRetry: (reason: RetryReason) => void,
 ): Promise<void> {
   for (let tries = 0; ; tries += 1) {
     try {
@@ -80,7 +90,7 @@ async function commit(
 }
 
 /** Why another attempt may go well; null when it would not. */
-export function retryReason(error: unknown): string | null {
+export function retryReason(error: unknown): RetryReason | null {
   if (isWriteConflict(error)) return 'write_conflict'
   if (isDuplicateKey(error)) return 'duplicate_key'
   return retryReasonOfDriver(error)

@@ -9,10 +9,6 @@ import { recordFlags, type ScannedRecord } from './record-scanner.ts'
 /**
  * Reads the identity of a record straight from its bytes. It decides which chunk a record goes to and, in the
  * worker, which records are the same; it is computed once, here, and travels with the record.
- *
- * `read` leaves the identity in UTF-8 at the beginning of `identityBytes` and returns its length in bytes, or -1 for a
- * record without a valid one. The common case, a plain ASCII email in a record without enclosures, is done without
- * making a string.
  */
 export class IdentityReader {
   identityBytes: Buffer = Buffer.allocUnsafeSlow(1024)
@@ -32,6 +28,11 @@ export class IdentityReader {
     this.#field = field === undefined ? null : fieldReader(field, format.date_format)
   }
 
+  /**
+   * Leaves the identity in UTF-8 at the beginning of `identityBytes`, until the next call, and returns its length in
+   * bytes; -1 for a record without a valid one. The common case, a plain ASCII email in a record without enclosures,
+   * is done without making a string.
+   */
   read(record: ScannedRecord): number {
     const { bytes, start, end, flags } = record
     if ((flags & recordFlags.unterminated) !== 0) return -1

@@ -111,20 +111,19 @@ export interface Partition {
   close(): Promise<void>
 }
 
-/** Null when there is none, or a file of it is gone. */
+/** Throws ImportError `chunk_damaged` where a file of it is gone. */
 export async function openPartition(
   staging: Staging,
   { partition, partition_tail: tail }: Pick<ImportDocument, 'partition' | 'partition_tail'>,
-): Promise<Partition | null> {
-  const head = partition === null ? null : await staging.open(partition)
-  if (head === null) return null
-  let rest: StagedFile | null = null
+): Promise<Partition> {
+  const head = await openPart(staging, partition)
+  let rest = head
   try {
-    rest = tail === undefined ? head : await staging.open(tail.name)
-  } finally {
-    if (rest === null) await head.close()
+    if (tail !== undefined) rest = await openPart(staging, tail.name)
+  } catch (error) {
+    await head.close()
+    throw error
   }
-  if (rest === null) return null
   return {
     read: (target, offset) =>
       offset < tailOffset ? head.read(target, offset) : rest.read(target, offset - tailOffset),
@@ -134,6 +133,15 @@ export async function openPartition(
       if (rest !== head) await rest.close()
     },
   }
+}
+
+async function openPart(staging: Staging, name: string | null): Promise<StagedFile> {
+  const file = name === null ? null : await staging.open(name)
+  if (file !== null) return file
+  throw new ImportError(
+    'chunk_damaged',
+    `the staged partition ${name} is gone: was it removed from DATA_DIR/staging?`,
+  )
 }
 
 /**
@@ -186,8 +194,12 @@ export async function* readInPieces(
   }
 }
 
-/** A range's checksum, from those of its extents in either file; that of none is 0. */
-export const checksumOf = (head: number, tail: number): number => (head ^ tail) >>> 0
+/**
+ * A range's checksum, from those of its extents in either file; that of none is 0, and the other one is the range's. One
+ * is multiplied first: in the XOR alone, damage alike in both would cancel out.
+ */
+export const checksumOf = (head: number, tail: number): number =>
+  tail === 0 ? head : (Math.imul(head, 0x9e3779b1) ^ tail) >>> 0
 
 /** Throws ImportError `chunk_damaged` where what was read of a chunk has another checksum than what was written. */
 export function refuseDamaged(chunk: Pick<ChunkDocument, '_id' | 'crc32'>, checksum: number): void {

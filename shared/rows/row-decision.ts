@@ -91,6 +91,10 @@ export interface RowDecider {
   projection: Record<string, 1>
 }
 
+/**
+ * Made once for an import. `mappedFieldIds` are the fields of `Row.fields`, in that order, and each is one of the plan's.
+ * A row that can't be taken is a decision too: nothing is thrown.
+ */
 export function rowDecider(context: RowContext): RowDecider {
   const { plan, options } = context
   const { overwrite_what: what } = options

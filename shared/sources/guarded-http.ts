@@ -20,6 +20,11 @@ export interface GuardedRequest {
   body?: string
 }
 
+/**
+ * Resolves to the answer when its head is there; its body is the caller's to read or to end, with the agent. Throws
+ * ImportError `source_unavailable` (retryable) for a server that sends no end of informational answers, AddressRefused,
+ * the signal's reason, and undici's errors.
+ */
 export async function ask(
   { url, credentials }: RemoteTarget,
   agent: Agent,

@@ -18,6 +18,10 @@ import {
 
 const redirectStatuses = new Set([301, 302, 303, 307, 308])
 
+/**
+ * Resolves to the file, which the caller closes, or to what a redirect says in its Location. Throws ImportError
+ * `source_unavailable` (retryable) for any other answer, AddressRefused, the signal's reason, and undici's errors.
+ */
 export async function openByHttp(
   target: RemoteTarget,
   options: OpenOptions,

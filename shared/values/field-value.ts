@@ -30,6 +30,10 @@ export const booleanFromText = (text: string): boolean | null => truths.get(text
 
 export const booleanExpectation = 'yes or no'
 
+/**
+ * `order`: of day and month, where a date is written in figures with the year last. What isn't a value is read as null,
+ * never thrown.
+ */
 export function fieldReader(field: FieldDefinition, order: DateOrder): FieldReader {
   switch (field.field_type) {
     case 'text':

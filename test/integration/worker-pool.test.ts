@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, open, rm } from 'node:fs/promises'
 import { hostname, tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
+import type { TailTask } from '../../engine/splitting/tail-scan.ts'
 import { startWorkerPool } from '../../engine/workers/pool.ts'
 import { openDatabase } from '../../shared/database.ts'
 import { registerEngine } from '../../shared/store/engines.ts'
@@ -40,14 +41,15 @@ t.test('tails of large sources leave half of the lanes to chunks', async (t) => 
   const source = path.join(folder, 'staging', '1', 'source')
   await mkdir(path.dirname(source), { recursive: true })
   execFileSync('mkfifo', [source])
-  const task = (output: string) => ({
+  const task = (output: string): TailTask => ({
+    kind: 'tail',
     ...{ source: '1/source', output, from: 0, to: 100, borders: [], bufferSize: 1_024, targetBytes: 1_024 },
     ...{ plan: makePlan(), format: utf8Format, control: new SharedArrayBuffer(8) },
   })
   t.equal(pool.lanesForChunks(), 2)
-  const first = pool.scanTail(task('1/first'))
+  const first = pool.runTail(task('1/first'))
   t.equal(pool.lanesForChunks(), 1)
-  t.equal(await pool.scanTail(task('1/second')), null, 'a second one at once is for its own thread')
+  t.equal(await pool.runTail(task('1/second')), null, 'a second one at once is for its own thread')
   const writer = await open(source, 'w')
   // No part of a source: it can't be read from any position.
   await t.rejects(first)

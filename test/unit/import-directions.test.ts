@@ -31,7 +31,7 @@ async function sourcesOf(room: string): Promise<Source[]> {
       const file = path.join(room, name)
       const text = await readFile(path.join(root, file), 'utf8')
       const targets = [
-        ...text.matchAll(/(?:from|import) '([^']+)'|new URL\('([^']+)', import\.meta\.url\)/g),
+        ...text.matchAll(/(?:from |import |import\(\s*)'([^']+)'|new URL\('([^']+)', import\.meta\.url\)/g),
       ].map((match) => match[1] ?? match[2]!)
       return { file, text, imports: targets }
     }),
@@ -76,7 +76,7 @@ t.test(
       for (const { file, text } of await sourcesOf(room)) {
         if (/process\.env\b/.test(text) && file !== path.join('shared', 'config.ts'))
           t.fail(`${file} reads the environment`)
-        if (/\b(performance|Date)\.now\b/.test(text) && file !== path.join('shared', 'clock.ts'))
+        if (/\b(performance|Date)\.now\b|\bDate\(\)/.test(text) && file !== path.join('shared', 'clock.ts'))
           t.fail(`${file} has a clock of its own`)
         if (
           /process\.exit\(/.test(text) &&
@@ -92,8 +92,14 @@ t.test(
 
 t.test('only the store touches import, chunk and engine documents', async (t) => {
   const writes =
-    /collections\.(imports|chunks|engines)\s*\.\s*(insert|update|delete|replace|findOneAnd|bulkWrite)/
+    /\b(imports|chunks|engines)\s*\.\s*((insert|update|delete|replace)(One|Many)|findOneAnd\w+|bulkWrite)\b/
+  // Under another name, or as an argument, a collection could be written unseen.
+  const handedOn =
+    /\bcollections\.(imports|chunks|engines)\b(?!\s*\.)|\b(imports|chunks|engines): \w+[^{}]*\} = [\w.#]*\bcollections\b/
   for (const room of ['control-plane', 'engine', 'ftp']) {
-    for (const { file, text } of await sourcesOf(room)) t.notOk(writes.test(text), file)
+    for (const { file, text } of await sourcesOf(room)) {
+      t.notOk(writes.test(text), file)
+      t.notOk(handedOn.test(text), file)
+    }
   }
 })

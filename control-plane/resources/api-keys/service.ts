@@ -1,5 +1,6 @@
 import type { ClientSession } from 'mongodb'
 import { generateKey, hashKey, type Caller } from '../../../shared/api-keys.ts'
+import { clock } from '../../../shared/clock.ts'
 import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import type { ApiKeyDocument, Role } from '../../../shared/schemas/api-key.ts'
@@ -32,7 +33,7 @@ export async function createApiKey({
     organization_id: organizationId,
     ...body(),
     key_hash: hashKey(secret, deps.keyHashSecret),
-    created_at: new Date(),
+    created_at: clock.now(),
   }
   document._id = await nextIds(collections, 'api_key')
   await takingTurns(deps, caller, async (session) => {

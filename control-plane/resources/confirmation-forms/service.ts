@@ -1,3 +1,4 @@
+import { clock } from '../../../shared/clock.ts'
 import { nextIds } from '../../../shared/database.ts'
 import type { ConfirmationFormDocument } from '../../../shared/schemas/confirmation.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
@@ -14,7 +15,7 @@ export async function createConfirmationForm(
     ...given,
     _id: await nextIds(collections, 'confirmation_form'),
     mailing_list_id: list._id,
-    created_at: new Date(),
+    created_at: clock.now(),
   }
   await collections.confirmationForms.insertOne(document)
   return document

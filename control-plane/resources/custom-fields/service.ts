@@ -1,3 +1,4 @@
+import { clock } from '../../../shared/clock.ts'
 import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { unfinishedStates } from '../../../shared/import-state.ts'
@@ -40,7 +41,7 @@ export async function createCustomField(
     mailing_list_id: list._id,
     ...given,
     name_key: comparisonForm(given.name),
-    created_at: new Date(),
+    created_at: clock.now(),
   })
   await takingTurnsOnList(deps, list._id, taken(document.name), (session) =>
     collections.customFields.insertOne(document, { session }),

@@ -38,6 +38,10 @@ export interface Recorded {
 
 type MessageEvent = ToldEvent & { sender: Sender; key: string }
 
+/**
+ * In the caller's transaction. What was told before, or is of nobody who was ever on the list, changes nothing and is
+ * counted. Throws MongoDB's errors, which end the transaction or begin it anew.
+ */
 export async function recordEvents(
   database: Database,
   session: ClientSession,

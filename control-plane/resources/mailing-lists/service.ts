@@ -1,5 +1,6 @@
 import type { ClientSession } from 'mongodb'
 import type { Caller } from '../../../shared/api-keys.ts'
+import { clock } from '../../../shared/clock.ts'
 import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { unfinishedStates } from '../../../shared/import-state.ts'
@@ -30,7 +31,7 @@ export async function createMailingList(
     ...fields,
     name_key: comparisonForm(fields.name),
     revision: 0,
-    created_at: new Date(),
+    created_at: clock.now(),
   }
   await refusingTaken(taken(fields.name), () => collections.mailingLists.insertOne(document))
   return document

@@ -1,4 +1,5 @@
 import type { Caller } from '../../../shared/api-keys.ts'
+import { clock } from '../../../shared/clock.ts'
 import { inTransaction, nextIds } from '../../../shared/database.ts'
 import type { OrganizationDocument } from '../../../shared/schemas/organization.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
@@ -30,7 +31,7 @@ export async function createOrganization(
     _id: await nextIds(collections, 'organization'),
     ...given,
     places_revision: 0,
-    created_at: new Date(),
+    created_at: clock.now(),
   }
   await collections.organizations.insertOne(document)
   return document

@@ -1,6 +1,7 @@
 import type { ClientSession, Filter } from 'mongodb'
 import type { z } from 'zod'
 import type { Caller } from '../../../shared/api-keys.ts'
+import { clock } from '../../../shared/clock.ts'
 import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { systemOrganizationId } from '../../../shared/schemas/organization.ts'
@@ -97,7 +98,7 @@ export async function createUser({
     password_failures: 0,
     locked_until: null,
     password_tried_at: null,
-    created_at: new Date(),
+    created_at: clock.now(),
   }
   await refusingTaken(taken(given.email), () =>
     takingTurns(deps, caller, (session) => collections.users.insertOne(document, { session })),

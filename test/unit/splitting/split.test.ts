@@ -4,10 +4,12 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { crc32 } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { splitFile, type SecondThread, type SplitResult } from '../../../engine/splitting/split.ts'
-import { scanTail } from '../../../engine/splitting/tail-scan.ts'
+import { splitFile, type SplitResult } from '../../../engine/splitting/split.ts'
+import { scanTail, type SecondThread } from '../../../engine/splitting/tail-scan.ts'
 import {
+  checksumOf,
   openPartition,
   readExtents,
   readInPieces,
@@ -27,6 +29,8 @@ interface Split {
   result: SplitResult
   /** Per range, the identities and numbers of its records as they lie there. */
   ranges: { identity: string; number: number; line: number; text: string }[][]
+  /** What broke the scan of the tail off. */
+  brokenOff: unknown[]
 }
 
 /** `scan`: what scans the tail; left out, one thread does it all. */
@@ -44,12 +48,15 @@ async function split(
   )
   const source = (await staging.open(`${id}/source`))!
   const output = await staging.create(`${id}/partition`)
+  const brokenOff: unknown[] = []
+  const onBrokenOff = (error: unknown) => void brokenOff.push(error)
+  const second = { source: `${id}/source`, output: `${id}/tail`, leastBytes: 0, onBrokenOff }
   try {
     const result = await splitFile({
       source,
       output,
       reopen: (tail) => reopen(id, tail),
-      ...(scan && { second: { source: `${id}/source`, output: `${id}/tail`, leastBytes: 0, scan } }),
+      ...(scan && { second: { ...second, scan } }),
       plan: makePlan(),
       format,
       signal: new AbortController().signal,
@@ -78,7 +85,7 @@ async function split(
       ranges.push(records)
     }
     await partition.close()
-    return { result, ranges }
+    return { result, ranges, brokenOff }
   } finally {
     await source.close()
     await output.close()
@@ -87,7 +94,7 @@ async function split(
 
 async function reopen(id: number, tail: SplitResult['tail']): Promise<Partition> {
   const names = { partition: `${id}/partition`, ...(tail && { partition_tail: tail }) }
-  return (await openPartition(staging, names))!
+  return openPartition(staging, names)
 }
 
 /** What must hold for every file: each record once, in its range, in file order, ranges side by side. */
@@ -442,11 +449,30 @@ t.test('one thread goes on alone where the other never begins, or breaks off', a
     'has no source': (task) => scanTail({ ...staging, open: () => Promise.resolve(null) }, task),
     'has no disk': (task) => scanTail({ ...staging, create: () => Promise.reject(new Error('full')) }, task),
   }
+  const told: Record<string, string[]> = { 'died before': ['Error: gone'], 'has no disk': ['Error: full'] }
   for (const [name, scan] of Object.entries(scans)) {
     const together = await split(content, utf8Format, scan)
     t.equal(together.result.tail, null, name)
+    t.strictSame(together.brokenOff.map(String), told[name] ?? [])
     assert.deepEqual(outcomeOf(together), alone)
   }
+})
+
+t.test('damage that is alike in both files of a range shows in its checksum', async (t) => {
+  const written = [Buffer.from('the records before the tail'), Buffer.from('and those in there')]
+  const damaged = written.map((bytes) => Buffer.concat([bytes.subarray(0, -1), Buffer.of(bytes.at(-1)! ^ 1)]))
+  const checksum = ([head, tail]: Buffer[]) => checksumOf(crc32(head!), crc32(tail!))
+  t.not(checksum(damaged), checksum(written))
+  t.equal(checksumOf(7, 0), 7)
+  t.equal(checksumOf(0, 7), 7)
+})
+
+t.test('a partition of which a file is gone is damaged, and says which file', async (t) => {
+  await staging.write('torn/partition', Readable.from([Buffer.from('x')]))
+  const torn = { partition: 'torn/partition', partition_tail: { name: 'torn/tail', records: 0, lines: 0 } }
+  await t.rejects(openPartition(staging, torn), { code: 'chunk_damaged', message: /torn\/tail is gone/ })
+  const gone = openPartition(staging, { partition: 'torn/none' })
+  await t.rejects(gone, { code: 'chunk_damaged', message: /torn\/none is gone/ })
 })
 
 t.test('both threads together may find as many records as one', async (t) => {
@@ -481,6 +507,7 @@ t.test('a split by two threads that is broken off ends when neither writes any m
     second: {
       ...{ source: 'both/source', output: 'both/tail', leastBytes: 0 },
       scan: (task) => scanTail({ ...staging, create: slow }, task),
+      onBrokenOff: () => undefined,
     },
     plan: makePlan(),
     format: utf8Format,
