@@ -85,7 +85,7 @@ async function staged(run: StepRun): Promise<string | null> {
   const isOurs = await writeInStep(
     run.database.collections,
     { ...step, state },
-    { $set: { state: 'splitting', 'download.next_attempt_at': null, ...obtained } },
+    { $set: { state: 'splitting', ...obtained } },
   )
   if (!isOurs) return null
   if (obtained.staged === target) await countStaged(run, target)

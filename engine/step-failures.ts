@@ -63,7 +63,8 @@ async function lookAgain({ fingerprint }: StillWritten, run: StepRun): Promise<v
   const { collections } = run.database
   const filename = JSON.stringify(document.source.filename)
   // A copy that met a write.
-  await staging.removeImport(document._id, { keep: [document.upload?.pin?.reference ?? ''] })
+  const pin = document.upload?.pin
+  await staging.removeImport(document._id, { keep: pin ? [pin.reference] : [] })
   if (await waitForUpload(collections, step, { fingerprint, lookAgainMs, longestWaitMinutes, filename }))
     return
   await fail(
