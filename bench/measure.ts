@@ -3,8 +3,12 @@ import { serverUsage, type ServerUsage } from './mongodb-server.ts'
 import type { Usage } from './processes.ts'
 import type { Measured, Timeline, Work } from './scenario.ts'
 
-/** Looks at processes and server while work is done, and says what the work took. */
-export async function measure(server: MongoClient, rows: number, work: Work): Promise<Measured> {
+/** Looks at processes and server while work is done, and says what the work took; how many rows it was may be known at its end. */
+export async function measure(
+  server: MongoClient,
+  rows: number | (() => number),
+  work: Work,
+): Promise<Measured> {
   const looks = new Looks(server, work)
   await looks.begin()
   try {
@@ -13,15 +17,16 @@ export async function measure(server: MongoClient, rows: number, work: Work): Pr
     looks.stop()
   }
   const seconds = looks.elapsed()
-  await looks.last(rows, seconds)
+  const done = typeof rows === 'number' ? rows : rows()
+  await looks.last(done, seconds)
   const processes = looks.processes()
   const { mongod, ...clients } = processes
   const clientSeconds = Object.values(clients).reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0)
   return {
     seconds,
-    rows,
-    clientMicroseconds: (clientSeconds / rows) * 1e6,
-    serverMicroseconds: (mongod!.cpuSeconds / rows) * 1e6,
+    rows: done,
+    clientMicroseconds: (clientSeconds / done) * 1e6,
+    serverMicroseconds: (mongod!.cpuSeconds / done) * 1e6,
     peakMemoryMB: processes[work.processes[0]!.name]!.peakMemoryMB,
     processes,
     timeline: looks.timeline(),

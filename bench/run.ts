@@ -37,6 +37,7 @@ const { values: given, positionals } = parseArgs({
     out: { type: 'string' },
     quick: { type: 'boolean', default: false },
     quiet: { type: 'boolean', default: false },
+    help: { type: 'boolean', short: 'h', default: false },
   },
 })
 const transcript: string[] = []
@@ -46,17 +47,20 @@ const say = (text: string) => {
 }
 const [name] = positionals
 const benchmark = benchmarks.find((candidate) => candidate.name === name)
-if (benchmark === undefined && name !== 'all' && name !== 'results') {
+const isKnown = benchmark !== undefined || name === 'all' || name === 'results'
+if (!isKnown || given.help) {
   console.log(`npm run bench -- NAME [--rows N] [--rounds N] [--seed N] [--json FILE] [--html FILE] [--quiet]
-                      requests also: [--subscribers N] [--connections N] [--seconds N] [--only WORD] [--data FOLDER]
+                      requests also: [--subscribers N[,N ...]] [--connections N] [--seconds N] [--only WORD] [--data FOLDER];
+                      delivery-events and reactions [--seconds N]
 npm run bench -- all [--quick] [--only NAME,NAME] [--out FOLDER]
                       each in turn, and then the page bench/RESULTS.md (bench/quick/RESULTS.md with --quick);
                       options of the benchmarks are passed on
 npm run bench -- results [--quick] [--out FOLDER]
                       the page once more, of the figures that are there\n`)
-  for (const { name, summary } of benchmarks) console.log(`  ${name.padEnd(18)} ${summary}`)
-  if (name !== undefined) console.error(`\nthere is no benchmark ${name}`)
-  process.exit(name === undefined ? 0 : 2)
+  for (const { name, summary } of benchmark === undefined ? benchmarks : [benchmark])
+    console.log(`  ${name.padEnd(18)} ${summary}`)
+  if (name !== undefined && !isKnown) console.error(`\nthere is no benchmark ${name}`)
+  process.exit(name === undefined || isKnown ? 0 : 2)
 }
 
 if (benchmark === undefined && (given.json !== undefined || given.html !== undefined))
@@ -70,7 +74,7 @@ const options: Omit<StudyOptions, 'folder'> = {
   rounds: wholeNumber('--rounds', rounds),
   rows: size.rows === undefined ? null : wholeNumber('--rows', size.rows),
   seed: wholeNumber('--seed', seed),
-  subscribers: wholeNumber('--subscribers', subscribers),
+  subscribers: subscribers.split(',').map((number) => wholeNumber('--subscribers', number)),
   connections: wholeNumber('--connections', connections),
   seconds: wholeNumber('--seconds', seconds),
   only: given.only ?? null,
@@ -135,7 +139,7 @@ function workOf(benchmark: Comparison | Study, settled: StudyOptions): Record<st
     ...(rows === null ? {} : { rows }),
     rounds,
     seed,
-    ...('run' in benchmark ? { subscribers, connections, seconds } : {}),
+    ...('run' in benchmark ? { subscribers: subscribers.join(','), connections, seconds } : {}),
     ...(only === null ? {} : { only }),
   }
 }

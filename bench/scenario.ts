@@ -31,7 +31,8 @@ export interface StudyOptions {
   rows: number | null
   rounds: number
   seed: number
-  subscribers: number
+  /** Of `requests`: with how many all is measured, and then with how many more only what may grow with them. */
+  subscribers: number[]
   connections: number
   /** Of each operation in each round. */
   seconds: number
@@ -50,8 +51,14 @@ export interface Outcome {
   /** For the JSON file. */
   result: Record<string, unknown>
   goals?: Goal[]
-  latencies?: (Latency & { name: string })[]
+  latencies?: NamedLatency[]
   timelines?: NamedTimelines[]
+}
+
+export interface NamedLatency extends Latency {
+  name: string
+  /** As that of timelines. */
+  plot?: string
 }
 
 /** How a kind of work went, round by round. */
@@ -59,6 +66,8 @@ export interface NamedTimelines {
   name: string
   /** What is counted as rows, where it is something else: "MB". */
   of?: string
+  /** Said in the title of a throughput plot of its own, where there would be too much in one. */
+  plot?: string
   rounds: Timeline[]
 }
 

@@ -8,7 +8,11 @@ process.on('message', (order: CannonOrder) => {
 })
 process.on('disconnect', () => process.exit())
 
-async function fire({ url, authorization, connections, seconds, requests }: CannonOrder): Promise<Volley> {
+/** Milliseconds between two messages that say how many replies have come. */
+const tellEveryMs = 100
+
+async function fire(order: CannonOrder): Promise<Volley> {
+  const { url, authorization, connections, seconds, amount, requests } = order
   const milliseconds: number[] = []
   const wrong: string[] = []
   let wrongReplies = 0
@@ -16,7 +20,7 @@ async function fire({ url, authorization, connections, seconds, requests }: Cann
   const options: Options = {
     url,
     connections,
-    duration: seconds,
+    ...(amount === undefined ? { duration: seconds } : { amount }),
     timeout: 60,
     requests: [
       {
@@ -40,6 +44,7 @@ async function fire({ url, authorization, connections, seconds, requests }: Cann
       },
     ],
   }
+  const telling = setInterval(() => process.send!(milliseconds.length), tellEveryMs)
   const { duration, errors, timeouts } = await new Promise<Result>((resolve, reject) => {
     const run = autocannon(options, (error: Error | null, result) => {
       if (error === null) resolve(result)
@@ -49,6 +54,7 @@ async function fire({ url, authorization, connections, seconds, requests }: Cann
       milliseconds.push(responseTime)
     })
   })
+  clearInterval(telling)
   return {
     milliseconds,
     seconds: duration,

@@ -16,6 +16,8 @@ export interface CannonOrder {
   authorization: string
   connections: number
   seconds: number
+  /** Ends with so many replies, whatever the seconds are. */
+  amount?: number
   /** Sent in this order, from the first again when they are used up. */
   requests: CannonRequest[]
 }
@@ -37,6 +39,8 @@ export interface Volley {
 /** autocannon in a process of its own. */
 export class Cannon {
   readonly #child: ChildProcess
+  /** That came to the order that is carried out, as far as has been heard. */
+  replies = 0
 
   constructor() {
     this.#child = fork(fileURLToPath(new URL('./cannon-process.ts', import.meta.url)))
@@ -48,13 +52,22 @@ export class Cannon {
     const ended = once(this.#child, 'exit', { signal }).then(([code]) => {
       throw new Error(`the process that sends the requests ended with ${String(code)}`)
     })
-    const answered = once(this.#child, 'message', { signal }).then(([volley]) => volley as Volley)
+    this.replies = 0
+    const answered = new Promise<Volley>((resolve) => {
+      const onMessage = (message: Volley | number) => {
+        if (typeof message === 'number') this.replies = message
+        else resolve(message)
+      }
+      this.#child.on('message', onMessage)
+      signal.addEventListener('abort', () => this.#child.off('message', onMessage))
+    })
     this.#child.send(order)
     try {
-      return await Promise.race([answered, ended])
+      const volley = await Promise.race([answered, ended])
+      this.replies = volley.milliseconds.length
+      return volley
     } finally {
       ended.catch(() => undefined)
-      answered.catch(() => undefined)
       done.abort()
     }
   }

@@ -1,6 +1,8 @@
 import { measure } from '../measure.ts'
 import { measuredProcess } from '../processes.ts'
+import { withRange } from '../report/text.ts'
 import type { Measured, Timeline, Work } from '../scenario.ts'
+import { spread, type Spread } from '../statistics.ts'
 import type { MeasuredService } from './service-client.ts'
 
 /** What is kept of a round's cost: CPU microseconds a row, and the highest memory of each process in MB. */
@@ -14,7 +16,7 @@ export type Cost = Pick<Measured, 'clientMicroseconds' | 'serverMicroseconds'> &
  */
 export async function costOf<T>(
   { database, metrics }: MeasuredService,
-  rows: number,
+  rows: number | (() => number),
   work: () => Promise<T>,
   looks: Pick<Work, 'progress' | 'lookEveryMs'> = {},
 ): Promise<{ done: T; cost: Cost; timeline: Timeline }> {
@@ -40,11 +42,22 @@ export async function costOf<T>(
   }
 }
 
-export function describeCost(
-  { clientMicroseconds, serverMicroseconds, peakMemoryMB }: Cost,
-  of = 'row',
-): string {
-  return `client ${clientMicroseconds.toFixed(1)} and server ${serverMicroseconds.toFixed(1)} us a ${of}; ${describePeaks(peakMemoryMB)}`
+/** What several rounds cost: medians with their spread, and the highest memory of each process in all of them. */
+export function costOfRounds(costs: Cost[]) {
+  const peaks = costs.flatMap(({ peakMemoryMB }) => Object.entries(peakMemoryMB))
+  const highest: Cost['peakMemoryMB'] = {}
+  for (const [name, peak] of peaks) highest[name] = Math.max(highest[name] ?? 0, peak)
+  return {
+    client_us: spread(costs.map(({ clientMicroseconds }) => clientMicroseconds)),
+    server_us: spread(costs.map(({ serverMicroseconds }) => serverMicroseconds)),
+    peak_memory_mb: highest,
+  }
+}
+
+export function describeCosts(costs: Cost[], of = 'a row'): string {
+  const { client_us, server_us, peak_memory_mb } = costOfRounds(costs)
+  const shown = (figure: Spread) => withRange(figure, (value) => value.toFixed(1))
+  return `client ${shown(client_us)} and server ${shown(server_us)} us ${of}; ${describePeaks(peak_memory_mb)}`
 }
 
 export const peaksOf = (processes: Measured['processes']): Cost['peakMemoryMB'] =>

@@ -24,6 +24,9 @@ const farPage = 10_000
 const perPage = 100
 const mostPerPage = 500
 
+/** What may take longer the more subscribers there are, and only reads. */
+export const mayGrow = ({ name }: Pick<Operation, 'name'>): boolean => /^(?:counts|page )/.test(name)
+
 const base = '/svc/api/v2'
 
 export async function operationsOn(

@@ -1,4 +1,5 @@
 import type { Latency } from '../scenario.ts'
+import { whole, withRange } from '../report/text.ts'
 import { latencyOf, spread, type Spread } from '../statistics.ts'
 import type { Volley } from './cannon.ts'
 
@@ -7,8 +8,8 @@ export interface MeasuredVolley extends Volley {
   cpuSeconds: { controlPlane: number; mongodb: number }
 }
 
-/** What the rounds of one operation came to; milliseconds, each with its spread over the rounds. */
-export interface OperationResult {
+/** What the rounds of one kind of request came to; milliseconds, each with its spread over the rounds. */
+export interface RequestTimes {
   perSecond: Spread
   medianMs: Spread
   p95Ms: Spread
@@ -16,21 +17,31 @@ export interface OperationResult {
   slowestMs: number
   /** Over all rounds. */
   latency: Latency
-  /** CPU microseconds a request; the database's hold all that it did meanwhile. */
-  controlPlaneMicroseconds: number
-  mongodbMicroseconds: number
   replies: number
   wrong: string[]
   wrongReplies: number
   errors: number
 }
 
-export function summarizeVolleys(volleys: MeasuredVolley[]): OperationResult {
-  const sorted = volleys.map(({ milliseconds }) => Float64Array.from(milliseconds).sort())
-  const at = (part: number) => spread(sorted.map((values) => percentile(values, part)))
+export interface OperationResult extends RequestTimes {
+  /** CPU microseconds a request; the database's hold all that it did meanwhile. */
+  controlPlaneMicroseconds: Spread
+  mongodbMicroseconds: Spread
+}
+
+export function resultOf(volleys: MeasuredVolley[]): OperationResult {
   const cpu = (part: 'controlPlane' | 'mongodb') =>
     spread(volleys.map(({ cpuSeconds, milliseconds }) => (cpuSeconds[part] / milliseconds.length) * 1e6))
-      .median
+  return {
+    ...timesOf(volleys),
+    controlPlaneMicroseconds: cpu('controlPlane'),
+    mongodbMicroseconds: cpu('mongodb'),
+  }
+}
+
+export function timesOf(volleys: Volley[]): RequestTimes {
+  const sorted = volleys.map(({ milliseconds }) => Float64Array.from(milliseconds).sort())
+  const at = (part: number) => spread(sorted.map((values) => percentile(values, part)))
   return {
     perSecond: spread(volleys.map(({ milliseconds, seconds }) => milliseconds.length / seconds)),
     medianMs: at(0.5),
@@ -41,8 +52,6 @@ export function summarizeVolleys(volleys: MeasuredVolley[]): OperationResult {
       'a request',
       volleys.flatMap(({ milliseconds }) => milliseconds),
     ),
-    controlPlaneMicroseconds: cpu('controlPlane'),
-    mongodbMicroseconds: cpu('mongodb'),
     replies: sorted.reduce((sum, values) => sum + values.length, 0),
     wrong: volleys.flatMap(({ wrong }) => wrong).slice(0, 3),
     wrongReplies: volleys.reduce((sum, { wrongReplies }) => sum + wrongReplies, 0),
@@ -56,38 +65,20 @@ function percentile(sorted: Float64Array, part: number): number {
 }
 
 export function rowsOfTable(results: Map<string, OperationResult>): string[] {
-  const heads = [
-    'requests/s',
-    'median ms',
-    'p95 ms',
-    'p99 ms',
-    'least',
-    'most',
-    'slowest',
-    'app us',
-    'mongod us',
-    'wrong',
-  ]
-  const line = (name: string, cells: string[]) =>
-    name.padEnd(30) + cells.map((cell) => cell.padStart(10)).join('')
-  return [
-    line('', heads),
-    ...[...results].map(([name, result]) =>
-      line(name, [
-        Math.round(result.perSecond.median).toLocaleString('en'),
-        ...[
-          result.medianMs.median,
-          result.p95Ms.median,
-          result.p99Ms.median,
-          result.p99Ms.least,
-          result.p99Ms.most,
-          result.slowestMs,
-        ].map((value) => value.toFixed(1)),
-        ...[result.controlPlaneMicroseconds, result.mongodbMicroseconds].map((value) =>
-          String(Math.round(value)),
-        ),
-        String(result.wrongReplies + result.errors),
-      ]),
-    ),
-  ]
+  const one = (value: number) => value.toFixed(1)
+  const rows = [...results].map(([name, result]) => [
+    name,
+    withRange(result.perSecond, whole),
+    ...[result.medianMs, result.p95Ms].map(({ median }) => one(median)),
+    withRange(result.p99Ms, one),
+    one(result.slowestMs),
+    ...[result.controlPlaneMicroseconds, result.mongodbMicroseconds].map((cpu) => withRange(cpu, whole)),
+    String(result.wrongReplies + result.errors),
+  ])
+  const heads = ['', 'requests/s', 'median ms', 'p95 ms', 'p99 ms', 'slowest', 'app us', 'mongod us', 'wrong']
+  const table = [heads, ...rows]
+  const widths = heads.map((_, column) => Math.max(...table.map((cells) => cells[column]!.length)))
+  return table.map((cells) =>
+    cells.map((cell, i) => (i === 0 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]! + 3))).join(''),
+  )
 }

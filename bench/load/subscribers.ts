@@ -4,7 +4,7 @@ import path from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { importEnded, type ImportView } from '../../control-plane/cli/api-client.ts'
+import type { ImportView } from '../../control-plane/cli/api-client.ts'
 import { listSizes } from '../datasets/list-sizes.ts'
 import { columns, customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
 import type { MeasuredService } from './service-client.ts'
@@ -35,21 +35,27 @@ export async function loadSubscribers(
     lists: LoadedSubscribers['lists']
   } | null
   if (before !== null) {
-    if (before.subscribers !== subscribers || before.seed !== seed)
+    if (before.subscribers > subscribers || before.seed !== seed)
       throw new Error(
         `${folder} holds ${before.subscribers} subscribers of seed ${before.seed}: say --subscribers ${before.subscribers} --seed ${before.seed}, or name another folder`,
       )
-    return { lists: before.lists, file }
+    if (before.subscribers === subscribers) return { lists: before.lists, file }
   }
 
   const startedAt = performance.now()
-  say(`loading ${subscribers.toLocaleString('en')} subscribers into ${sizes.length} lists ...`)
+  const more = subscribers - (before?.subscribers ?? 0)
+  say(`loading ${more.toLocaleString('en')} subscribers into ${sizes.length} lists ...`)
   await mkdir(service.uploads, { recursive: true })
   const lists: LoadedSubscribers['lists'] = []
   for (const [i, size] of sizes.entries())
-    lists.push({ id: await createList(service, `List ${i + 1}`), size })
-  for (const { id, size } of lists) await importRows(service, file, { listId: id, first: 0, count: size })
-  await importsEnded(service)
+    lists.push({ id: before?.lists[i]?.id ?? (await createList(service, `List ${i + 1}`)), size })
+  const begun: number[] = []
+  for (const [i, { id, size }] of lists.entries()) {
+    const first = before?.lists[i]?.size ?? 0
+    if (size > first)
+      begun.push(...(await importRows(service, file, { listId: id, first, count: size - first })))
+  }
+  await importsEnded(service, begun)
   await writeFile(record, JSON.stringify({ subscribers, seed, lists }))
   say(`loaded in ${Math.round((performance.now() - startedAt) / 1000)} s`)
   return { lists, file }
@@ -72,21 +78,23 @@ async function importRows(
   service: MeasuredService,
   file: SubscriberFile,
   { listId, first, count }: Rows & { listId: number },
-): Promise<void> {
+): Promise<number[]> {
   if (count <= rowsInline) {
     const content = [...linesOf(file, [{ first, count }])].join('')
-    await startImport(service, listId, { type: 'json', content })
-    return
+    return [(await startImport(service, listId, { type: 'json', content })).id]
   }
+  const begun: number[] = []
   for (let row = first; row < first + count; row += rowsOfFile) {
     const name = `load-${listId}-${row}.csv`
     await writeRows(path.join(service.uploads, name), file, [
       { first: row, count: Math.min(rowsOfFile, first + count - row) },
     ])
-    await startImport(service, listId, { type: 'upload_directory', filename: name })
-    await importsEnded(service)
+    const { id } = await startImport(service, listId, { type: 'upload_directory', filename: name })
+    await importsEnded(service, [id])
     await rm(path.join(service.uploads, name))
+    begun.push(id)
   }
+  return begun
 }
 
 export async function writeRows(target: string, file: SubscriberFile, ranges: Rows[]): Promise<void> {
@@ -118,9 +126,8 @@ export function startImport(
   })
 }
 
-async function importsEnded({ client }: MeasuredService): Promise<void> {
+async function importsEnded({ client, database }: MeasuredService, ids: number[]): Promise<void> {
   while ((await client.get<ImportView[]>('/subscriber_imports?scope=active')).length > 0) await sleep(200)
-  const ended = await client.get<ImportView[]>('/subscriber_imports?scope=recent&per_page=500')
-  const wrong = ended.find((view) => !importEnded(view) || view.state !== 'finished')
-  if (wrong !== undefined) throw new Error(`import ${wrong.id} of the data set is ${wrong.state}`)
+  const wrong = await database.collections.imports.findOne({ _id: { $in: ids }, state: { $ne: 'finished' } })
+  if (wrong !== null) throw new Error(`import ${wrong._id} of the data set is ${wrong.state}`)
 }

@@ -1,6 +1,7 @@
-import type { NamedTimelines, Timeline } from '../scenario.ts'
+import type { NamedLatency, NamedTimelines, Timeline } from '../scenario.ts'
 import { drawPlot, type Plot, type Series } from './plot.ts'
 import type { Report } from './report.ts'
+import { capitalize } from './text.ts'
 
 /** The plots of a report, each by a name that is fit for a file. */
 export interface Chart {
@@ -16,10 +17,10 @@ export function chartsOf(report: Report): Chart[] {
       rounds: rounds.flatMap(({ timeline }) => timeline ?? []),
     })),
     ...(report.timelines ?? []),
-  ].map(({ name, of = 'rows', rounds }) => ({ name, of, timelines: middleFirst(rounds) }))
+  ].map(({ name, of = 'rows', plot, rounds }): Seen => ({ name, of, plot, timelines: middleFirst(rounds) }))
   const plots = [
-    { name: 'throughput', plot: throughput(seen) },
-    { name: 'latency', plot: latency(report) },
+    ...byPlot('throughput', seen, throughput),
+    ...byPlot('latency', report.latencies, latency),
     { name: 'memory', plot: memory(seen) },
     { name: 'cpu', plot: cpu(seen) },
   ]
@@ -28,9 +29,27 @@ export function chartsOf(report: Report): Chart[] {
     .map(({ name, plot }) => ({ name, title: plot.title, svg: drawPlot(plot) }))
 }
 
+/** What names a plot of its own is drawn there. */
+function byPlot<T extends { plot?: string | undefined }>(
+  name: string,
+  all: T[],
+  draw: (list: T[]) => Plot,
+): { name: string; plot: Plot }[] {
+  const named = [...new Set(all.map(({ plot }) => plot))]
+  return named.map((own) => {
+    const plot = draw(all.filter(({ plot }) => plot === own))
+    if (own === undefined) return { name, plot }
+    return {
+      name: `${name}-${own.replaceAll(/\W+/g, '-')}`,
+      plot: { ...plot, title: `${capitalize(own)}. ${plot.title}` },
+    }
+  })
+}
+
 interface Seen {
   name: string
   of: string
+  plot: string | undefined
   /** The round in the middle by its time comes first. */
   timelines: Timeline[]
 }
@@ -47,9 +66,9 @@ function throughput(seen: Seen[]): Plot {
     title: 'Throughput over time: each round a line, the middle one strong',
     x: inSeconds,
     y: { label: `${[...new Set(seen.map(({ of }) => of))].join(' or ')} a second`, scale: 'linear' },
-    series: seen.map(({ name, timelines }, color) => ({
+    series: seen.map(({ name, timelines }, i) => ({
       name,
-      color,
+      ...lookOf(i),
       lines: timelines.flatMap(({ seconds, rows }) => (rows === null ? [] : [rates(seconds, rows)])),
     })),
   }
@@ -79,19 +98,20 @@ function cpu(seen: Seen[]): Plot {
     series: seen.flatMap(({ name, timelines: [timeline] }, color): Series[] => {
       if (timeline === undefined) return []
       const { mongod, ...clients } = timeline.cpuSeconds
+      if (mongod === undefined) return []
       const client = timeline.seconds.map((_, i) =>
         Object.values(clients).reduce((sum, values) => sum + values[i]!, 0),
       )
       const ofClient = { name: `${name}: client`, color, lines: [rates(timeline.seconds, client)] }
       return [
         ...(Object.keys(clients).length === 0 ? [] : [ofClient]),
-        { name: `${name}: mongod`, color, stroke: 'dashed', lines: [rates(timeline.seconds, mongod!)] },
+        { name: `${name}: mongod`, color, stroke: 'dashed', lines: [rates(timeline.seconds, mongod)] },
       ]
     }),
   }
 }
 
-function latency({ latencies }: Report): Plot {
+function latency(latencies: NamedLatency[]): Plot {
   const kinds = [...new Set(latencies.map(({ of }) => of))]
   return {
     title: `Time of ${kinds.join(', ')}: what so great a part of them didn't exceed`,
@@ -99,12 +119,17 @@ function latency({ latencies }: Report): Plot {
     y: { label: 'milliseconds', scale: 'log' },
     series: latencies.map(({ name, quantiles }, i): Series => ({
       name,
-      color: i,
-      ...(i < 6 ? {} : { stroke: i < 12 ? 'dashed' : 'dotted' }),
+      ...lookOf(i),
       lines: [quantiles],
     })),
   }
 }
+
+/** There are six colours. */
+const lookOf = (i: number): Pick<Series, 'color' | 'stroke'> => ({
+  color: i,
+  ...(i < 6 ? {} : { stroke: i < 12 ? 'dashed' : 'dotted' }),
+})
 
 const windows = 30
 

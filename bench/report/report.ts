@@ -1,6 +1,6 @@
 import type { Compared } from '../compare.ts'
 import type { Machine } from '../machine.ts'
-import type { Goal, Latency, Measurement, NamedTimelines, Outcome, Timeline } from '../scenario.ts'
+import type { Goal, Measurement, NamedLatency, NamedTimelines, Outcome, Timeline } from '../scenario.ts'
 import { ratios, summarize, type Ratios, type Spread } from '../statistics.ts'
 
 /**
@@ -60,10 +60,6 @@ export interface RoundReport {
   cpu_seconds: Record<string, number>
   /** Column by column: seconds since the beginning, rows done, and by process CPU seconds since then and resident MB. */
   timeline: Timeline | null
-}
-
-export interface NamedLatency extends Latency {
-  name: string
 }
 
 export interface Particulars {

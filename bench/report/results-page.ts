@@ -3,6 +3,7 @@ import type { Chart } from './charts.ts'
 import type { Report } from './report.ts'
 import { isMet, targets, type Target } from './targets.ts'
 import {
+  capitalize,
   commandOf,
   describe,
   describeVersions,
@@ -134,5 +135,3 @@ function particulars({ contenders }: Report): string[] {
 }
 
 const row = (cells: string[]): string => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
-
-const capitalize = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)

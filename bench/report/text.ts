@@ -38,6 +38,8 @@ export function tablesOf(report: Report): string[] {
   ]
 }
 
+export const capitalize = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1)
+
 export const two = (value: number): string => value.toFixed(2)
 
 function rowOf(contender: ContenderReport, width: number): string {

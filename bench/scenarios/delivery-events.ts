@@ -1,11 +1,12 @@
 import { mkdir } from 'node:fs/promises'
 import { loadavg } from 'node:os'
-import { Cannon, type CannonRequest } from '../load/cannon.ts'
-import { summarizeVolleys, type MeasuredVolley } from '../load/report.ts'
+import { Cannon, type CannonRequest, type Volley } from '../load/cannon.ts'
+import { costOf, costOfRounds, describeCosts, type Cost } from '../load/cost.ts'
+import { timesOf } from '../load/report.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { serverVersion } from '../mongodb-server.ts'
-import type { Goal, Latency, Study, StudyOptions } from '../scenario.ts'
-import { spread } from '../statistics.ts'
+import { whole, withRange } from '../report/text.ts'
+import type { Goal, NamedLatency, NamedTimelines, Study, StudyOptions, Timeline } from '../scenario.ts'
 
 /**
  * Delivery events in calls of 1,000, as a busy mail sender brings them: of one autoresponder, so that all calls move the
@@ -34,60 +35,71 @@ const subscribers = 20_000
 const goalPerSecond = 5_000
 
 async function measure(service: MeasuredService, cannon: Cannon, options: StudyOptions) {
-  const { say, rounds, seconds } = options
+  const { say, seconds, rows } = options
   const { listId, autoresponderId, firstId } = await prepare(service)
+  const calls = rows === null ? null : Math.ceil(rows / eventsOfCall)
   // More than can be told in the time: nothing is told twice.
-  const makeCalls = (round: string) =>
-    callsOf({ autoresponderId, firstId, round, calls: Math.ceil(seconds * 40) })
+  const most = Math.max((calls ?? seconds * 40) + 8, 80)
+  const makeCalls = (round: string) => callsOf({ autoresponderId, firstId, round, calls: most })
   const results: Record<string, unknown>[] = []
   const goals: Goal[] = []
-  const latencies: (Latency & { name: string })[] = []
+  const latencies: NamedLatency[] = []
+  const timelines: NamedTimelines[] = []
   let told = 0
   let isRight = true
   say(
-    `${'connections'.padEnd(14)}${['events/s', 'median ms', 'p99 ms', 'app us', 'mongod us'].map((head) => head.padStart(12)).join('')}`,
+    `${'connections'.padEnd(14)}${'events/s'.padStart(26)}${'median ms of a call'.padStart(24)}${'p99 ms'.padStart(22)}`,
   )
   for (const connections of [2, 4]) {
-    const volleys: MeasuredVolley[] = []
-    for (let round = 0; round <= rounds; round += 1) {
-      const before = await service.cpuSeconds()
-      const volley = await cannon.fire({
-        url: service.url,
-        authorization: service.authorization,
-        connections,
-        seconds: round === 0 ? 2 : seconds,
-        requests: makeCalls(`${connections}-${round}`),
-      })
-      const after = await service.cpuSeconds()
-      told += volley.milliseconds.length * eventsOfCall
+    const name = `${connections} connections`
+    const volleys: Volley[] = []
+    const costs: Cost[] = []
+    const rounds: Timeline[] = []
+    for (let round = 0; round <= options.rounds; round += 1) {
+      const work = () =>
+        cannon.fire({
+          url: service.url,
+          authorization: service.authorization,
+          connections,
+          seconds: round === 0 ? 2 : seconds,
+          ...(calls === null || round === 0 ? {} : { amount: calls }),
+          requests: makeCalls(`${connections}-${round}`),
+        })
+      const events = () => cannon.replies * eventsOfCall
+      const { done: volley, cost, timeline } = await costOf(service, events, work, { progress: events })
+      told += events()
       isRight &&= volley.wrongReplies + volley.errors === 0 && !volley.usedUp
       for (const wrong of volley.wrong) say(`WRONG REPLY: ${wrong}`)
-      const cpuSeconds = {
-        controlPlane: after.controlPlane - before.controlPlane,
-        mongodb: after.mongodb - before.mongodb,
-      }
-      if (round > 0) volleys.push({ ...volley, cpuSeconds })
+      if (round === 0) continue
+      volleys.push(volley)
+      costs.push(cost)
+      rounds.push(timeline)
     }
-    const summary = summarizeVolleys(volleys)
-    const perSecond = spread(
-      volleys.map(({ milliseconds, seconds: lasted }) => (milliseconds.length * eventsOfCall) / lasted),
-    )
-    const cells = [
-      Math.round(perSecond.median).toLocaleString('en'),
-      ...[summary.medianMs.median, summary.p99Ms.median].map((value) => value.toFixed(0)),
-      ...[summary.controlPlaneMicroseconds, summary.mongodbMicroseconds].map((value) =>
-        (value / eventsOfCall).toFixed(0),
-      ),
-    ]
+    const { perSecond: callsPerSecond, medianMs, p95Ms, p99Ms, latency } = timesOf(volleys)
+    const perSecond = {
+      median: callsPerSecond.median * eventsOfCall,
+      least: callsPerSecond.least * eventsOfCall,
+      most: callsPerSecond.most * eventsOfCall,
+    }
+    const cells = [withRange(perSecond, whole), withRange(medianMs, whole), withRange(p99Ms, whole)]
     say(
-      `${String(connections).padEnd(14)}${cells.map((cell) => cell.padStart(12)).join('')}   load average ${loadavg()[0]!.toFixed(1)}`,
+      `${String(connections).padEnd(14)}${cells[0]!.padStart(26)}${cells[1]!.padStart(24)}${cells[2]!.padStart(22)}   load average ${loadavg()[0]!.toFixed(1)}`,
     )
-    const what = `${connections} connections: ${cells[0]} events/s, at least ${goalPerSecond}`
+    say(`              ${describeCosts(costs, 'an event')}`)
+    const what = `${name}: ${cells[0]} events/s, at least ${goalPerSecond}`
     const isMet = perSecond.median >= goalPerSecond
     goals.push({ what, isMet, measured: perSecond })
-    latencies.push({ name: `${connections} connections`, ...summary.latency })
+    latencies.push({ name, ...latency, of: 'a call' })
+    timelines.push({ name, of: 'events', rounds })
     say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
-    results.push({ connections, ...summary, eventsPerSecond: perSecond })
+    results.push({
+      connections,
+      events_per_second: perSecond,
+      medianMs,
+      p95Ms,
+      p99Ms,
+      cost_an_event: costOfRounds(costs),
+    })
   }
   const stored = await service.database.collections.deliveryEvents.countDocuments()
   // A call whose reply wasn't waited for any more may have been counted.
@@ -104,6 +116,7 @@ async function measure(service: MeasuredService, cannon: Cannon, options: StudyO
     result: { mongodb: await serverVersion(service.database.client), events: stored, statisticsMs, results },
     goals,
     latencies,
+    timelines,
   }
 }
 

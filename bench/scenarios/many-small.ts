@@ -5,10 +5,11 @@ import { wrongDocuments, wrongImport, wrongLogs, wrongSubscribers } from '../con
 import { createList, documentsOf, importEnd, secondsOf, type List } from '../contenders/installation.ts'
 import { placeUpload } from '../contenders/place-upload.ts'
 import { SubscriberFile } from '../datasets/subscriber-file.ts'
-import { costOf, describeCost, type Cost } from '../load/cost.ts'
+import { costOf, costOfRounds, describeCosts, type Cost } from '../load/cost.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { linesOf, startImport, writeRows } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
+import { two, withRange } from '../report/text.ts'
 import type { NamedTimelines, Study, StudyOptions, Timeline } from '../scenario.ts'
 import { latencyOf, spread } from '../statistics.ts'
 
@@ -80,18 +81,13 @@ async function measure(service: MeasuredService, options: StudyOptions) {
       `round ${round}  ${importCount} imports in ${many.seconds.toFixed(1)} s (${(importCount / many.seconds).toFixed(0)} a second, ${Math.round(result.manyPerSecond).toLocaleString('en')} rows/s); all rows in one ${single.seconds.toFixed(1)} s${wrong === null ? '' : `  WRONG RESULT: ${wrong}`}`,
     )
   }
-  for (const { cost, costOfOne } of measured) {
-    say(`many    ${describeCost(cost)}`)
-    say(`in one  ${describeCost(costOfOne)}`)
-  }
+  const [costs, costsOfOne] = [measured.map(({ cost }) => cost), measured.map(({ costOfOne }) => costOfOne)]
+  say(`many    ${describeCosts(costs)}`)
+  say(`in one  ${describeCosts(costsOfOne)}`)
   const importsPerSecond = spread(measured.map(({ manyPerSecond }) => manyPerSecond / rowsOfImport))
   const share = spread(measured.map(({ manyPerSecond, onePerSecond }) => manyPerSecond / onePerSecond))
-  say(
-    `${importsPerSecond.median.toFixed(1)} imports a second (${importsPerSecond.least.toFixed(1)} to ${importsPerSecond.most.toFixed(1)})`,
-  )
-  say(
-    `${share.median.toFixed(2)} of the speed of one import of all the rows (${share.least.toFixed(2)} to ${share.most.toFixed(2)})`,
-  )
+  say(`${withRange(importsPerSecond, (value) => value.toFixed(1))} imports a second`)
+  say(`${withRange(share, two)} of the speed of one import of all the rows`)
   return {
     isRight: measured.every(({ wrong }) => wrong === null),
     result: {
@@ -101,6 +97,8 @@ async function measure(service: MeasuredService, options: StudyOptions) {
       organizations: organizations.length,
       imports_per_second: importsPerSecond,
       share_of_one_import: share,
+      cost_a_row: costOfRounds(costs),
+      cost_a_row_in_one: costOfRounds(costsOfOne),
       measured,
     },
     latencies: [

@@ -5,14 +5,14 @@ import { wrongImport } from '../contenders/check-import.ts'
 import { createList, importEnd, type List } from '../contenders/installation.ts'
 import { placeUpload } from '../contenders/place-upload.ts'
 import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
-import { costOf, describeCost } from '../load/cost.ts'
+import { costOf, costOfRounds, describeCosts, type Cost } from '../load/cost.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { startImport } from '../load/subscribers.ts'
 import { measure } from '../measure.ts'
 import { serverVersion } from '../mongodb-server.ts'
 import { measuredProcess } from '../processes.ts'
 import type { Goal, Study, StudyOptions, Timeline } from '../scenario.ts'
-import { spread } from '../statistics.ts'
+import { latencyOf, spread } from '../statistics.ts'
 
 /**
  * An import is paused at a quarter of its rows, and goes on; at the half its engine is killed with SIGKILL, and the
@@ -38,27 +38,26 @@ async function measureAll(service: MeasuredService, { rows, rounds, seed, folder
   const { client, database } = service
   const { dataset, file } = await writeSubscriberFile({ rows: rows ?? usualRows, seed, folder, say })
   await placeUpload(file, { STAGING: 'disk', DATA_DIR: path.join(folder, 'data') }, database)
-  const undisturbed = await createList(client, 'Undisturbed', dataset)
-  // The engine that is killed takes its figures along: cost is that of the undisturbed import.
-  const {
-    done: undisturbedEnd,
-    cost,
-    timeline,
-  } = await costOf(service, dataset.rows, async () => {
-    const { id } = await startImport(service, undisturbed.listId, source)
-    return importEnd(client, id)
-  })
-  say(`undisturbed  ${describeCost(cost)}`)
   const wrongEnd = async (view: ImportView, list: List) =>
     wrongImport(service, { view, list, expected: dataset.expectedCounts(), leaves: dataset })
-  let wrong = await wrongEnd(undisturbedEnd, undisturbed)
+  let wrong: string | null = null
+  const costs: Cost[] = []
+  const timelines: Timeline[] = []
   const pauses: number[] = []
   const recoveries: number[] = []
   const disturbedTimelines: Timeline[] = []
   for (let round = 1; round <= rounds && wrong === null; round += 1) {
+    const undisturbed = await createList(client, `Undisturbed ${round}`, dataset)
+    // The engine that is killed takes its figures along: cost is that of the undisturbed import.
+    const { done, cost, timeline: ofUndisturbed } = await importWhole(service, undisturbed, dataset.rows)
+    costs.push(cost)
+    timelines.push(ofUndisturbed)
     const list = await createList(client, `Disturbed ${round}`, dataset)
     const { pause, recovery, view, timeline } = await disturb(service, list, dataset.rows)
-    wrong = (await wrongEnd(view, list)) ?? (await wrongLogs(service, undisturbedEnd.id, view.id))
+    wrong =
+      (await wrongEnd(done, undisturbed)) ??
+      (await wrongEnd(view, list)) ??
+      (await wrongLogs(service, done.id, view.id))
     pauses.push(pause)
     recoveries.push(recovery)
     disturbedTimelines.push(timeline)
@@ -72,6 +71,7 @@ async function measureAll(service: MeasuredService, { rows, rounds, seed, folder
       goal('a pause holds', pauses, mostPauseSeconds),
       goal('rows are written again after kill -9', recoveries, mostRecoverySeconds),
     )
+  say(`undisturbed  ${describeCosts(costs)}`)
   for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
   if (wrong !== null) say(`WRONG RESULT: ${wrong}`)
   return {
@@ -79,16 +79,29 @@ async function measureAll(service: MeasuredService, { rows, rounds, seed, folder
     result: {
       mongodb: await serverVersion(database.client),
       rows: dataset.rows,
-      cost_undisturbed: cost,
+      cost_a_row_undisturbed: costOfRounds(costs),
       pause_seconds: pauses,
       recovery_seconds: recoveries,
     },
     goals,
+    latencies: [
+      { name: 'paused', ...latencyOf('a pause until no row is written', milliseconds(pauses)) },
+      { name: 'killed', ...latencyOf('a kill until rows are written again', milliseconds(recoveries)) },
+    ],
     timelines: [
-      { name: 'undisturbed', rounds: [timeline] },
+      { name: 'undisturbed', rounds: timelines },
       { name: 'paused and killed', rounds: disturbedTimelines },
     ],
   }
+}
+
+const milliseconds = (seconds: number[]): number[] => seconds.map((value) => value * 1_000)
+
+function importWhole(service: MeasuredService, { listId }: List, rows: number) {
+  return costOf(service, rows, async () => {
+    const { id } = await startImport(service, listId, source)
+    return importEnd(service.client, id)
+  })
 }
 
 /** An import that is paused and goes on, whose engine is then killed, and which is waited for. */

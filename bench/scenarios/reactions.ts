@@ -12,7 +12,7 @@ import {
 } from '../../shared/schemas/autoresponder.ts'
 import { ring } from '../../shared/store/doorbell.ts'
 import { customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
-import { costOf, describeCost, type Cost } from '../load/cost.ts'
+import { costOf, costOfRounds, describeCosts, type Cost } from '../load/cost.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { startImport, writeRows } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
@@ -119,8 +119,8 @@ async function measureRound(
   say(
     `${whole(beside.done.perSecond)} reactions/s beside imports, ${whole(alone.perSecond)} alone; imports ${whole(before.perSecond)} rows/s before, ${whole(beside.perSecond)} beside them, ${whole(after.perSecond)} after${wrong === null ? '' : `  WRONG RESULT: ${wrong}`}`,
   )
-  say(`with the imports  ${describeCost(beside.done.cost, 'reaction')}`)
-  say(`alone             ${describeCost(alone.cost, 'reaction')}`)
+  say(`with the imports  ${describeCosts([beside.done.cost], 'a reaction')}`)
+  say(`alone             ${describeCosts([alone.cost], 'a reaction')}`)
   return {
     mongodb: await serverVersion(database.client),
     beside: beside.done,
@@ -178,12 +178,12 @@ function report(measured: Round[], amount: number, say: (text: string) => void):
     reactions_per_second: perSecond,
     reactions_per_second_alone: over(({ alone }) => alone.perSecond),
     share_of_import_speed: share,
-    // What one costs is known where nothing else goes on.
-    client_us_a_reaction: over(({ alone }) => alone.cost.clientMicroseconds),
-    server_us_a_reaction: over(({ alone }) => alone.cost.serverMicroseconds),
   }
   for (const [name, figure] of Object.entries(figures))
     say(`${name.replaceAll('_', ' ').padEnd(28)}${withRange(figure, figure.most < 10 ? two : whole)}`)
+  // What one costs is known where nothing else goes on.
+  const costs = measured.map(({ alone }) => alone.cost)
+  say(`alone: ${describeCosts(costs, 'a reaction')}`)
   const goals = [
     goal(
       `${withRange(perSecond, whole)} reactions/s beside imports, at least ${whole(leastPerSecond)}`,
@@ -205,6 +205,7 @@ function report(measured: Round[], amount: number, say: (text: string) => void):
       mongodb: measured[0]!.mongodb,
       reactions: amount,
       ...figures,
+      cost_a_reaction: costOfRounds(costs),
       measured: measured.map(({ beside, alone, importRowsPerSecond, wrong }) => ({
         reactions_per_second: { beside: beside.perSecond, alone: alone.perSecond },
         import_rows_per_second: importRowsPerSecond,

@@ -2,15 +2,17 @@ import { mkdir, rm } from 'node:fs/promises'
 import { loadavg } from 'node:os'
 import path from 'node:path'
 import { subscriberStatuses } from '../../shared/schemas/subscriber.ts'
-import { Cannon } from '../load/cannon.ts'
-import { costOf, describePeaks } from '../load/cost.ts'
-import { operationsOn, type Operation } from '../load/operations.ts'
-import { rowsOfTable, summarizeVolleys, type MeasuredVolley, type OperationResult } from '../load/report.ts'
+import { Cannon, type Volley } from '../load/cannon.ts'
+import { costOf, describePeaks, type Cost } from '../load/cost.ts'
+import { mayGrow, operationsOn, type Operation } from '../load/operations.ts'
+import { resultOf, rowsOfTable, type MeasuredVolley, type OperationResult } from '../load/report.ts'
 import { RunningImport, writeImportFiles } from '../load/running-import.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { loadSubscribers, type LoadedSubscribers } from '../load/subscribers.ts'
+import { measure } from '../measure.ts'
 import { serverVersion } from '../mongodb-server.ts'
-import type { Goal, Study, StudyOptions, Timeline } from '../scenario.ts'
+import { whole } from '../report/text.ts'
+import type { Goal, Outcome, Study, StudyOptions, Timeline } from '../scenario.ts'
 
 /**
  * How long requests take on an organization with many subscribers, and how long while an import runs into the very list
@@ -19,9 +21,10 @@ import type { Goal, Study, StudyOptions, Timeline } from '../scenario.ts'
  */
 export const requests: Study = {
   name: 'requests',
-  summary: 'requests about subscribers by 16 connections, without an import and while one runs',
-  quick: ['--subscribers', '20000', '--seconds', '1', '--rounds', '1'],
-  full: ['--subscribers', '1000000'],
+  summary:
+    'requests about subscribers by 16 connections, without an import and while one runs; counts and pages of more subscribers',
+  quick: ['--subscribers', '20000,40000', '--seconds', '1', '--rounds', '1'],
+  full: ['--subscribers', '1000000,5000000,10000000'],
   async run(options) {
     const folder = options.data ?? options.folder
     await mkdir(folder, { recursive: true })
@@ -38,53 +41,73 @@ const lookEveryMs = 5_000
 /** That the goals are set for. */
 const usualSubscribers = 5_000_000
 
-async function measureAll(service: MeasuredService, folder: string, options: StudyOptions) {
-  const { say, seed, subscribers, connections } = options
-  const loaded = await loadSubscribers(service, { subscribers, seed, folder, say })
+async function measureAll(service: MeasuredService, folder: string, options: StudyOptions): Promise<Outcome> {
+  const { say, seed, connections, only } = options
+  const [subscribers, ...more] = options.subscribers as [number, ...number[]]
+  let loaded = await loadSubscribers(service, { subscribers, seed, folder, say })
   say('taking samples, and going through the big list page by page ...')
   const { operations: all, farPage } = await operationsOn(service, loaded, seed)
-  const operations = all.filter(({ name }) => name.includes(options.only ?? ''))
+  const isWanted = ({ name }: Operation) => name.includes(only ?? '')
+  const operations = all.filter(isWanted)
   if (operations.length === 0)
     throw new Error(
-      `--only ${options.only}: no operation has that in its name; there are ${all.map(({ name }) => name).join('; ')}`,
+      `--only ${only}: no operation has that in its name; there are ${all.map(({ name }) => name).join('; ')}`,
     )
   const importRows = options.rows ?? Math.min(1_000_000, Math.ceil(subscribers / 5))
   const files = await writeImportFiles(service, loaded, importRows)
   const cannon = new Cannon()
   try {
-    const measure = () =>
-      costOf(service, 1, () => measureRounds(service, cannon, operations, options), { lookEveryMs })
     say(`\n${connections} connections, no import (load average ${load()})`)
-    const { done: quiet, timeline: quietTimeline, cost: quietCost } = await measure()
-    for (const row of rowsOfTable(quiet)) say(row)
-    say(coresInUse(quietTimeline))
-    say(describePeaks(quietCost.peakMemoryMB))
+    const quiet = await measurePhase(service, cannon, operations, options)
 
     const running = new RunningImport(service, loaded.lists[0]!.id, files)
     await running.start()
     say(
       `\n${connections} connections, imports of ${importRows.toLocaleString('en')} rows (load average ${load()})`,
     )
-    const { done: busy, timeline: busyTimeline, cost: busyCost } = await measure()
+    const busy = await measurePhase(service, cannon, operations, options)
     const imported = await running.stop()
-    for (const row of rowsOfTable(busy)) say(row)
-    say(coresInUse(busyTimeline))
-    say(describePeaks(busyCost.peakMemoryMB))
     const importedPerSecond = imported.rows / imported.seconds
     say(
       `the imports did ${Math.round(importedPerSecond).toLocaleString('en')} rows/s (load average ${load()})`,
     )
 
-    const goals = goalsOf(operations, quiet, busy).map(({ what, isMet }) => ({
-      what: `${what}${ofFewer(subscribers)}`,
-      isMet,
-    }))
+    const grown: (Phase & { subscribers: number; operations: Operation[] })[] = []
+    for (const subscribers of operations.some(mayGrow) ? more : []) {
+      say('')
+      loaded = await loadSubscribers(service, { subscribers, seed, folder, say })
+      const { operations: ofMore } = await operationsOn(service, loaded, seed)
+      const operations = ofMore.filter(mayGrow).filter(isWanted)
+      say(`${connections} connections, no import, ${whole(subscribers)} subscribers (load average ${load()})`)
+      grown.push({
+        ...(await measurePhase(service, cannon, operations, options)),
+        subscribers,
+        operations,
+      })
+    }
+
+    const goals = [
+      ...goalsOf(subscribers, operations, quiet.results, ''),
+      ...goalsOf(subscribers, operations, busy.results, ' during an import', patienceDuringImport),
+      ...grown.flatMap(({ subscribers, operations, results }) =>
+        goalsOf(subscribers, operations, results, ''),
+      ),
+    ]
     say('')
     for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
     const countProblem = await wrongCounts(service, loaded)
     if (countProblem !== null) say(`\nWRONG COUNTS: ${countProblem}`)
-    const results = [...quiet.values(), ...busy.values()]
+    const results = [quiet, busy, ...grown].flatMap(({ results }) => [...results.values()])
     for (const sentence of results.flatMap(({ wrong }) => wrong)) say(`WRONG REPLY: ${sentence}`)
+    const shown = [
+      { plot: 'no import', ending: '', phase: quiet },
+      { plot: 'during an import', ending: ' during an import', phase: busy },
+      ...(grown.length === 0 ? [] : [{ ...whatMayGrow(quiet), subscribers }, ...grown]).map((phase) => ({
+        plot: 'by number of subscribers',
+        ending: ` of ${whole(phase.subscribers)}`,
+        phase,
+      })),
+    ]
     return {
       isRight:
         countProblem === null &&
@@ -97,21 +120,69 @@ async function measureAll(service: MeasuredService, folder: string, options: Stu
         far_page: farPage,
         import_rows: importRows,
         import_rows_per_second: importedPerSecond,
-        quiet: Object.fromEntries(quiet),
-        during_import: Object.fromEntries(busy),
-        peak_memory_mb: { quiet: quietCost.peakMemoryMB, during_import: busyCost.peakMemoryMB },
+        quiet: Object.fromEntries(quiet.results),
+        during_import: Object.fromEntries(busy.results),
+        with_more_subscribers: grown.map(({ subscribers, results, peakMemoryMB }) => ({
+          subscribers,
+          quiet: Object.fromEntries(results),
+          peak_memory_mb: peakMemoryMB,
+        })),
+        peak_memory_mb: { quiet: quiet.peakMemoryMB, during_import: busy.peakMemoryMB },
       },
       goals,
-      latencies: [...latenciesOf(quiet, ''), ...latenciesOf(busy, ' during an import')],
+      latencies: shown.flatMap(({ plot, ending, phase: { results } }) =>
+        [...results].map(([name, { latency }]) => ({ name: `${name}${ending}`, plot, ...latency })),
+      ),
       timelines: [
-        { name: 'no import', rounds: [{ ...quietTimeline, rows: null }] },
-        { name: 'during an import', rounds: [{ ...busyTimeline, rows: null }] },
+        { name: 'no import', rounds: [quiet.timeline] },
+        { name: 'during an import', rounds: [busy.timeline] },
+        ...grown.map(({ subscribers, timeline }) => ({
+          name: `${whole(subscribers)} subscribers`,
+          rounds: [timeline],
+        })),
+        ...shown.flatMap(({ plot, ending, phase: { rounds } }) =>
+          [...rounds].map(([name, rounds]) => ({ name: `${name}${ending}`, plot, of: 'requests', rounds })),
+        ),
       ],
     }
   } finally {
     cannon.stop()
     for (const file of files) await rm(path.join(service.uploads, file), { force: true })
   }
+}
+
+const whatMayGrow = (phase: Phase): Phase => ({
+  ...phase,
+  results: new Map([...phase.results].filter(([name]) => mayGrow({ name }))),
+  rounds: new Map([...phase.rounds].filter(([name]) => mayGrow({ name }))),
+})
+
+/** All rounds of some operations under the same circumstances. */
+interface Phase {
+  results: Map<string, OperationResult>
+  /** Replies over time, of each round. */
+  rounds: Map<string, Timeline[]>
+  /** CPU and memory over all of it. */
+  timeline: Timeline
+  peakMemoryMB: Cost['peakMemoryMB']
+}
+
+async function measurePhase(
+  service: MeasuredService,
+  cannon: Cannon,
+  operations: Operation[],
+  options: StudyOptions,
+): Promise<Phase> {
+  const { done, timeline, cost } = await costOf(
+    service,
+    1,
+    () => measureRounds(service, cannon, operations, options),
+    { lookEveryMs },
+  )
+  for (const row of rowsOfTable(done.results)) options.say(row)
+  options.say(coresInUse(timeline))
+  options.say(describePeaks(cost.peakMemoryMB))
+  return { ...done, timeline: { ...timeline, rows: null }, peakMemoryMB: cost.peakMemoryMB }
 }
 
 /** Of each process, from the first request to the last. */
@@ -122,74 +193,72 @@ const coresInUse = ({ seconds, cpuSeconds }: Timeline): string =>
 
 /** Round after round over all operations, so that a slow minute of the machine is nobody's own. */
 async function measureRounds(
-  { url, authorization, cpuSeconds }: MeasuredService,
+  { url, authorization, cpuSeconds, database }: MeasuredService,
   cannon: Cannon,
   operations: Operation[],
   { rounds, seconds, connections, say }: StudyOptions,
-): Promise<Map<string, OperationResult>> {
+): Promise<Pick<Phase, 'results' | 'rounds'>> {
   const volleys = new Map<string, MeasuredVolley[]>(operations.map(({ name }) => [name, []]))
+  const timelines = new Map<string, Timeline[]>(operations.map(({ name }) => [name, []]))
   for (let round = 0; round <= rounds; round += 1) {
     for (const operation of operations) {
       const { name } = operation
       const isWarmUp = round === 0
+      const requests = operation.requests(round)
       const before = await cpuSeconds()
-      const volley = await cannon.fire({
-        url,
-        authorization,
-        connections,
-        seconds: isWarmUp ? warmUpSeconds : seconds,
-        requests: operation.requests(round),
+      let volley: Volley | undefined
+      const { timeline } = await measure(database.client, () => cannon.replies, {
+        processes: [],
+        progress: () => cannon.replies,
+        do: async () => {
+          volley = await cannon.fire({
+            url,
+            authorization,
+            connections,
+            seconds: isWarmUp ? warmUpSeconds : seconds,
+            requests,
+          })
+        },
       })
-      if (volley.milliseconds.length === 0)
-        say(`${name}: no reply came within ${volley.seconds} s; ${volley.errors} errors`)
+      if (volley!.milliseconds.length === 0)
+        say(`${name}: no reply came within ${volley!.seconds} s; ${volley!.errors} errors`)
       const after = await cpuSeconds()
       const cpu = {
         controlPlane: after.controlPlane - before.controlPlane,
         mongodb: after.mongodb - before.mongodb,
       }
-      if (!isWarmUp) volleys.get(name)!.push({ ...volley, cpuSeconds: cpu })
+      if (isWarmUp) continue
+      volleys.get(name)!.push({ ...volley!, cpuSeconds: cpu })
+      timelines.get(name)!.push({ ...timeline, cpuSeconds: {}, memoryMB: {} })
     }
   }
-  return new Map([...volleys].map(([name, list]) => [name, summarizeVolleys(list)]))
+  return { results: new Map([...volleys].map(([name, list]) => [name, resultOf(list)])), rounds: timelines }
 }
 
 function goalsOf(
+  subscribers: number,
   operations: Operation[],
-  quiet: Map<string, OperationResult>,
-  busy: Map<string, OperationResult>,
+  results: Phase['results'],
+  when: string,
+  patience = 1,
 ): Goal[] {
-  const goals: Goal[] = []
-  for (const { name, goalMs } of operations) {
-    if (goalMs === null) continue
-    for (const [when, results, most] of [
-      ['', quiet, goalMs],
-      [' during an import', busy, goalMs * patienceDuringImport],
-    ] as const) {
-      const p99 = results.get(name)!.p99Ms.median
-      goals.push({ what: `${name}${when}: p99 ${p99.toFixed(1)} ms, at most ${most}`, isMet: p99 <= most })
-    }
-  }
-  const pages = operations.map(({ name }) => name).filter((name) => name.startsWith('page '))
-  const [firstPage, farPage] = pages
-  if (firstPage === undefined || farPage === undefined) return goals
-  for (const [when, results] of [
-    ['', quiet],
-    [' during an import', busy],
-  ] as const) {
+  const goals = operations.flatMap(({ name, goalMs }): Goal[] => {
+    if (goalMs === null) return []
+    const p99 = results.get(name)!.p99Ms.median
+    const most = goalMs * patience
+    return [{ what: `${name}${when}: p99 ${p99.toFixed(1)} ms, at most ${most}`, isMet: p99 <= most }]
+  })
+  const [firstPage, farPage] = operations.map(({ name }) => name).filter((name) => name.startsWith('page '))
+  if (firstPage !== undefined && farPage !== undefined) {
     const ratio = results.get(farPage)!.medianMs.median / results.get(firstPage)!.medianMs.median
     const what = `${farPage} in ${ratio.toFixed(2)} times the time of page 1${when}, at most ${farPageRatio}`
     goals.push({ what, isMet: ratio <= farPageRatio })
   }
-  return goals
+  return goals.map(({ what, isMet }) => ({ what: `${what} (${ofSubscribers(subscribers)})`, isMet }))
 }
 
-const ofFewer = (subscribers: number): string =>
-  subscribers >= usualSubscribers
-    ? ''
-    : ` (of ${subscribers.toLocaleString('en')} subscribers; the goal is set for ${usualSubscribers.toLocaleString('en')})`
-
-const latenciesOf = (results: Map<string, OperationResult>, when: string) =>
-  [...results].map(([name, { latency }]) => ({ name: `${name}${when}`, ...latency }))
+const ofSubscribers = (subscribers: number): string =>
+  `of ${whole(subscribers)} subscribers${subscribers < usualSubscribers ? `; the goal is set for ${whole(usualSubscribers)}` : ''}`
 
 /** What the API counts, against a count of the subscribers themselves. */
 async function wrongCounts(

@@ -7,10 +7,11 @@ import { createList, importEnd, secondsOf } from '../contenders/installation.ts'
 import { placeUpload } from '../contenders/place-upload.ts'
 import type { WrittenFile } from '../datasets/subscriber-file.ts'
 import { SubscriberFile, writeSubscriberFile } from '../datasets/subscriber-file.ts'
-import { costOf, describeCost, type Cost } from '../load/cost.ts'
+import { costOf, costOfRounds, describeCosts, type Cost } from '../load/cost.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'
 import { linesOf, startImport } from '../load/subscribers.ts'
 import { serverVersion } from '../mongodb-server.ts'
+import { whole, withRange } from '../report/text.ts'
 import type { Goal, Outcome, Study, Timeline } from '../scenario.ts'
 import { latencyOf, spread } from '../statistics.ts'
 
@@ -99,7 +100,7 @@ async function measureRound(
     }
     return importEnd(client, id)
   })
-  say(describeCost(cost))
+  say(describeCosts([cost]))
   let wrong = await wrongImport(service, {
     view,
     list,
@@ -155,6 +156,9 @@ async function cameLate(
 
 function report(measured: Round[], rows: number, say: (text: string) => void): Outcome {
   const seconds = measured.flatMap((round) => round.seconds)
+  const costs = measured.map(({ cost }) => cost)
+  const giant = spread(measured.map(({ giantRowsPerSecond }) => giantRowsPerSecond))
+  say(`the giants: ${withRange(giant, whole)} rows/s; all: ${describeCosts(costs)}`)
   const goals: Goal[] = []
   if (seconds.length > 0) {
     const times = spread(seconds)
@@ -169,6 +173,8 @@ function report(measured: Round[], rows: number, say: (text: string) => void): O
       mongodb: measured[0]!.mongodb,
       rows,
       small_rows: smallRows,
+      giant_rows_per_second: giant,
+      cost_a_row: costOfRounds(costs),
       measured: measured.map(({ timeline: _, ...round }) => round),
     },
     goals,

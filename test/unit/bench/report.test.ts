@@ -101,6 +101,29 @@ t.test('plots are documents of their own; a page needs no other file, and no tex
   t.match(page, 'npm run bench -- new-rows --rows 1000000 --rounds 3')
 })
 
+t.test('what names a plot of its own is drawn there, and what was not counted nowhere', async (t) => {
+  const seen = measurement(10, 10).timeline!
+  const counted = { ...seen, cpuSeconds: {}, memoryMB: {} }
+  const charts = chartsOf({
+    ...madeReport(),
+    contenders: [],
+    latencies: [
+      { name: 'read', ...latencyOf('a request', [1, 2]) },
+      { name: 'read', plot: 'during an import', ...latencyOf('a request', [3, 4]) },
+    ],
+    timelines: [
+      { name: 'all', rounds: [{ ...seen, rows: null }] },
+      { name: 'read', plot: 'during an import', of: 'requests', rounds: [counted] },
+    ],
+  })
+  t.strictSame(
+    charts.map(({ name }) => name),
+    ['throughput-during-an-import', 'latency', 'latency-during-an-import', 'memory', 'cpu'],
+  )
+  t.match(charts[0], { title: /^During an import\./, svg: /requests a second/ })
+  for (const { svg } of charts) t.notMatch(svg, /NaN|undefined|Infinity/)
+})
+
 t.test('the page of results is made of what is kept, and what is left of a broken run goes', async (t) => {
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-results-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
