@@ -44,14 +44,18 @@ export async function costOf<T>(
 
 /** What several rounds cost: medians with their spread, and the highest memory of each process in all of them. */
 export function costOfRounds(costs: Cost[]) {
-  const peaks = costs.flatMap(({ peakMemoryMB }) => Object.entries(peakMemoryMB))
-  const highest: Cost['peakMemoryMB'] = {}
-  for (const [name, peak] of peaks) highest[name] = Math.max(highest[name] ?? 0, peak)
   return {
     client_us: spread(costs.map(({ clientMicroseconds }) => clientMicroseconds)),
     server_us: spread(costs.map(({ serverMicroseconds }) => serverMicroseconds)),
-    peak_memory_mb: highest,
+    peak_memory_mb: highestOf(costs.map(({ peakMemoryMB }) => peakMemoryMB)),
   }
+}
+
+export function highestOf(peaks: Cost['peakMemoryMB'][]): Cost['peakMemoryMB'] {
+  const highest: Cost['peakMemoryMB'] = {}
+  for (const [name, peak] of peaks.flatMap((one) => Object.entries(one)))
+    highest[name] = Math.max(highest[name] ?? 0, peak)
+  return highest
 }
 
 export function describeCosts(costs: Cost[], of = 'a row'): string {

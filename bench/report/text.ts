@@ -20,11 +20,11 @@ export const withRange = ({ median, least, most }: Spread, show: (value: number)
 export function tablesOf(report: Report): string[] {
   const { contenders, comparisons, machine } = report
   if (contenders.length === 0) return []
-  const heads = ['rows/s median', 'least', 'most', 'client us/row', 'server us/row']
+  const heads = ['rows/s', 'client us/row', 'server us/row']
   const width = Math.max(24, ...contenders.map(({ name }) => name.length + 2))
   return [
     '',
-    ''.padEnd(width) + heads.map((head) => head.padStart(15)).join('') + '   peak memory MB',
+    ''.padEnd(width) + heads.map((head) => head.padStart(cellWidth)).join('') + '   peak memory MB',
     ...contenders.map((contender) => rowOf(contender, width)),
     '',
     ...comparisons.map(
@@ -42,13 +42,14 @@ export const capitalize = (text: string): string => text.charAt(0).toUpperCase()
 
 export const two = (value: number): string => value.toFixed(2)
 
+/** Enough for "58,000 (47,200 to 63,600)" and a gap. */
+const cellWidth = 27
+
 function rowOf(contender: ContenderReport, width: number): string {
   const { rows_per_second: speed, client_us_per_row: client, server_us_per_row: server } = contender
-  const cells = [
-    ...[speed.median, speed.least, speed.most].map(whole),
-    ...[client.median, server.median].map((value) => value.toFixed(1)),
-  ]
-  return `${contender.name.padEnd(width)}${cells.map((cell) => cell.padStart(15)).join('')}   ${peaksOf(contender)}`
+  const one = (value: number) => value.toFixed(1)
+  const cells = [withRange(speed, whole), withRange(client, one), withRange(server, one)]
+  return `${contender.name.padEnd(width)}${cells.map((cell) => cell.padStart(cellWidth)).join('')}   ${peaksOf(contender)}`
 }
 
 export const peaksOf = ({ peak_memory_mb }: ContenderReport): string =>

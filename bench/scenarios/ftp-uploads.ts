@@ -11,7 +11,7 @@ import { openDatabase } from '../../shared/database.ts'
 import { wrongImport } from '../contenders/check-import.ts'
 import { createList, importEnd } from '../contenders/installation.ts'
 import { writeSubscriberFile, type SubscriberFile } from '../datasets/subscriber-file.ts'
-import { describePeaks, peaksOf } from '../load/cost.ts'
+import { describePeaks, highestOf, peaksOf } from '../load/cost.ts'
 import { measure } from '../measure.ts'
 import { serverVersion } from '../mongodb-server.ts'
 import { keptFiles, largeFile, runPartners, type PartnersReport } from '../partners/partners.ts'
@@ -46,7 +46,10 @@ export const ftpUploads: Study = {
       const own = measured.filter((round) => round.tls === tls)
       return { name: tls ? 'TLS' : 'plain', own, figures: figuresOf(own) }
     })
-    for (const { name, figures } of kinds) say(summary(name, figures))
+    for (const { name, own, figures } of kinds)
+      say(
+        `${summary(name, figures)}; ${describePeaks(highestOf(own.map(({ processes }) => peaksOf(processes))))}`,
+      )
     const goals = kinds.flatMap(({ name, figures }) => goalsOf(name, figures))
     for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)
     return {

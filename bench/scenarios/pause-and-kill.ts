@@ -85,8 +85,11 @@ async function measureAll(service: MeasuredService, { rows, rounds, seed, folder
     },
     goals,
     latencies: [
-      { name: 'paused', ...latencyOf('a pause until no row is written', milliseconds(pauses)) },
-      { name: 'killed', ...latencyOf('a kill until rows are written again', milliseconds(recoveries)) },
+      { name: 'pause, until no row is written', ...latencyOf('an interruption', milliseconds(pauses)) },
+      {
+        name: 'kill, until rows are written again',
+        ...latencyOf('an interruption', milliseconds(recoveries)),
+      },
     ],
     timelines: [
       { name: 'undisturbed', rounds: timelines },

@@ -101,9 +101,9 @@ async function measureAll(service: MeasuredService, folder: string, options: Stu
     for (const sentence of results.flatMap(({ wrong }) => wrong)) say(`WRONG REPLY: ${sentence}`)
     const shown = [
       { plot: 'no import', ending: '', phase: quiet },
-      { plot: 'during an import', ending: ' during an import', phase: busy },
+      { plot: 'during an import', ending: '', phase: busy },
       ...(grown.length === 0 ? [] : [{ ...whatMayGrow(quiet), subscribers }, ...grown]).map((phase) => ({
-        plot: 'by number of subscribers',
+        plot: 'more subscribers',
         ending: ` of ${whole(phase.subscribers)}`,
         phase,
       })),
