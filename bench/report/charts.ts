@@ -133,15 +133,18 @@ const lookOf = (i: number): Pick<Series, 'color' | 'stroke'> => ({
 
 const windows = 30
 
-/** Growth a second, over windows of a thirtieth of the time: a look is too short, a batch that ends makes a peak of it. */
+/**
+ * Growth a second, over windows of a thirtieth of the time: a look is too short, a batch that ends makes a peak of it,
+ * and so does what is left of a window at the end.
+ */
 function rates(seconds: number[], totals: number[]): [x: number, y: number][] {
   const last = seconds.at(-1) ?? 0
   const points: [x: number, y: number][] = []
   let from = 0
   for (let to = 1; to < seconds.length; to += 1) {
-    if (seconds[to]! - seconds[from]! < last / windows && to < seconds.length - 1) continue
     const lasted = seconds[to]! - seconds[from]!
-    if (lasted > 0) points.push([(seconds[from]! + seconds[to]!) / 2, (totals[to]! - totals[from]!) / lasted])
+    if (lasted === 0 || lasted < last / windows) continue
+    points.push([(seconds[from]! + seconds[to]!) / 2, (totals[to]! - totals[from]!) / lasted])
     from = to
   }
   return points
