@@ -5,13 +5,22 @@ import { onServer } from '../compare.ts'
 import { exitAfter, removeFolder } from '../interrupt.ts'
 import { describeMachine, loadAverage, versions, type Machine } from '../machine.ts'
 import { describe } from '../report/text.ts'
-import { betterOf, judge, leastParts, mediansOf, ratiosOf, type Ratios, type Verdict } from './judge.ts'
+import {
+  betterOf,
+  judge,
+  leastParts,
+  mediansOf,
+  ratiosOf,
+  type LeastParts,
+  type Ratios,
+  type Verdict,
+} from './judge.ts'
 import { becomesQuiet } from './quiet.ts'
 import { runRounds } from './run-rounds.ts'
 
 /**
- * Fails when what a row costs has grown by more than a fifth against what it costs a peer in the same minute, compared
- * with what was recorded; on another machine than that by more than two fifths. Times are no use for this on a machine that others load, and neither is any figure by itself.
+ * Fails when a row costs more CPU time, or takes much longer, than it did: against what it costs a peer in the same
+ * minute, compared with what was recorded. No figure by itself is of use on a machine that others load.
  */
 interface Recorded {
   at: string
@@ -77,10 +86,10 @@ async function guard(folder: string): Promise<number> {
   }
   const here = describeMachine()
   const isSame = here.cpu === recorded.machine.cpu && here.cores === recorded.machine.cores
-  const leastPart = isSame ? leastParts.here : leastParts.elsewhere
+  const parts = isSame ? leastParts.here : leastParts.elsewhere
   if (!isSame)
     console.log(
-      `the ratios were recorded on ${describe(recorded.machine)}, and this is ${describe(here)}, on which a row may cost otherwise: one fails here below ${leastPart} of what was recorded instead of ${leastParts.here}; npm run guard -- --record writes down those of this machine`,
+      `the ratios were recorded on ${describe(recorded.machine)}, and this is ${describe(here)}, on which a row may cost otherwise: ${inWords(leastParts.here)} fail there, ${inWords(parts)} here; npm run guard -- --record writes down those of this machine`,
     )
   if (!(await becomesQuiet())) {
     console.log(
@@ -89,21 +98,19 @@ async function guard(folder: string): Promise<number> {
     return 0
   }
   let ratios = await measureRatios(folder)
-  let verdicts = judge(recorded.ratios, ratios, leastPart)
+  let verdicts = judge(recorded.ratios, ratios, parts)
   print(verdicts)
   for (let again = 0; again < mostRepeats && verdicts.some(({ hasFallen }) => hasFallen); again += 1) {
-    console.log(
-      `one is below ${leastPart} of what was recorded; once more, to see whether it was the machine`,
-    )
+    console.log('one is below the least that it must reach; once more, to see whether it was the machine')
     ratios = betterOf(ratios, await measureRatios(folder))
-    verdicts = judge(recorded.ratios, ratios, leastPart)
+    verdicts = judge(recorded.ratios, ratios, parts)
     print(verdicts)
   }
   const fallen = verdicts.filter(({ hasFallen }) => hasFallen)
   if (fallen.length === 0) return 0
   const machine = describeMachine()
   console.error(
-    `${fallen.map(({ name }) => name).join('; ')}: a row costs more than it did. See with npm run bench what became slower; where it is meant to be, npm run guard -- --record writes down the new ratios. Recorded on ${describe(recorded.machine)}, this is ${describe(machine)}.`,
+    `${fallen.map(({ name }) => name).join('; ')}: a row costs more, or takes longer, than it did. See with npm run bench what became slower; where it is meant to be, npm run guard -- --record writes down the new ratios. Recorded on ${describe(recorded.machine)}, this is ${describe(machine)}.`,
   )
   return 1
 }
@@ -120,10 +127,13 @@ async function measureRatios(folder: string): Promise<Ratios> {
 
 function print(verdicts: Verdict[]): void {
   console.log(
-    `CPU a row of csv-parse with bulkWrite, in terms of ours (load average ${loadAverage().toFixed(1)})`,
+    `what a row costs csv-parse with bulkWrite, in terms of ours (load average ${loadAverage().toFixed(1)})`,
   )
-  for (const { name, recorded, measured, hasFallen } of verdicts)
+  for (const { name, recorded, measured, least, hasFallen } of verdicts)
     console.log(
-      `${name.padEnd(24)}${measured.toFixed(2).padStart(8)}   recorded ${recorded.toFixed(2)}${hasFallen ? '   FELL' : ''}`,
+      `${name.padEnd(24)}${measured.toFixed(2).padStart(8)}   recorded ${recorded.toFixed(2)}, at least ${least.toFixed(2)}${hasFallen ? '   FELL' : ''}`,
     )
 }
+
+const inWords = ({ cpu, elapsed }: LeastParts): string =>
+  `CPU time below ${cpu} and time below ${elapsed} of what was recorded`

@@ -4,7 +4,7 @@ import type { WrittenFile } from '../datasets/subscriber-file.ts'
 import { writeSubscriberFile } from '../datasets/subscriber-file.ts'
 import { bulkWritePeer } from '../peers/bulk-write.ts'
 import { measuredProcess } from '../processes.ts'
-import type { BenchContext, Contender } from '../scenario.ts'
+import type { BenchContext, Contender, Measurement } from '../scenario.ts'
 import { works, type Cost, type Rounds, type WorkName } from './judge.ts'
 
 /**
@@ -55,10 +55,21 @@ async function peersOf(context: BenchContext): Promise<Record<WorkName, Contende
 }
 
 async function costOf(contender: Contender): Promise<Cost> {
-  const { clientMicroseconds, serverMicroseconds, isRight } = await contender.run()
+  const { isRight, ...measured } = await contender.run()
   if (!isRight) throw new Error(`${contender.name} did its work wrong`)
-  return { client: clientMicroseconds, server: serverMicroseconds }
+  return costIn(measured)
 }
+
+const costIn = ({
+  clientMicroseconds,
+  serverMicroseconds,
+  seconds,
+  rows,
+}: Omit<Measurement, 'isRight'>): Cost => ({
+  client: clientMicroseconds,
+  server: serverMicroseconds,
+  elapsed: (seconds / rows) * 1e6,
+})
 
 /** The three one after the other on a new list: each finds what the one before left. */
 async function ownWorks(
@@ -70,7 +81,7 @@ async function ownWorks(
   const { listId } = await createList(client, `Round ${round}`, dataset)
   const importFile = async (filename: string, overwrite: boolean, expected: string): Promise<Cost> => {
     let wrong: string | null = null
-    const { clientMicroseconds, serverMicroseconds } = await context.measure({
+    const measured = await context.measure({
       // The control plane does nothing but answer who asks whether it has ended.
       processes: [measuredProcess('engine', metrics['engine']!)],
       // Looks would be part of what is measured, and more of them the slower it is.
@@ -87,7 +98,7 @@ async function ownWorks(
       },
     })
     if (wrong !== null) throw new Error(wrong)
-    return { client: clientMicroseconds, server: serverMicroseconds }
+    return costIn(measured)
   }
   return {
     'new rows': () => importFile('first.csv', false, 'added'),

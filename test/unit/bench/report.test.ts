@@ -2,7 +2,16 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
-import { betterOf, judge, leastParts, ratiosOf, works, type Rounds } from '../../../bench/guard/judge.ts'
+import {
+  betterOf,
+  judge,
+  leastParts,
+  ratiosOf,
+  works,
+  type LeastParts,
+  type Ratios,
+  type Rounds,
+} from '../../../bench/guard/judge.ts'
 import { chartsOf } from '../../../bench/report/charts.ts'
 import { htmlPage } from '../../../bench/report/html.ts'
 import { compactJson, reportOfComparison, type Report } from '../../../bench/report/report.ts'
@@ -141,22 +150,22 @@ t.test('the page of results is made of what is kept, and what is left of a broke
 })
 
 t.test(
-  'the guard finds what became slower by more than a fifth, elsewhere by two fifths, client and server apart',
+  'the guard finds what costs a fifth more, elsewhere two fifths, client and server apart, and what takes much longer',
   async (t) => {
-    const roundsOf = (client: number): Rounds =>
+    const roundsOf = (client: number, elapsed = 15): Rounds =>
       Object.fromEntries(
         works.map((work) => [
           work,
           [1, 5, 2].map((noise) => ({
-            ours: { client: client * noise, server: 10 * noise },
-            peer: { client: 40 * noise, server: 80 * noise },
+            ours: { client: client * noise, server: 10 * noise, elapsed: elapsed * noise },
+            peer: { client: 40 * noise, server: 80 * noise, elapsed: 150 * noise },
           })),
         ]),
       ) as unknown as Rounds
     const recorded = ratiosOf(roundsOf(20))
-    t.match(recorded, { 'new rows, client': 2, 'new rows, server': 8 })
-    const fallen = (client: number, leastPart = leastParts.here) =>
-      judge(recorded, ratiosOf(roundsOf(client)), leastPart)
+    t.match(recorded, { 'new rows, client': 2, 'new rows, server': 8, 'new rows, elapsed': 10 })
+    const fallen = (client: number, parts: LeastParts = leastParts.here, elapsed?: number) =>
+      judge(recorded, ratiosOf(roundsOf(client, elapsed)), parts)
         .filter(({ hasFallen }) => hasFallen)
         .map(({ name }) => name)
     t.strictSame(fallen(24), [])
@@ -164,13 +173,18 @@ t.test(
     t.strictSame(fallen(26), clients)
     t.strictSame(fallen(32, leastParts.elsewhere), [])
     t.strictSame(fallen(34, leastParts.elsewhere), clients)
+    const times = ['new rows, elapsed', 'overwriting, elapsed', 'all skipped, elapsed']
+    t.strictSame(fallen(20, leastParts.here, 27), [], 'a neighbour on one of two cores')
+    t.strictSame(fallen(20, leastParts.here, 28), times, 'a wait that costs no CPU time')
+    t.strictSame(fallen(20, leastParts.elsewhere, 37), [])
+    t.strictSame(fallen(20, leastParts.elsewhere, 38), times)
     const once = betterOf(ratiosOf(roundsOf(26)), ratiosOf(roundsOf(21)))
     t.ok(
       judge(recorded, once, leastParts.here).every(({ hasFallen }) => !hasFallen),
       'a neighbour that went',
     )
     t.ok(
-      judge(recorded, {}, leastParts.elsewhere).every(({ hasFallen }) => hasFallen),
+      judge(recorded, {} as Ratios, leastParts.elsewhere).every(({ hasFallen }) => hasFallen),
       'what was not measured has fallen',
     )
   },
