@@ -39,7 +39,7 @@ type RunCommand = Connection['command']
 
 const setting = process.env[crashSetting]
 if (setting !== undefined) {
-  // eslint-disable-next-line @typescript-eslint/unbound-method -- called with the connection below
+  // oxlint-disable-next-line typescript/unbound-method -- called with the connection below
   Connection.prototype.command = crashingAt(parseCrashPoint(setting), Connection.prototype.command)
 }
 

@@ -58,7 +58,7 @@ export interface Service {
 }
 
 // Replies are looked at with assertions, which say best what they hold.
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
+// oxlint-disable-next-line typescript/no-explicit-any
 export type Json = any
 
 export interface Answer {

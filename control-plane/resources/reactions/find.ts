@@ -75,7 +75,7 @@ function searchesOf(
   autoresponders: readonly Pick<AutoresponderDocument, '_id' | 'paused'>[],
 ): Filter<ReactionDocument>[] {
   const asked = autoresponders.filter(({ _id }) => autoresponderId === undefined || _id === autoresponderId)
-  return [true, false].flatMap((isPaused) => {
+  return [true, false].flatMap((isPaused): Filter<ReactionDocument>[] => {
     const stored = storedStates(states, isPaused)
     const ids = asked.filter(({ paused }) => paused === isPaused).map(({ _id }) => _id)
     if (stored.length === 0 || ids.length === 0) return []
