@@ -76,6 +76,7 @@ async function checkMetricsOfAway(t: Test, urls: Record<string, string>): Promis
     async () => (await fetch(url!, { signal: AbortSignal.timeout(10_000) })).text(),
     (text) => /^rollcall_database_up 0$/m.test(text) && !/^rollcall_import_queue_age_seconds /m.test(text),
     90_000,
+    500,
   )
   t.match(text, /^process_resident_memory_bytes \d/m)
 }
@@ -95,6 +96,7 @@ async function checkMetricsOfBack(t: Test, service: Service): Promise<void> {
         /^rollcall_database_checkouts_waiting 0$/m.test(text) &&
         text.includes(`rollcall_imports{state="finished"} ${finished}\n`),
       60_000,
+      200,
     )
   t.comment(`the figures were right ${Date.now() - backAt} ms later`)
 }

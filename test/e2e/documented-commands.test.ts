@@ -6,6 +6,7 @@ import { MongoClient } from 'mongodb'
 import t, { type Test } from 'tap'
 import { collectionsOf } from '../../shared/schemas/collections.ts'
 import { DocumentedCommands, missing, runCommands } from '../helpers/documented-commands.ts'
+import { processesOf } from '../helpers/processes-of.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
 import { callerOf, freePorts, startProgram, until, type Json } from '../helpers/service.ts'
 
@@ -37,7 +38,7 @@ interface Installation {
   environment: Record<string, string>
   get: (path: string) => Promise<Json>
   post: (path: string, body: unknown) => Promise<Json>
-  stop: () => Promise<unknown>
+  stop: (signal?: NodeJS.Signals) => Promise<unknown>
 }
 
 async function start(t: Test, name: string, more: Record<string, string> = {}): Promise<Installation> {
@@ -173,7 +174,13 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
         t.match(runCommands(figures.join(''), restored.environment), /^rollcall_worker_utilization_ratio /m)
       }
     })
-    await restored.stop()
+
+    // No command of the pages, but a whole service that is not needed any more.
+    await t.test('when the process that started the others is killed, they notice and end', async (t) => {
+      await restored.stop('SIGKILL')
+      const left = () => processesOf(restored.DATA_DIR)
+      t.same(await until('the end of all', left, ({ length }) => length === 0, 30_000, 150), [])
+    })
   })
 
   const restoring = backup.under('Of a running one')

@@ -15,6 +15,7 @@ import { settleUpload } from '../helpers/settled-upload.ts'
  *
  *     ROLLCALL_ROWS=200000 npm run tap -- --reporter=tap --timeout=900 test/e2e/reactions.test.ts
  */
+const isLong = process.env['ROLLCALL_ROWS'] !== undefined
 const rows = Number(process.env['ROLLCALL_ROWS'] ?? 4_000)
 const timeoutMs = 60_000 + rows * 4
 
@@ -22,7 +23,8 @@ const timeoutMs = 60_000 + rows * 4
 const deaths = [
   'insert reactions after 1',
   'update reactions "state":"due" after 1',
-  'insert outbox after 1',
+  // Before the same commit as the next one.
+  ...(isLong ? ['insert outbox after 1'] : []),
   'insert outbox > commitTransaction before 1',
   'insert outbox > commitTransaction after 1',
 ]
@@ -84,7 +86,7 @@ t.test('each reaction comes once, whoever is killed', { timeout: 4 * timeoutMs }
   const meanwhile = async (work: (turn: number) => Promise<void>): Promise<void> => {
     for (let turn = 0; !isOver.signal.aborted; turn += 1) {
       await work(turn)
-      await sleep(50)
+      await sleep(isLong ? 50 : 150)
     }
   }
   const disturbances = [

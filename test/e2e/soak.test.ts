@@ -19,7 +19,7 @@ import { countsOf, startService, until, type ProcessName } from '../helpers/serv
  */
 const minutes = Number(process.env['ROLLCALL_MINUTES'] ?? 0)
 const isLong = minutes > 0
-const killEveryMs = isLong ? 20_000 : 1_500
+const killEveryMs = isLong ? 20_000 : 1_000
 const scrapeEveryMs = isLong ? 5_000 : 1_000
 const size = isLong ? { rows: 40_000, listRows: 150_000 } : { rows: 2_000, listRows: 5_000 }
 const requesters = isLong ? { count: 4, pauseMs: 120 } : { count: 2, pauseMs: 40 }

@@ -81,6 +81,8 @@ export async function startReplicaSet(t: Test, size: number): Promise<ReplicaSet
       },
       (number) => number !== -1,
       60_000,
+      // Each look opens a connection to every member.
+      250,
     )
   await primary()
   return {

@@ -39,10 +39,11 @@ const run = promisify(execFile)
 const rows = (count: number, from = 0): string =>
   `email\n${Array.from({ length: count }, (_, i) => `row${from + i}@example.com\n`).join('')}`
 
-async function create(service: Service, filename: string): Promise<Json> {
+async function create(service: Service, filename: string, more: object = {}): Promise<Json> {
   const list = await createList(service)
   return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: {
+      ...more,
       column_mapping: ['email'],
       file_source: { type: 'upload_directory', filename },
     },
@@ -63,19 +64,25 @@ const services = {
   gridfs: await startService(t, ['control-plane', 'ftp'], { STAGING: 'gridfs' }),
 }
 const onDisk = services.disk
+const engines = { disk: new Engines(t, services.disk), gridfs: new Engines(t, services.gridfs) }
 
-/** Has an engine begin the imports, and puts off what comes then, as a step that failed is put off. */
-async function begin(service: Service, ids: number[], engines: Engines, crashAt?: string) {
-  const { imports } = service.collections
-  const nextAt = (at: Date) => imports.updateMany({ _id: { $in: ids } }, { $set: { step_not_before: at } })
-  await nextAt(new Date('2100-01-01'))
-  const engine = await engines.start(crashAt)
+/** The one that a test before left, or a new one. */
+const engineAtWork = async (engines: Engines) => engines.alive[0] ?? (await engines.start())
+
+const later = { begins_at: '2100-01-01T00:00:00Z' }
+
+/** Has an engine begin imports that were created for later, and puts off what comes then, as a step that failed is put off. */
+async function begin({ collections: { imports } }: Service, ids: number[]) {
+  const these = { _id: { $in: ids } }
+  await imports.updateMany(these, {
+    $set: { begins_at: new Date(0), step_not_before: new Date('2100-01-01') },
+  })
   await until(
     `the begin of imports ${ids.join(', ')}`,
-    () => imports.countDocuments({ _id: { $in: ids }, state: 'splitting' }),
+    () => imports.countDocuments({ ...these, state: 'splitting' }),
     (count) => count === ids.length,
   )
-  return { engine, goOn: () => nextAt(new Date(0)) }
+  return { goOn: () => imports.updateMany(these, { $set: { step_not_before: new Date(0) } }) }
 }
 
 /** Two tries of one step, of which the first was taken for dead, on the same staging. */
@@ -234,10 +241,68 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     for (const session of [a, b, ...sessions]) session.close()
   })
 
+t.test(
+  'what others do to a file that they had finished, once its import began, changes nothing',
+  async (t) => {
+    const service = onDisk
+    const folder = path.join(service.dataFolder, 'uploads', '1')
+    const changes: Record<string, (file: string) => Promise<unknown>> = {
+      truncated: (file) => truncate(file, 0),
+      overwritten: (file) => writeFile(file, rows(2, 300)),
+      removed: (file) => rm(file),
+    }
+    const createOld = async (name: string, content: string, more?: object): Promise<number> => {
+      await putOld(path.join(folder, name), content)
+      return (await create(service, name, more)).id
+    }
+    const ids: number[] = []
+    for (const what of Object.keys(changes)) ids.push(await createOld(`${what}.csv`, rows(10), later))
+    const tooLarge = 17 * 1024 * 1024
+    const largeId = await createOld('large.csv', `email\n${'x'.repeat(tooLarge)}\n`, later)
+    const beforeItIsSplit = 'update imports "state":"importing" before 1'
+    const restoredId = await createOld('restored.csv', rows(10), later)
+    const engine = await engines.disk.start(beforeItIsSplit)
+    const { goOn } = await begin(service, [...ids, largeId, restoredId])
+    const otherId = await createOld('other.csv', `${rows(10)}${' '.repeat(tooLarge)}\n`)
+    await engine.ended
+    await engines.disk.endLeaseOf(engine)
+
+    for (const [what, change] of Object.entries(changes)) await change(path.join(folder, `${what}.csv`))
+    await truncate(path.join(folder, 'large.csv'), 100)
+    await writeFile(path.join(folder, 'other.csv'), rows(2, 300))
+    const staging = path.join(service.dataFolder, 'staging', String(restoredId))
+    const pin = path.join(
+      staging,
+      (await readdir(staging)).find((name) => name.startsWith('pin-'))!,
+    )
+    const { ino } = await stat(pin)
+    // As from a backup: another inode, and the same time.
+    await run('cp', ['-p', pin, `${pin}.restored`])
+    await rename(`${pin}.restored`, pin)
+    t.not((await stat(pin)).ino, ino)
+    await goOn()
+    await engines.disk.start()
+    for (const [i, what] of Object.keys(changes).entries())
+      t.same(countsOf(await importEnd(service, ids[i]!)), { added: 10 }, what)
+    t.match(
+      await importEnd(service, largeId),
+      { state: 'failed', error_message: /"large\.csv" was written into after the import began/ },
+      'one that is too large to be copied when the import begins is refused, not imported in part',
+    )
+    const other = await importEnd(service, otherId)
+    t.match(
+      other,
+      { state: 'failed', error_message: /"other\.csv" was written into after the import began/ },
+      'so is one that is split already, but whose chunks nobody has claimed yet',
+    )
+    t.same(countsOf(other), {})
+    t.same(countsOf(await importEnd(service, restoredId)), { added: 10 }, 'one that was restored goes on')
+  },
+)
+
 for (const STAGING of ['disk', 'gridfs'] as const)
-  t.test(`what is done to an upload after its import began changes nothing: ${STAGING}`, async (t) => {
+  t.test(`nor does what is done to an upload: ${STAGING}`, async (t) => {
     const service = services[STAGING]
-    const engines = new Engines(t, service)
     const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
     const changes: Record<string, (name: string) => Promise<unknown>> = {
       replaced: (name) => ftp.upload(`STOR ${name}`, rows(3, 100)),
@@ -252,14 +317,13 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     const ids: number[] = []
     for (const what of Object.keys(changes)) {
       t.match(await ftp.upload(`STOR ${what}.csv`, rows(10)), /^226 /)
-      ids.push((await create(service, `${what}.csv`)).id)
+      ids.push((await create(service, `${what}.csv`, later)).id)
     }
-    const { engine, goOn } = await begin(service, ids, engines)
-    await engines.kill([engine])
+    await engineAtWork(engines[STAGING])
+    const { goOn } = await begin(service, ids)
     for (const [what, change] of Object.entries(changes))
       t.match((await change(`${what}.csv`)) ?? '250', /^2/, what)
     await goOn()
-    await engines.start()
     for (const [i, what] of Object.keys(changes).entries()) {
       const view = await importEnd(service, ids[i]!)
       t.match(view, { state: 'finished' })
@@ -278,115 +342,54 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     )
   })
 
-t.test('nor does what others do to a file that they had finished', async (t) => {
-  const service = onDisk
-  const engines = new Engines(t, service)
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  const changes: Record<string, (file: string) => Promise<unknown>> = {
-    truncated: (file) => truncate(file, 0),
-    overwritten: (file) => writeFile(file, rows(2, 300)),
-    removed: (file) => rm(file),
-  }
-  const beginOld = async (name: string, content: string): Promise<number> => {
-    await putOld(path.join(folder, name), content)
-    return (await create(service, name)).id
-  }
-  const ids: number[] = []
-  for (const what of Object.keys(changes)) ids.push(await beginOld(`${what}.csv`, rows(10)))
-  const tooLarge = 17 * 1024 * 1024
-  const largeId = await beginOld('large.csv', `email\n${'x'.repeat(tooLarge)}\n`)
-  const beforeItIsSplit = 'update imports "state":"importing" before 1'
-  const { engine, goOn } = await begin(service, [...ids, largeId], engines, beforeItIsSplit)
-  const otherId = await beginOld('other.csv', `${rows(10)}${' '.repeat(tooLarge)}\n`)
-  await engine.ended
-  await engines.endLeaseOf(engine)
-
-  for (const [what, change] of Object.entries(changes)) await change(path.join(folder, `${what}.csv`))
-  await truncate(path.join(folder, 'large.csv'), 100)
-  await writeFile(path.join(folder, 'other.csv'), rows(2, 300))
-  await goOn()
-  const second = await engines.start()
-  for (const [i, what] of Object.keys(changes).entries())
-    t.same(countsOf(await importEnd(service, ids[i]!)), { added: 10 }, what)
-  t.match(
-    await importEnd(service, largeId),
-    { state: 'failed', error_message: /"large\.csv" was written into after the import began/ },
-    'one that is too large to be copied when the import begins is refused, not imported in part',
-  )
-  const other = await importEnd(service, otherId)
-  t.match(
-    other,
-    { state: 'failed', error_message: /"other\.csv" was written into after the import began/ },
-    'so is one that is split already, but whose chunks nobody has claimed yet',
-  )
-  t.same(countsOf(other), {})
-  await engines.kill([second])
-
-  const third = await engines.start(beforeItIsSplit)
-  const restoredId = await beginOld('restored.csv', rows(10))
-  await third.ended
-  await engines.endLeaseOf(third)
-  const staging = path.join(service.dataFolder, 'staging', String(restoredId))
-  const pin = path.join(
-    staging,
-    (await readdir(staging)).find((name) => name.startsWith('pin-'))!,
-  )
-  const { ino } = await stat(pin)
-  // As from a backup: another inode, and the same time.
-  await run('cp', ['-p', pin, `${pin}.restored`])
-  await rename(`${pin}.restored`, pin)
-  t.not((await stat(pin)).ino, ino)
-  await engines.start()
-  t.same(countsOf(await importEnd(service, restoredId)), { added: 10 }, 'one that was restored goes on')
-})
-
 t.test('nobody is deactivated for what a staged file has lost since its rows were written', async (t) => {
   const service = onDisk
-  const engines = new Engines(t, service)
+  const { imports, subscribers } = service.collections
   const damages: Record<string, (file: string) => Promise<unknown>> = {
     truncated: (file) => truncate(file, 0),
     removed: (file) => rm(file),
   }
-  const createOn = (list: Json, content: string, options = {}) =>
-    service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+  const createOn = async (list: Json, content: string, options = {}): Promise<number> => {
+    const created = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
       subscriber_import: { column_mapping: ['email'], ...options, file_source: { type: 'json', content } },
     })
-  const allEnded = () =>
-    until(
-      'the end of all imports',
-      () => service.collections.imports.countDocuments({ settled: false }),
-      (count) => count === 0,
-    )
+    return created.id
+  }
   const lists = await Promise.all(Object.keys(damages).map(() => createList(service)))
-  const before = await engines.start()
+  await engineAtWork(engines.disk)
   for (const list of lists) await createOn(list, rows(20))
-  await allEnded()
-  await engines.kill([before])
+  await until(
+    'the end of all imports',
+    () => imports.countDocuments({ settled: false }),
+    (count) => count === 0,
+  )
+  await engines.disk.kill(engines.disk.alive)
 
-  for (const [i, [what, damage]] of Object.entries(damages).entries()) {
-    const list = lists[i]!
-    const engine = await engines.start('aggregate import_chunks $counts.added after 1')
-    const { id } = await createOn(list, rows(15), { deactivate_subscribers_not_in_import: true })
+  const ids: number[] = []
+  for (const [i, damage] of Object.values(damages).entries()) {
+    const engine = await engines.disk.start('aggregate import_chunks $counts.added after 1')
+    const id = await createOn(lists[i], rows(15), { deactivate_subscribers_not_in_import: true })
+    ids.push(id)
     await engine.ended
-    await engines.endLeaseOf(engine)
+    await engines.disk.endLeaseOf(engine)
+    // Until the last of them is damaged, too.
+    await imports.updateOne({ _id: id }, { $set: { step_not_before: new Date('2100-01-01') } })
     const staging = path.join(service.dataFolder, 'staging', String(id))
     for (const name of await readdir(staging)) await damage(path.join(staging, name))
-    const last = await engines.start()
-    const view = await importEnd(service, id)
+  }
+  await imports.updateMany({ _id: { $in: ids } }, { $set: { step_not_before: new Date(0) } })
+  await engines.disk.start()
+  for (const [i, what] of Object.keys(damages).entries()) {
+    const view = await importEnd(service, ids[i]!)
     t.match(view, { state: 'failed', error_message: /DATA_DIR\/staging/ }, what)
     t.equal(view.stats.subscribers.deactivated, 0)
-    t.equal(
-      await service.collections.subscribers.countDocuments({ mailing_list_id: list.id, status: 'active' }),
-      20,
-    )
-    await allEnded()
-    await engines.kill([last])
+    t.equal(await subscribers.countDocuments({ mailing_list_id: lists[i]!.id, status: 'active' }), 20)
   }
 })
 
 t.test('a file that something else still writes is waited for', async (t) => {
   const service = onDisk
-  await service.start('engine')
+  await engineAtWork(engines.disk)
   const folder = path.join(service.dataFolder, 'uploads', '1')
   await mkdir(folder, { recursive: true })
 
@@ -438,6 +441,7 @@ t.test('a file that something else still writes is waited for', async (t) => {
 
 t.test('files that were uploaded by FTP, or long ago, are taken at once', async (t) => {
   const service = onDisk
+  await engineAtWork(engines.disk)
   const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
   await ftp.upload('STOR fresh.csv.part', rows(10))
   await ftp.command('RNFR fresh.csv.part')

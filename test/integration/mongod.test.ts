@@ -199,12 +199,36 @@ const onRealServer = (dataFolder: string) => ({
 t.test('one server a data folder, however many processes ask for it; the last one ends it', async (t) => {
   const dataFolder = path.join(folder, 'data')
   const options = onRealServer(dataFolder)
+  const serverFile = path.join(dataFolder, 'mongodb', 'server.json')
+  await mkdir(path.dirname(serverFile), { recursive: true })
+  await writeFile(serverFile, '{"pid":')
   const first = await startEmbeddedMongoDB(options)
+  t.teardown(() => first.stop())
+  const pidOfServer = async () => (JSON.parse(await readFile(serverFile, 'utf8')) as { pid: number }).pid
+
+  await t.test('one that is killed is started again where it was', async (t) => {
+    const client = await MongoClient.connect(first.uri)
+    t.teardown(() => client.close())
+    await client.db('x').collection<{ _id: number }>('y').insertOne({ _id: 1 })
+    process.kill(await pidOfServer(), 'SIGKILL')
+    const found = await until(
+      'an answer',
+      () =>
+        client
+          .db('x')
+          .collection('y')
+          .countDocuments()
+          .catch(() => 0),
+      (count) => count === 1,
+      60_000,
+    )
+    t.equal(found, 1)
+    t.ok(lines.includes('embedded MongoDB ended although nobody told it to; it is started again'))
+  })
+
   const other = await startProgram(['--input-type=module', '-e', otherUser(dataFolder)], {})
   t.equal(other.ready?.mongodb, first.uri, 'another process is given the same server')
-  const { pid } = JSON.parse(await readFile(path.join(dataFolder, 'mongodb', 'server.json'), 'utf8')) as {
-    pid: number
-  }
+  const pid = await until('the record of the server that is up', pidOfServer, isAlive)
   await first.stop()
   t.ok(isAlive(pid), 'it lives as long as it has a user')
   await other.stop('SIGKILL')
@@ -213,34 +237,6 @@ t.test('one server a data folder, however many processes ask for it; the last on
   await third.stop()
   t.notOk(isAlive(pid))
   t.same(await readdir(path.join(dataFolder, 'mongodb', 'users')), [])
-})
-
-t.test('a server that is killed is started again where it was', async (t) => {
-  const dataFolder = path.join(folder, 'data of the killed')
-  const options = onRealServer(dataFolder)
-  const serverFile = path.join(dataFolder, 'mongodb', 'server.json')
-  await mkdir(path.dirname(serverFile), { recursive: true })
-  await writeFile(serverFile, '{"pid":')
-  const server = await startEmbeddedMongoDB(options)
-  t.teardown(() => server.stop())
-  const client = await MongoClient.connect(server.uri)
-  t.teardown(() => client.close())
-  await client.db('x').collection<{ _id: number }>('y').insertOne({ _id: 1 })
-  const { pid } = JSON.parse(await readFile(serverFile, 'utf8')) as { pid: number }
-  process.kill(pid, 'SIGKILL')
-  const found = await until(
-    'an answer',
-    () =>
-      client
-        .db('x')
-        .collection('y')
-        .countDocuments()
-        .catch(() => 0),
-    (count) => count === 1,
-    60_000,
-  )
-  t.equal(found, 1)
-  t.ok(lines.includes('embedded MongoDB ended although nobody told it to; it is started again'))
 })
 
 t.test('a process id that was given out again stands for nobody', async (t) => {
