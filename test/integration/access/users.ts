@@ -1,8 +1,8 @@
 import t from 'tap'
-import { permissionValues } from '../../shared/schemas/user.ts'
-import { startService, type Json } from '../helpers/service.ts'
+import { permissionValues } from '../../../shared/schemas/user.ts'
+import { type Json } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
-const service = await startService(t, ['control-plane'])
 const { call, get, post, collections } = service
 
 const organization = await post('/organizations', {
@@ -30,8 +30,9 @@ const none = Object.fromEntries(Object.keys(permissionValues).map((key) => [key,
 
 t.test('a user has each documented field, with its default', async (t) => {
   const { body } = await create({ full_name: '  Jane Roe ', email: ' Jane@Example.com ' }, asAdmin)
+  const { id } = body.data
   t.same(body.data, {
-    id: 1,
+    id,
     organization_id: organization.id,
     full_name: 'Jane Roe',
     email: 'Jane@Example.com',
@@ -43,8 +44,8 @@ t.test('a user has each documented field, with its default', async (t) => {
     permissions: none,
     password_failure_lockout: { is_locked_out: false, expires_at: null },
   })
-  t.same((await call('GET', '/users/1', undefined, asAdmin)).body.data, body.data)
-  const stored = await collections.users.findOne({ _id: 1 })
+  t.same((await call('GET', `/users/${id}`, undefined, asAdmin)).body.data, body.data)
+  const stored = await collections.users.findOne({ _id: id })
   t.match(stored!.password_hash, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$/)
   t.notMatch(JSON.stringify(stored), password)
 })

@@ -3,13 +3,13 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import express from 'express'
 import t from 'tap'
-import { errorHandler } from '../../control-plane/api/envelope.ts'
-import { KnownCallers } from '../../control-plane/api/known-callers.ts'
-import { apiRouter } from '../../control-plane/api/router.ts'
-import { AuthThrottle, hashKey, keyHashSecret } from '../../shared/api-keys.ts'
-import { basic, bootstrapKey, callerOf, startProcess, startService, until } from '../helpers/service.ts'
+import { errorHandler } from '../../../control-plane/api/envelope.ts'
+import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
+import { apiRouter } from '../../../control-plane/api/router.ts'
+import { AuthThrottle, hashKey, keyHashSecret } from '../../../shared/api-keys.ts'
+import { basic, bootstrapKey, callerOf, startProcess, until } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
-const service = await startService(t, ['control-plane'])
 const { call, post } = service
 const as = (authorization: string) => call('GET', '/mailing_lists', undefined, { headers: { authorization } })
 

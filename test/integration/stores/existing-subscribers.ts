@@ -1,6 +1,6 @@
 import t from 'tap'
-import { findExisting } from '../../engine/writing/existing-subscribers.ts'
-import { databaseAndFolder } from '../helpers/database-and-folder.ts'
+import { findExisting } from '../../../engine/writing/existing-subscribers.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
 /** What a batch finds of the subscribers that are there, whether one reply of the server holds it or not. */
 

@@ -1,10 +1,10 @@
 import type { Document } from 'mongodb'
 import t from 'tap'
-import { createList, startService, type Json, type Service } from '../helpers/service.ts'
+import { createList, type Json, type Service } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
 /** Finding subscribers: pages, emails over many lists, lists on which several share an email; and what it costs. */
 
-const service = await startService(t, ['control-plane'])
 const { call, get, post } = service
 
 interface Page {

@@ -4,12 +4,12 @@ import { mkdir, mkdtemp, open, rm } from 'node:fs/promises'
 import { hostname, tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
-import type { TailTask } from '../../engine/splitting/tail-scan.ts'
-import { startWorkerPool } from '../../engine/workers/pool.ts'
-import { openDatabase } from '../../shared/database.ts'
-import { registerEngine } from '../../shared/store/engines.ts'
-import { makePlan, utf8Format } from '../helpers/make-plan.ts'
-import { testMongodbUri } from '../helpers/service.ts'
+import type { TailTask } from '../../../engine/splitting/tail-scan.ts'
+import { startWorkerPool } from '../../../engine/workers/pool.ts'
+import { openDatabase } from '../../../shared/database.ts'
+import { registerEngine } from '../../../shared/store/engines.ts'
+import { makePlan, utf8Format } from '../../helpers/make-plan.ts'
+import { testMongodbUri } from '../../helpers/service.ts'
 
 t.test('tails of large sources leave half of the lanes to chunks', async (t) => {
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-pool-'))

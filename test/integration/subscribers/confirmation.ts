@@ -1,10 +1,10 @@
 import t from 'tap'
-import { autoresponder } from '../helpers/autoresponder.ts'
-import { createList, startService, type Json } from '../helpers/service.ts'
+import { autoresponder } from '../../helpers/autoresponder.ts'
+import { createList, type Json } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
 /** From the request to confirm, over the mail that waits in the outbox, to the visit of its link. */
 
-const service = await startService(t, ['control-plane'], { TRUSTED_PROXIES: '127.0.0.1/32' })
 const { call, post, collections } = service
 const base = service.processes['control-plane']!.ready.http!
 

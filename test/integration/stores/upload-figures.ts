@@ -1,8 +1,8 @@
 import t from 'tap'
-import { UploadDirectory } from '../../ftp/upload-directory.ts'
-import type { Logger } from '../../shared/logger.ts'
-import { openUploads } from '../../shared/uploads/open-uploads.ts'
-import { databaseAndFolder } from '../helpers/database-and-folder.ts'
+import { UploadDirectory } from '../../../ftp/upload-directory.ts'
+import type { Logger } from '../../../shared/logger.ts'
+import { openUploads } from '../../../shared/uploads/open-uploads.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
 const { database, folder } = await databaseAndFolder(t)
 const { collections } = database

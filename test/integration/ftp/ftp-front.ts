@@ -4,15 +4,15 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { makeCertificate } from '../helpers/certificate.ts'
-import { ftpFronts } from '../helpers/ftp-front.ts'
-import { FtpSession } from '../helpers/ftp-session.ts'
-import { bootstrapKey, startService, until } from '../helpers/service.ts'
+import { makeCertificate } from '../../helpers/certificate.ts'
+import { ftpFronts } from '../../helpers/ftp-front.ts'
+import { FtpSession } from '../../helpers/ftp-session.ts'
+import { bootstrapKey, until } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
 // Connections: ports, limits, time-outs, ends. The server runs in this process, with time-outs that no setting has.
-const service = await startService(t, ['control-plane'])
 const pems = path.join(service.dataFolder, 'pem files')
-await mkdir(pems)
+await mkdir(pems, { recursive: true })
 const offered = { ...(await makeCertificate(pems, 'front')), implicitPort: 0, isRequired: false }
 
 const { collections, start } = await ftpFronts(t, service)
@@ -518,7 +518,7 @@ t.test('no account sees the other one', async (t) => {
   const [one, two] = [await FtpSession.open(plain.url), await FtpSession.open(plain.url, await newAccount())]
   await one.upload('STOR private.csv', 'mine')
   t.same((await two.download('NLST')).text, '')
-  for (const path of ['private.csv', '../1/private.csv', '/../1/private.csv'])
+  for (const path of ['private.csv', '../../1/private.csv', '/../1/private.csv'])
     for (const command of ['SIZE', 'MDTM', 'MLST', 'DELE', 'RNFR'])
       t.match(await two.command(`${command} ${path}`), /^55[03] /, `${command} ${path}`)
   t.match(await two.upload('STOR private.csv', 'theirs'), /^226 /)

@@ -2,15 +2,15 @@ import { copyFile, mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import type { TLSSocket } from 'node:tls'
 import t from 'tap'
-import { createLogger } from '../../shared/logger.ts'
-import { makeCertificate } from '../helpers/certificate.ts'
-import { ftpFronts } from '../helpers/ftp-front.ts'
-import { FtpSession } from '../helpers/ftp-session.ts'
-import { bootstrapKey, startService, until } from '../helpers/service.ts'
+import { createLogger } from '../../../shared/logger.ts'
+import { makeCertificate } from '../../helpers/certificate.ts'
+import { ftpFronts } from '../../helpers/ftp-front.ts'
+import { FtpSession } from '../../helpers/ftp-session.ts'
+import { bootstrapKey, until } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
-const service = await startService(t, ['control-plane'])
 const pems = path.join(service.dataFolder, 'pem files')
-await mkdir(pems)
+await mkdir(pems, { recursive: true })
 const [good, other] = [await makeCertificate(pems, 'good'), await makeCertificate(pems, 'other')]
 const offered = { ...good, implicitPort: 0, isRequired: false }
 const { start } = await ftpFronts(t, service)

@@ -1,10 +1,10 @@
 import t from 'tap'
-import { autoresponder } from '../helpers/autoresponder.ts'
-import { createList, startService, type Json } from '../helpers/service.ts'
+import { autoresponder } from '../../helpers/autoresponder.ts'
+import { createList, type Json } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
 /** Mails that a request asks for, and what it makes of their subscriber. */
 
-const service = await startService(t, ['control-plane'])
 const { call, post, collections } = service
 
 const add = (listId: number, email: string, more: object = {}): Promise<Json> =>
@@ -21,7 +21,7 @@ const trigger = async (
   return (await call('POST', path, body, key === undefined ? {} : { key })).body
 }
 
-let nextAutoresponder = 1
+let nextAutoresponder = 1_000_000
 async function addAutoresponder(listId: number, name: string, more: object = {}): Promise<number> {
   const _id = nextAutoresponder++
   await collections.autoresponders.insertOne(

@@ -4,17 +4,17 @@ import { mkdir } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import path from 'node:path'
 import t from 'tap'
-import { PassivePorts } from '../../ftp/connections/passive-ports.ts'
-import { AuthThrottle } from '../../shared/api-keys.ts'
-import { makeCertificate } from '../helpers/certificate.ts'
-import { ftpFronts } from '../helpers/ftp-front.ts'
-import { FtpSession } from '../helpers/ftp-session.ts'
-import { bootstrapKey, startService, until } from '../helpers/service.ts'
+import { PassivePorts } from '../../../ftp/connections/passive-ports.ts'
+import { AuthThrottle } from '../../../shared/api-keys.ts'
+import { makeCertificate } from '../../helpers/certificate.ts'
+import { ftpFronts } from '../../helpers/ftp-front.ts'
+import { FtpSession } from '../../helpers/ftp-session.ts'
+import { bootstrapKey, until } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
 // What a client may have waiting, held or under way, and that its end is seen nevertheless.
-const service = await startService(t, ['control-plane'])
 const pems = path.join(service.dataFolder, 'pem files')
-await mkdir(pems)
+await mkdir(pems, { recursive: true })
 const offered = { ...(await makeCertificate(pems, 'bounds')), implicitPort: 0, isRequired: false }
 const { collections, start } = await ftpFronts(t, service)
 const front = await start(t)

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
-import { createList, startService, type Json } from '../helpers/service.ts'
+import { createList, type Json } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
-const service = await startService(t, ['control-plane'])
 const { call, get, post } = service
 
 const pathOf = (list: Json): string => `/mailing_lists/${list.id}/templates`

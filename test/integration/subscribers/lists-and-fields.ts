@@ -1,7 +1,7 @@
 import t from 'tap'
-import { createList, startService } from '../helpers/service.ts'
+import { createList } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
-const service = await startService(t, ['control-plane'])
 const { call, get, post } = service
 
 t.test('a mailing list', async (t) => {

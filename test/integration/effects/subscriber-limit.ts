@@ -1,18 +1,18 @@
 import t from 'tap'
-import { openDatabase } from '../../shared/database.ts'
-import { insertSubscriber } from '../../shared/store/subscribers.ts'
+import { openDatabase } from '../../../shared/database.ts'
+import { insertSubscriber } from '../../../shared/store/subscribers.ts'
 import {
   countsOf,
   createList,
   importEnd,
   importText,
-  startService,
   testMongodbUri,
   until,
   type Json,
   type Service,
-} from '../helpers/service.ts'
-import { subscriberDocument } from '../helpers/subscriber-document.ts'
+} from '../../helpers/service.ts'
+import { subscriberDocument } from '../../helpers/subscriber-document.ts'
+import { service } from './service.ts'
 
 /** The organization's subscriber limit: never overrun, and no row skipped while a place is left. */
 
@@ -59,7 +59,6 @@ const create = (service: Service, listId: number, content: string, options: obje
   })
 
 t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
-  const service = await startService(t, ['control-plane', 'engine'], { ENGINE_WORKERS: '2' })
   const { collections } = service
 
   t.test('rows beyond the last place are skipped, and say so', async (t) => {

@@ -2,18 +2,17 @@ import { once } from 'node:events'
 import { request as httpRequest, type IncomingMessage, type RequestListener } from 'node:http'
 import { connect, type AddressInfo, type Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { createHttpServer, httpLimits, type HttpLimits } from '../../control-plane/http-server.ts'
+import { createHttpServer, httpLimits, type HttpLimits } from '../../../control-plane/http-server.ts'
 import {
   basic,
   bootstrapKey,
   callerOf,
   startProcess,
-  startService,
   until,
   type RunningProcess,
-} from '../helpers/service.ts'
+} from '../../helpers/service.ts'
+import { service } from './service.ts'
 
-const service = await startService(t, ['control-plane'])
 const { call } = service
 const controlPlane = service.processes['control-plane']!
 const base = controlPlane.ready.http!

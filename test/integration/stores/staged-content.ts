@@ -2,11 +2,11 @@ import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
-import { StagedContent } from '../../control-plane/api/staged-content.ts'
-import { diskStaging } from '../../shared/staging/disk-staging.ts'
-import type { Staging } from '../../shared/staging/staging.ts'
-import { databaseAndFolder } from '../helpers/database-and-folder.ts'
-import { until } from '../helpers/service.ts'
+import { StagedContent } from '../../../control-plane/api/staged-content.ts'
+import { diskStaging } from '../../../shared/staging/disk-staging.ts'
+import type { Staging } from '../../../shared/staging/staging.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { until } from '../../helpers/service.ts'
 
 const { database, folder } = await databaseAndFolder(t)
 const disk = diskStaging(folder)

@@ -1,9 +1,9 @@
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { basic, bootstrapKey, startService } from '../helpers/service.ts'
+import { basic, bootstrapKey } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
-const service = await startService(t, ['control-plane'])
 const { call, post } = service
 const list = await post('/mailing_lists', { mailing_list: { name: 'Newsletter' } })
 const imports = `/mailing_lists/${list.id}/subscriber_imports`

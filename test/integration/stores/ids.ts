@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { nextIds, openDatabase, peekNextId } from '../../shared/database.ts'
-import { testMongodbUri } from '../helpers/service.ts'
+import { nextIds, openDatabase, peekNextId } from '../../../shared/database.ts'
+import { testMongodbUri } from '../../helpers/service.ts'
 
 const name = `test_${randomBytes(6).toString('hex')}`
 const [first, second] = await Promise.all([1, 2].map(() => openDatabase({ uri: testMongodbUri(), name })))

@@ -1,7 +1,8 @@
 import t from 'tap'
-import type { AutoresponderDocument } from '../../shared/schemas/autoresponder.ts'
-import { autoresponder } from '../helpers/autoresponder.ts'
-import { countsOf, createList, importText, startService, type Service } from '../helpers/service.ts'
+import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
+import { autoresponder } from '../../helpers/autoresponder.ts'
+import { countsOf, createList, importText, type Service } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
 /** Autoresponder reactions that an import queues: one a subscriber and autoresponder, in the batch's transaction. */
 
@@ -37,7 +38,6 @@ async function reactionsIn(service: Service, listId: number): Promise<Record<str
 }
 
 t.test('reactions of an import', { timeout: 300_000 }, async (t) => {
-  const service = await startService(t, ['control-plane', 'engine'])
   const list = await createList(service)
   await addAutoresponder(service, list.id, {
     _id: 1,

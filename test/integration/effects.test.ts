@@ -1,0 +1,3 @@
+import './effects/reactions.ts'
+import './effects/subscriber-effects.ts'
+import './effects/subscriber-limit.ts'

@@ -1,0 +1,3 @@
+import './ftp/ftp-front.ts'
+import './ftp/ftp-bounds.ts'
+import './ftp/ftp-tls.ts'

@@ -1,0 +1,3 @@
+import './mails/campaign-templates.ts'
+import './mails/autoresponders.ts'
+import './mails/trigger-autoresponders.ts'

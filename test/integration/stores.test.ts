@@ -1,0 +1,7 @@
+import './stores/existing-subscribers.ts'
+import './stores/staged-content.ts'
+import './stores/ids.ts'
+import './stores/upload-figures.ts'
+import './stores/upload-copies.ts'
+import './stores/slow-staging.ts'
+import './stores/worker-pool.ts'
