@@ -1,10 +1,10 @@
 import t from 'tap'
-import { openDatabase } from '../../shared/database.ts'
-import type { SubscriberDocument } from '../../shared/schemas/subscriber.ts'
-import { insertSubscriber, removeSubscribers } from '../../shared/store/subscribers.ts'
-import { createList, importText, startService, until, type Json } from '../helpers/service.ts'
+import { openDatabase } from '../../../shared/database.ts'
+import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
+import { insertSubscriber, removeSubscribers } from '../../../shared/store/subscribers.ts'
+import { createList, importText, until, type Json } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
-const service = await startService(t, ['control-plane', 'engine'])
 const { call, get, post } = service
 const database = await openDatabase({
   uri: service.settings['MONGODB_URI']!,
@@ -213,7 +213,7 @@ t.test('every import is a job', async (t) => {
     'newest first',
   )
   t.same(
-    (await get('/jobs/unfinished_on_all_organizations')).map(({ id }: Json) => id),
+    (await get('/jobs/unfinished_on_all_organizations')).map(({ id }: Json) => id).slice(0, 2),
     [second, first],
   )
   t.same((await get(`/organizations/${organization.id}/jobs/unfinished`)).length, 2, 'for a system admin')

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
-import { createList, importEnd, importText, startService, until, type Json } from '../helpers/service.ts'
+import { SubscriberFile } from '../../../bench/datasets/subscriber-file.ts'
+import { createList, importEnd, importText, until, type Json } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
-const service = await startService(t, ['control-plane', 'engine'])
 const { call, collections, get, post } = service
 
 const rows = 60_000

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { countsOf, createList, importText, startService, type Json } from '../helpers/service.ts'
+import { countsOf, createList, importText, type Json } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
-const service = await startService(t, ['control-plane', 'engine'])
 const { call, collections, get } = service
 
 const log = async (view: Json, kind: string) =>

@@ -4,10 +4,10 @@ import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { uploadFolder } from '../../shared/uploads/upload-names.ts'
-import { countsOf, createList, importEnd, startService, type Json } from '../helpers/service.ts'
+import { uploadFolder } from '../../../shared/uploads/upload-names.ts'
+import { countsOf, createList, importEnd, type Json } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
-const service = await startService(t, ['control-plane', 'engine'])
 
 const inspect = (listId: number, subscriber_import: Record<string, unknown>): Promise<Json> =>
   service.post(`/mailing_lists/${listId}/subscriber_imports/inspect`, { subscriber_import })

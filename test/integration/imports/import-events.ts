@@ -8,19 +8,11 @@ import {
   ImportWatch,
   watchBounds,
   type WatchBounds,
-} from '../../control-plane/resources/subscriber-imports/import-watch.ts'
-import { collectionsOf } from '../../shared/schemas/collections.ts'
-import {
-  basic,
-  bootstrapKey,
-  createList,
-  startProcess,
-  startService,
-  until,
-  type Json,
-} from '../helpers/service.ts'
+} from '../../../control-plane/resources/subscriber-imports/import-watch.ts'
+import { collectionsOf } from '../../../shared/schemas/collections.ts'
+import { basic, bootstrapKey, createList, startProcess, until, type Json } from '../../helpers/service.ts'
+import { service } from './service.ts'
 
-const service = await startService(t, ['control-plane', 'engine'])
 const list = await createList(service)
 const origin = service.processes['control-plane']!.ready.http!
 
