@@ -1,4 +1,8 @@
-import './access/users.ts'
-import './access/authentication.ts'
-import './access/envelope.ts'
-import './access/http-hardening.ts'
+import { runTogether } from '../helpers/run-together.ts'
+
+await runTogether(new URL('access/', import.meta.url), [
+  'users',
+  'authentication',
+  'envelope',
+  'http-hardening',
+])

@@ -1,3 +1,7 @@
-import './effects/reactions.ts'
-import './effects/subscriber-effects.ts'
-import './effects/subscriber-limit.ts'
+import { runTogether } from '../helpers/run-together.ts'
+
+await runTogether(new URL('effects/', import.meta.url), [
+  'reactions',
+  'subscriber-effects',
+  'subscriber-limit',
+])

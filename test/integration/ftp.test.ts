@@ -1,3 +1,3 @@
-import './ftp/ftp-front.ts'
-import './ftp/ftp-bounds.ts'
-import './ftp/ftp-tls.ts'
+import { runTogether } from '../helpers/run-together.ts'
+
+await runTogether(new URL('ftp/', import.meta.url), ['ftp-front', 'ftp-bounds', 'ftp-tls'])

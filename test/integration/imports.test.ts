@@ -1,7 +1,11 @@
-// The first one: it counts that an inspection writes nothing at all.
-import './imports/import-inspection.ts'
-import './imports/import-rows.ts'
-import './imports/import-moves.ts'
-import './imports/import-events.ts'
-import './imports/counts-and-jobs.ts'
-import './imports/chores.ts'
+import { runTogether } from '../helpers/run-together.ts'
+
+await runTogether(new URL('imports/', import.meta.url), [
+  // The first one: it counts that an inspection writes nothing at all.
+  'import-inspection',
+  'import-rows',
+  'import-moves',
+  'import-events',
+  'counts-and-jobs',
+  'chores',
+])

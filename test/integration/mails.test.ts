@@ -1,3 +1,7 @@
-import './mails/campaign-templates.ts'
-import './mails/autoresponders.ts'
-import './mails/trigger-autoresponders.ts'
+import { runTogether } from '../helpers/run-together.ts'
+
+await runTogether(new URL('mails/', import.meta.url), [
+  'campaign-templates',
+  'autoresponders',
+  'trigger-autoresponders',
+])

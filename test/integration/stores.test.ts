@@ -1,7 +1,10 @@
-import './stores/existing-subscribers.ts'
-import './stores/staged-content.ts'
-import './stores/ids.ts'
-import './stores/upload-figures.ts'
-import './stores/upload-copies.ts'
-import './stores/slow-staging.ts'
-import './stores/worker-pool.ts'
+import { runTogether } from '../helpers/run-together.ts'
+
+await runTogether(new URL('stores/', import.meta.url), [
+  'existing-subscribers',
+  'staged-content',
+  'ids',
+  'upload-figures',
+  'upload-copies',
+  'worker-pool',
+])

@@ -1,5 +1,9 @@
-import './subscribers/subscribers.ts'
-import './subscribers/subscribers-found.ts'
-import './subscribers/subscribers-together.ts'
-import './subscribers/lists-and-fields.ts'
-import './subscribers/confirmation.ts'
+import { runTogether } from '../helpers/run-together.ts'
+
+await runTogether(new URL('subscribers/', import.meta.url), [
+  'subscribers',
+  'subscribers-found',
+  'subscribers-together',
+  'lists-and-fields',
+  'confirmation',
+])
