@@ -212,10 +212,10 @@ t.test('every import is a job', async (t) => {
     [...everywhere].sort((a: number, b: number) => b - a),
     'newest first',
   )
-  t.same(
-    (await get('/jobs/unfinished_on_all_organizations')).map(({ id }: Json) => id).slice(0, 2),
-    [second, first],
-  )
+  t.same((await get('/jobs/unfinished_on_all_organizations')).map(({ id }: Json) => id).slice(0, 2), [
+    second,
+    first,
+  ])
   t.same((await get(`/organizations/${organization.id}/jobs/unfinished`)).length, 2, 'for a system admin')
   t.match((await call('GET', '/organizations/1/jobs/all', undefined, { key })).body, {
     error_code: 'not_found',

@@ -8,7 +8,6 @@ import { uploadFolder } from '../../../shared/uploads/upload-names.ts'
 import { countsOf, createList, importEnd, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
-
 const inspect = (listId: number, subscriber_import: Record<string, unknown>): Promise<Json> =>
   service.post(`/mailing_lists/${listId}/subscriber_imports/inspect`, { subscriber_import })
 const inline = (content: string) => ({ file_source: { type: 'json', content } })
