@@ -1,4 +1,4 @@
-/** Internal to the driver, whose version is pinned; test/integration/import-rows.test.ts and all others fail without it. */
+/** Internal to the driver, whose version is pinned; test/integration/imports.test.ts and all others fail without it. */
 declare module 'mongodb/lib/cmap/commands.js' {
   export class DocumentSequence {
     constructor(field: string)

@@ -201,7 +201,7 @@ const notRun = {
   'README.md':
     'it starts, installs or tests this very checkout; the demo, the requests and the command line have tests',
   'docs/contributing.md': 'it installs and tests this very checkout',
-  'docs/following-imports.md': 'a stream that ends with its import: import-events.test.ts reads it',
+  'docs/following-imports.md': 'a stream that ends with its import: import-events.ts reads it',
   'docs/operating.md': 'it needs a container engine: compose.test.ts checks what would run',
 }
 

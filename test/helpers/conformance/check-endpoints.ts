@@ -27,7 +27,6 @@ import { makeWorld, type World } from './world.ts'
 const groups = {
   imports: ['Subscriber imports'],
   subscribers: ['Subscribers', 'Confirmation forms'],
-  mails: ['Autoresponders', 'Campaign templates'],
 }
 
 /** `others` are the endpoints with a tag that no group names. */

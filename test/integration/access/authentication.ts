@@ -1,0 +1,203 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import express from 'express'
+import t from 'tap'
+import { errorHandler } from '../../../control-plane/api/envelope.ts'
+import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
+import { apiRouter } from '../../../control-plane/api/router.ts'
+import { AuthThrottle, hashKey, keyHashSecret } from '../../../shared/api-keys.ts'
+import { basic, bootstrapKey, callerOf, startProcess, until } from '../../helpers/service.ts'
+import { service } from './service.ts'
+
+const { call, post } = service
+const as = (authorization: string) => call('GET', '/mailing_lists', undefined, { headers: { authorization } })
+
+t.test('a key is accepted in each of its four forms', async (t) => {
+  t.equal((await as(basic(`1:${bootstrapKey}`))).status, 200, 'organization id and key')
+  t.equal((await as(basic(`api:${bootstrapKey}`))).status, 200, 'api and key')
+  t.equal((await as(basic(`${bootstrapKey}:`))).status, 200, 'key without a password')
+  t.equal((await as(`Basic ${bootstrapKey}`)).status, 200, 'the key itself')
+  t.equal((await as(`basic  ${bootstrapKey}`)).status, 200, 'the scheme in any case')
+})
+
+t.test('everything else is 401 in the envelope, with a challenge', async (t) => {
+  const wrong = [
+    basic(`2:${bootstrapKey}`),
+    basic('api:wrong_key_0123456789'),
+    basic(`other:${bootstrapKey}`),
+    basic(`${bootstrapKey}:x`),
+    `Bearer ${bootstrapKey}`,
+    'Basic',
+    'Basic !!!',
+    basic(''),
+  ]
+  for (const authorization of wrong) {
+    const answer = await as(authorization)
+    t.equal(answer.status, 401, authorization)
+    t.equal(answer.headers.get('www-authenticate'), 'Basic realm="svc"')
+    t.match(answer.body, { success: false, data: null, error_code: 'not_authorized', error_message: String })
+  }
+  const missing = await fetch(`${service.processes['control-plane']!.ready.http}/svc/api/v2/nowhere`)
+  t.equal(missing.status, 401, 'the credential comes before the path')
+})
+
+t.test('a key is stored only as a hash, shown once, and refused when it is inactive', async (t) => {
+  const created = await post('/api_keys', { api_key: { name: 'second' } })
+  t.match(created, {
+    organization_id: 1,
+    name: 'second',
+    role: 'organization_admin',
+    active: true,
+    user_id: null,
+    key: /^rollcall_[a-z0-9]{30,}$/,
+  })
+  const stored = await service.collections.apiKeys.findOne({ _id: created.id })
+  t.notOk(JSON.stringify(stored).includes(created.key))
+  t.notMatch((await call('GET', '/api_keys')).text, created.key)
+  t.equal((await call('GET', '/mailing_lists', undefined, { key: created.key })).status, 200)
+  await call('PUT', `/api_keys/${created.id}`, { api_key: { active: false } })
+  t.equal((await call('GET', '/mailing_lists', undefined, { key: created.key })).status, 401)
+})
+
+t.test(
+  'a key that one process refuses is soon refused by the others, which remember it a moment',
+  async (t) => {
+    const { id, key } = await post('/api_keys', { api_key: { name: 'for both' } })
+    const first = service.processes['control-plane']!
+    const other = await service.start('control-plane')
+    service.processes['control-plane'] = first
+    const callOther = callerOf(() => other.ready.http!)
+    const statusThere = async () => (await callOther('GET', '/mailing_lists', undefined, { key })).status
+    t.equal(await statusThere(), 200)
+    t.equal((await callOther('PUT', `/api_keys/${id}`, { api_key: { active: false } })).status, 200)
+    t.equal(await statusThere(), 401, 'at once where it was changed')
+    t.equal((await callOther('PUT', `/api_keys/${id}`, { api_key: { active: true } })).status, 200)
+    t.equal(await statusThere(), 200)
+    await service.call('PUT', `/api_keys/${id}`, { api_key: { active: false } })
+    // Within 5 s; a slow machine has some more.
+    await until('the refusal', statusThere, (status) => status === 401, 15_000)
+  },
+)
+
+t.test('a key that is made inactive while it is looked up is not remembered', async (t) => {
+  const { id, key } = await post('/api_keys', { api_key: { name: 'looked up' } })
+  const { apiKeys } = service.collections
+  const findOne = async (filter: object) => {
+    const found = await apiKeys.findOne(filter)
+    await apiKeys.updateOne({ _id: id }, { $set: { active: false } })
+    callers.forget()
+    return found
+  }
+  const callers = new KnownCallers(
+    { ...service.collections, apiKeys: { findOne } as never },
+    await keyHashSecret(service.collections),
+  )
+  t.match(await callers.find(key), { keyId: id }, 'it was active when it was read')
+  t.equal(await callers.find(key), null)
+})
+
+t.test('a wrong key is looked up by its keyed hash as a whole, however much of it is right', async (t) => {
+  const almost = `${bootstrapKey.slice(0, -1)}X`
+  await service.db.command({ profile: 2, filter: { ns: `${service.db.databaseName}.api_keys` } })
+  t.equal((await as(basic(`api:${almost}`))).status, 401)
+  t.equal((await as(basic('api:nothing_of_it_is_right'))).status, 401)
+  await service.db.command({ profile: 0 })
+  const lookups = await service.db
+    .collection('system.profile')
+    .find({ ns: `${service.db.databaseName}.api_keys` })
+    .toArray()
+  const secret = (await service.collections.installation.findOne({ _id: 'installation' }))!.key_hash_secret
+  const sought = lookups.map(({ command }) => (command.filter.key_hash as Buffer).toString('hex'))
+  for (const key of [almost, 'nothing_of_it_is_right'])
+    t.ok(sought.includes(hashKey(key, secret).toString('hex')), key)
+  for (const { planSummary, docsExamined } of lookups)
+    t.match({ planSummary, docsExamined }, { planSummary: /^IXSCAN \{ key_hash/, docsExamined: 0 })
+})
+
+t.test('what lies outside of the API needs no credential', async (t) => {
+  const base = service.processes['control-plane']!.ready.http!
+  for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/'])
+    t.equal((await fetch(base + path)).status, 200, path)
+  t.equal((await fetch(`${base}/nowhere`)).status, 404)
+})
+
+t.test(
+  'too many wrong credentials from one address are refused for the rest of the minute, right ones included',
+  async (t) => {
+    const throttled = {
+      ...service.settings,
+      AUTH_FAILURES_PER_MINUTE: '3',
+      TRUSTED_PROXIES: '127.0.0.1/32',
+    }
+    const [first, second] = await Promise.all([
+      startProcess('control-plane', throttled),
+      startProcess('control-plane', throttled),
+    ])
+    t.teardown(() => Promise.all([first.stop(), second.stop()]))
+    const callFirst = callerOf(() => first.ready.http!)
+    const callSecond = callerOf(() => second.ready.http!)
+    const from = (address: string, authorization: string) =>
+      callFirst('GET', '/mailing_lists', undefined, {
+        headers: { authorization, 'x-forwarded-for': address },
+      })
+    const right = basic(`api:${bootstrapKey}`)
+    const wrong = basic('api:wrong_key_0123456789')
+    for (let i = 0; i < 5; i += 1) {
+      const noCredential = await fetch(`${first.ready.http}/svc/api/v2/mailing_lists`, {
+        headers: { 'x-forwarded-for': '192.0.2.1' },
+      })
+      t.equal(noCredential.status, 401, 'missing ones do not count')
+    }
+    for (let i = 0; i < 3; i += 1) t.equal((await from('192.0.2.1', wrong)).status, 401)
+    t.equal((await from('192.0.2.1', right)).status, 200, 'three are allowed')
+    const fourth = await from('192.0.2.1', 'Basic malformed')
+    t.equal(fourth.status, 429)
+    t.match(fourth.body, { success: false, error_code: 'not_authorized' })
+    const after = Number(fourth.headers.get('retry-after'))
+    t.ok(after > 0 && after <= 60, `Retry-After is ${after}`)
+    t.equal((await from('192.0.2.1', right)).status, 429, 'right ones too')
+    t.equal((await from('192.0.2.2', right)).status, 200, 'another address is another matter')
+
+    const fromOther = (address: string, authorization: string) =>
+      callSecond('GET', '/mailing_lists', undefined, {
+        headers: { authorization, 'x-forwarded-for': address },
+      })
+    const there = await fromOther('192.0.2.1', right)
+    t.equal(there.status, 429, 'and in every other process')
+    t.ok(Number(there.headers.get('retry-after')) <= after, 'until the same minute is over')
+    for (const send of [from, fromOther, from])
+      t.equal((await send('192.0.2.3', wrong)).status, 401, 'which count together')
+    t.equal((await fromOther('192.0.2.3', wrong)).status, 429)
+  },
+)
+
+t.test('a right key that is looked up while wrong ones are counted is refused with them', async (t) => {
+  const statusOf = async (key: string) => {
+    const { port } = server.address() as AddressInfo
+    const headers = { authorization: basic(`api:${key}`), 'x-forwarded-for': '192.0.2.4' }
+    return (await fetch(`http://127.0.0.1:${port}/`, { headers })).status
+  }
+  let wrong: number[] = []
+  const find = async (key: string) => {
+    if (key !== bootstrapKey) return null
+    wrong = await Promise.all(Array.from({ length: 20 }, () => statusOf('wrong_key_0123456789')))
+    return { keyId: 1 }
+  }
+  const app = express().set('trust proxy', true)
+  app.use((_request, response, next) => {
+    response.locals = { state: {} }
+    next()
+  })
+  const throttle = new AuthThrottle(service.collections, 3)
+  app.use(apiRouter([], { callers: { find }, throttle, settings: { HTTP_REQUESTS_PER_MINUTE: 0 } } as never))
+  app.use(errorHandler)
+  const server = createServer(app).listen(0, '127.0.0.1')
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  await once(server, 'listening')
+  t.equal(await statusOf(bootstrapKey), 429)
+  t.same(wrong.sort(), [...Array<number>(3).fill(401), ...Array<number>(17).fill(429)])
+})

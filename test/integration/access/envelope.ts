@@ -1,0 +1,213 @@
+import { connect } from 'node:net'
+import { gzipSync } from 'node:zlib'
+import t from 'tap'
+import { basic, bootstrapKey } from '../../helpers/service.ts'
+import { service } from './service.ts'
+
+const { call, post } = service
+const list = await post('/mailing_lists', { mailing_list: { name: 'Newsletter' } })
+const imports = `/mailing_lists/${list.id}/subscriber_imports`
+
+t.test('a success is 200 with the envelope, creations included', async (t) => {
+  const answer = await call('POST', '/mailing_lists', { mailing_list: { name: 'Another' } })
+  t.equal(answer.status, 200)
+  t.match(answer.body, { success: true, data: { name: 'Another' }, error_code: null, error_message: null })
+  t.match(answer.headers.get('content-type'), /^application\/json/)
+})
+
+t.test('a refused request is 200 too; the transport alone has statuses', async (t) => {
+  const cases: [string, string, unknown, number, string][] = [
+    ['GET', '/mailing_lists/999', undefined, 200, 'not_found'],
+    ['GET', '/mailing_lists/abc', undefined, 200, 'not_found'],
+    ['GET', '/mailing_lists/0', undefined, 200, 'not_found'],
+    ['GET', '/mailing_lists/1e3', undefined, 200, 'not_found'],
+    ['GET', '/mailing_lists/99999999999999999999', undefined, 200, 'not_found'],
+    ['POST', '/mailing_lists', { mailing_list: { name: 5 } }, 200, 'validation_failed'],
+    ['POST', '/mailing_lists', { list: {} }, 200, 'invalid_request'],
+    ['POST', '/mailing_lists', { mailing_list: [] }, 200, 'invalid_request'],
+    ['POST', '/mailing_lists', [], 200, 'invalid_request'],
+    ['POST', '/mailing_lists', 'null', 200, 'invalid_request'],
+    ['POST', '/mailing_lists', '{"mailing_list":', 200, 'invalid_request'],
+    ['POST', '/mailing_lists', undefined, 200, 'invalid_request'],
+    ['GET', '/mailing_lists?page=-1', undefined, 200, 'invalid_request'],
+    ['GET', '/mailing_lists?per_page=0', undefined, 200, 'invalid_request'],
+    ['GET', '/mailing_lists?page=1&page=2', undefined, 200, 'invalid_request'],
+    ['GET', '/subscriber_imports?scope=none', undefined, 200, 'invalid_request'],
+    ['GET', '/nowhere', undefined, 404, 'not_found'],
+    ['GET', '/mailing_lists/%E0%A4%A', undefined, 404, 'not_found'],
+    ['DELETE', '/mailing_lists', undefined, 405, 'invalid_request'],
+  ]
+  for (const [method, path, body, status, code] of cases) {
+    const answer = await call(method, path, body)
+    t.equal(answer.status, status, `${method} ${path} ${JSON.stringify(body)}`)
+    t.match(answer.body, { success: false, data: null, error_message: String })
+    t.equal(answer.body.error_code, code, `${method} ${path}`)
+  }
+})
+
+t.test('a known path with another method names the methods that are possible', async (t) => {
+  const answer = await call('PATCH', '/mailing_lists', {})
+  t.equal(answer.status, 405)
+  t.equal(answer.headers.get('allow'), 'GET, HEAD, POST')
+})
+
+t.test('a body must be JSON in UTF-8 and within its limit', async (t) => {
+  const text = await call('POST', '/mailing_lists', 'name=x', {
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+  })
+  t.equal(text.status, 415)
+  t.match(text.body, { success: false, error_code: 'invalid_request' })
+  const latin = await call('POST', '/mailing_lists', '{}', {
+    headers: { 'content-type': 'application/json; charset=utf-16' },
+  })
+  t.equal(latin.status, 415)
+  const large = await call('POST', '/mailing_lists', { mailing_list: { name: 'x'.repeat(1_100_000) } })
+  t.equal(large.status, 413)
+  const bomb = await call(
+    'POST',
+    '/mailing_lists',
+    gzipSync(JSON.stringify({ mailing_list: { name: 'x'.repeat(5_000_000) } })),
+    { headers: { 'content-encoding': 'gzip' } },
+  )
+  t.equal(bomb.status, 413, 'the limit is on what comes out')
+  const packed = await call(
+    'POST',
+    '/mailing_lists',
+    gzipSync(JSON.stringify({ mailing_list: { name: 'Packed' } })),
+    { headers: { 'content-encoding': 'gzip' } },
+  )
+  t.match(packed.body, { success: true, data: { name: 'Packed' } })
+  const inline = await call('POST', imports, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_source: { type: 'json', content: `${'a@b.co,'.padEnd(60, 'x')}\n`.repeat(60_000) },
+    },
+  })
+  t.match(inline.body, { success: true }, 'inline content may be larger')
+  const cases: [Buffer, RegExp][] = [
+    [Buffer.from('{"mailing_list":{"name":"bad\xff"}}', 'latin1'), /not valid UTF-8/],
+    [Buffer.from('{"mailing_list":{"name":"a\\ud800b"}}'), /half of a surrogate pair/],
+    [Buffer.from('{"mailing_list":{"a\\udc00":[{}],"name":"b"}}'), /half of a surrogate pair/],
+  ]
+  for (const [body, message] of cases) {
+    const { body: answer } = await call('POST', '/mailing_lists', body)
+    t.match(answer, { success: false, error_code: 'invalid_request', error_message: message })
+  }
+  const whole = await call(
+    'POST',
+    '/mailing_lists',
+    '{"mailing_list":{"name":"\\ud83d\\ude00 and \\\\ud800"}}',
+  )
+  t.match(whole.body, { success: true, data: { name: '😀 and \\ud800' } })
+})
+
+t.test('the checks come in their order: role, content type, record, body', async (t) => {
+  const { key } = await post('/api_keys', { api_key: { name: 'nobody', role: 'standard' } })
+  t.equal(
+    (await call('POST', '/organizations', 'x', { key, headers: { 'content-type': 'text/plain' } })).status,
+    403,
+  )
+  t.equal(
+    (
+      await call('POST', '/mailing_lists/999/subscriber_imports', 'x', {
+        headers: { 'content-type': 'text/plain' },
+      })
+    ).status,
+    415,
+  )
+  t.match(
+    (await call('POST', '/mailing_lists/999/subscriber_imports', {})).body,
+    { error_code: 'not_found' },
+    'the record before the body',
+  )
+  t.match(
+    (await call('POST', '/mailing_lists/999/subscriber_imports', '{')).body,
+    { error_code: 'invalid_request' },
+    'the JSON before the record',
+  )
+})
+
+t.test('messages name the fields, one sentence each', async (t) => {
+  const answer = await call('POST', imports, {
+    subscriber_import: {
+      overwrite: 'true',
+      column_mapping: 'email',
+      file_source: { type: 'json' },
+      file_format: { date_format: 'ymd' },
+    },
+  })
+  t.match(answer.body, {
+    error_code: 'validation_failed',
+    error_message:
+      'overwrite must be a boolean; column_mapping must be an array; file_format.date_format must be one of "mdy", "dmy"',
+  })
+  const missing = await call('POST', imports, { subscriber_import: {} })
+  t.match(missing.body.error_message, /^column_mapping is required; file_source is required$/)
+})
+
+t.test('an explicit null on creation is the same as no key; unknown keys are ignored', async (t) => {
+  const created = await post('/mailing_lists', {
+    mailing_list: { name: 'Nulls', has_format: null, colour: 'red', id: 77 },
+  })
+  t.match(created, { has_format: false })
+  t.not(created.id, 77)
+  t.match((await call('POST', '/mailing_lists', { mailing_list: { name: null } })).body, {
+    error_code: 'validation_failed',
+    error_message: 'name is required',
+  })
+  t.match((await call('PUT', `/mailing_lists/${created.id}`, { mailing_list: { has_format: null } })).body, {
+    error_code: 'validation_failed',
+  })
+})
+
+t.test('names that objects have anyway are names like others', async (t) => {
+  const body = `{"subscriber_import":{"column_mapping":["email","__proto__","constructor"],"default_custom_fields":{"__proto__":"x"},"file_source":{"type":"json","content":"a@b.co"}}}`
+  const answer = await call('POST', imports, body)
+  t.match(answer.body, {
+    error_code: 'validation_failed',
+    error_message: /column_mapping\.1 "__proto__" is neither/,
+  })
+})
+
+t.test('a request has an id, the client’s where it is fit to be one', async (t) => {
+  t.equal(
+    (await call('GET', '/mailing_lists', undefined, { headers: { 'x-request-id': 'abc-1' } })).headers.get(
+      'x-request-id',
+    ),
+    'abc-1',
+  )
+  t.match(
+    (await call('GET', '/mailing_lists', undefined, { headers: { 'x-request-id': 'a b' } })).headers.get(
+      'x-request-id',
+    ),
+    /^[0-9a-f-]{36}$/,
+  )
+})
+
+t.test('pages are echoed, clamped, and counted', async (t) => {
+  const answer = await call('GET', '/mailing_lists?page=1&per_page=2')
+  t.match(answer.body, { success: true, page: 1, per_page: 2, num_records: Number, num_pages: Number })
+  t.equal(answer.body.num_pages, Math.ceil(answer.body.num_records / 2))
+  t.equal((await call('GET', '/mailing_lists?per_page=5000')).body.per_page, 2000)
+  t.equal((await call('GET', '/subscriber_imports?per_page=5000')).body.per_page, 500)
+  t.equal((await call('GET', '/subscriber_imports')).body.per_page, 100)
+})
+
+t.test('rubbish on the wire neither ends the process nor shows a stack', async (t) => {
+  const { hostname, port } = new URL(service.processes['control-plane']!.ready.http!)
+  const reply = await new Promise<string>((resolve) => {
+    const socket = connect(Number(port), hostname, () => socket.end('GET /svc HTTP/9.9\r\n\0\0\r\n\r\n'))
+    let text = ''
+    socket.on('data', (data) => (text += data.toString())).on('close', () => resolve(text))
+  })
+  t.match(reply, /^HTTP\/1\.1 400/)
+  t.notMatch(reply, /node:|at /)
+  t.equal(
+    (
+      await call('GET', '/mailing_lists', undefined, {
+        headers: { authorization: basic(`api:${bootstrapKey}`) },
+      })
+    ).status,
+    200,
+  )
+})

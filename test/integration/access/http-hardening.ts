@@ -1,0 +1,300 @@
+import { once } from 'node:events'
+import { request as httpRequest, type IncomingMessage, type RequestListener } from 'node:http'
+import { connect, type AddressInfo, type Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import { createHttpServer, httpLimits, type HttpLimits } from '../../../control-plane/http-server.ts'
+import {
+  basic,
+  bootstrapKey,
+  callerOf,
+  startProcess,
+  until,
+  type RunningProcess,
+} from '../../helpers/service.ts'
+import { service } from './service.ts'
+
+const { call } = service
+const controlPlane = service.processes['control-plane']!
+const base = controlPlane.ready.http!
+const authorization = basic(`api:${bootstrapKey}`)
+
+t.test('replies say how they may be used, and nothing of what made them', async (t) => {
+  const api = await call('GET', '/organizations')
+  t.equal(api.headers.get('cache-control'), 'no-store')
+  t.equal(api.headers.get('content-security-policy'), "default-src 'none';frame-ancestors 'none'")
+  t.equal(api.headers.get('x-content-type-options'), 'nosniff')
+  t.equal(api.headers.get('x-powered-by'), null)
+  t.equal(api.headers.get('etag'), null)
+  for (const [method, path, key] of [
+    ['GET', '/organizations', 'wrong_key_0123456789'],
+    ['GET', '/mailing_lists/999999999'],
+    ['GET', '/nowhere'],
+    ['PATCH', '/organizations'],
+  ] as const) {
+    const refused = await call(method, path, undefined, key === undefined ? {} : { key })
+    t.equal(refused.headers.get('cache-control'), 'no-store', `${method} ${path}`)
+  }
+  const docs = await fetch(`${base}/docs/`)
+  const policy = docs.headers.get('content-security-policy') ?? ''
+  t.match(policy, /default-src 'none'/)
+  t.notMatch(policy, /unsafe-eval|https?:|\*|script-src[^;]*unsafe-inline/)
+})
+
+t.test('what is large goes out packed where the client takes it so', async (t) => {
+  const encodingOf = async (path: string, accepted: string): Promise<string | null> => {
+    const headers = { authorization, 'accept-encoding': accepted }
+    return (await fetch(`${base}${path}`, { headers })).headers.get('content-encoding')
+  }
+  t.equal(await encodingOf('/openapi.json', 'gzip'), 'gzip')
+  t.equal(await encodingOf('/openapi.json', 'br'), 'br')
+  t.equal(await encodingOf('/openapi.json', 'identity'), null)
+  t.equal(await encodingOf('/svc/api/v2/organizations', 'gzip'), null, 'a small one gains nothing')
+})
+
+const entries = (running: RunningProcess) =>
+  running
+    .log()
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+
+t.test('the log names routes and ids, never an address, a key or a body', async (t) => {
+  const secrets = ['ann.secret@example.com', 'Secretname', bootstrapKey]
+  const id = { 'x-request-id': 'log-test.1' }
+  await call('POST', '/mailing_lists', { mailing_list: { name: 'Secretname' } }, { headers: id })
+  await call('GET', '/mailing_lists/ann.secret@example.com?email=ann.secret%40example.com')
+  await call('GET', '/nowhere/ann.secret%40example.com')
+  await call('POST', '/mailing_lists', '{"name":"ann.secret@example.com"')
+  await call('GET', '/mailing_lists', undefined, { key: 'ann.secret@example.com' })
+  const last = { 'x-request-id': 'log-test.2' }
+  await call('GET', '/mailing_lists?email=ann.secret@example.com', undefined, { headers: last })
+  await until(
+    'the log of the last request',
+    async () => entries(controlPlane),
+    (all) => all.some((entry) => entry['request_id'] === 'log-test.2'),
+  )
+  t.match(
+    entries(controlPlane).find((entry) => entry['request_id'] === 'log-test.1'),
+    { method: 'POST', route: '/mailing_lists', status: 200, ms: Number },
+  )
+  for (const secret of secrets) {
+    t.notOk(controlPlane.log().includes(secret), secret)
+    t.notOk(controlPlane.log().includes(encodeURIComponent(secret)), `${secret}, encoded`)
+  }
+})
+
+t.test(
+  'what nobody foresaw is 500 with the request’s id, and the log has the rest without the record',
+  async (t) => {
+    const [info] = await service.db.listCollections({ name: 'mailing_lists' }).toArray()
+    const { validator } = (info as unknown as { options: { validator: object } }).options
+    await service.db.command({ collMod: 'mailing_lists', validator: { never: { $exists: true } } })
+    const answer = await call(
+      'POST',
+      '/mailing_lists',
+      { mailing_list: { name: 'bob.secret@example.com' } },
+      { headers: { 'x-request-id': 'fault-1' } },
+    )
+    await service.db.command({ collMod: 'mailing_lists', validator })
+    t.equal(answer.status, 500)
+    t.match(answer.body, {
+      success: false,
+      data: null,
+      error_code: 'internal_error',
+      error_message: /fault-1/,
+    })
+    t.notMatch(answer.text, /Mongo|alidation|\.ts|node_modules/)
+    const logged = await until(
+      'the log of the fault',
+      async () => entries(controlPlane).find((entry) => entry['level'] === 'error'),
+      (entry) => entry !== undefined,
+    )
+    t.match(logged, { request_id: 'fault-1', err: { type: 'MongoServerError', code: 121, stack: /\.ts/ } })
+    t.notOk(controlPlane.log().includes('bob.secret'))
+  },
+)
+
+t.test('what is no HTTP request, or too long for one, is refused in the envelope', async (t) => {
+  const cases: [string, RegExp, RegExp][] = [
+    ['GET /svc HTTP/9.9\r\n\r\n', /^HTTP\/1\.1 400 /, /no HTTP request/],
+    [`GET /${'x'.repeat(70_000)} HTTP/1.1\r\nHost: h\r\n\r\n`, /^HTTP\/1\.1 431 /, /64 KiB/],
+    [`GET / HTTP/1.1\r\nHost: h\r\nX: ${'x'.repeat(70_000)}\r\n\r\n`, /^HTTP\/1\.1 431 /, /64 KiB/],
+    [
+      'GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n',
+      /^HTTP\/1\.1 400 /,
+      /no HTTP/,
+    ],
+    [
+      'POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+      /^HTTP\/1\.1 400 /,
+      /no HTTP/,
+    ],
+  ]
+  for (const [sent, status, message] of cases) {
+    const reply = await conversation(base, sent)
+    t.match(reply, status)
+    const body = JSON.parse(reply.slice(reply.indexOf('\r\n\r\n'))) as object
+    t.match(body, { success: false, data: null, error_code: 'invalid_request', error_message: message })
+  }
+  const emails = Array.from({ length: 100 }, (_, i) => `${'x'.repeat(200)}${i}%40example.com`).join(',')
+  t.equal((await call('GET', `/mailing_lists/${emails}`)).status, 200, '100 long addresses fit')
+})
+
+t.test('requests of one key can be bounded', async (t) => {
+  const bounded = await startBeside(t, { HTTP_REQUESTS_PER_MINUTE: '5' })
+  const callBounded = callerOf(() => bounded.ready.http!)
+  const statuses: number[] = []
+  for (let i = 0; i < 6; i += 1) statuses.push((await callBounded('GET', '/organizations')).status)
+  t.same(statuses, [200, 200, 200, 200, 200, 429])
+  const refused = await callBounded('GET', '/organizations')
+  t.match(refused.body, {
+    success: false,
+    error_code: 'not_authorized',
+    error_message: /more than 5 requests/,
+  })
+  const wait = Number(refused.headers.get('retry-after'))
+  t.ok(wait >= 1 && wait <= 60, `Retry-After is ${wait}`)
+  t.equal(
+    (await callBounded('GET', '/organizations', undefined, { key: 'wrong_key_0123456789' })).status,
+    401,
+  )
+  t.equal((await fetch(`${bounded.ready.http}/healthz`)).status, 200)
+})
+
+t.test('a stop lets requests under way end, and says so', async (t) => {
+  const running = await startBeside(t)
+  const { port } = new URL(running.ready.http!)
+  const body = JSON.stringify({ mailing_list: { name: 'Last' } })
+  const request = httpRequest(`${running.ready.http}/svc/api/v2/mailing_lists`, {
+    method: 'POST',
+    headers: {
+      authorization,
+      expect: '100-continue',
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(body),
+    },
+  })
+  const responded = once(request, 'response') as Promise<[IncomingMessage]>
+  request.flushHeaders()
+  await once(request, 'continue') // so it has arrived
+  request.write(body.slice(0, 5))
+  const ended = running.stop()
+  await until(
+    'the end of listening',
+    () => isRefused(Number(port)),
+    (refused) => refused,
+  )
+  request.end(body.slice(5))
+  const [response] = await responded
+  t.equal(response.headers.connection, 'close')
+  let text = ''
+  for await (const piece of response.setEncoding('utf8')) text += String(piece)
+  t.match(JSON.parse(text), { success: true, data: { name: 'Last' } })
+  t.equal(await ended, 0)
+})
+
+t.test('who is slow is not waited for', async (t) => {
+  const limits = { headersTimeoutMs: 300, requestTimeoutMs: 600, idleTimeoutMs: 1_000, checkEveryMs: 50 }
+  const port = await serve(t, limits, (request, response) => {
+    request.resume().once('end', () => response.end('read'))
+  })
+  t.match(
+    await conversation(`http://127.0.0.1:${port}`, 'GET / HTTP/1.1\r\nHost:'),
+    /^HTTP\/1\.1 408 .*took too long/s,
+  )
+  const stalled = 'POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nabc'
+  t.match(await conversation(`http://127.0.0.1:${port}`, stalled), /^HTTP\/1\.1 408 /)
+})
+
+t.test('a reply that nobody reads ends', async (t) => {
+  let closed: (() => void) | undefined
+  const ended = new Promise<void>((resolve) => (closed = resolve))
+  const port = await serve(t, { idleTimeoutMs: 500 }, (_request, response) => {
+    response.once('close', () => closed!())
+    const piece = Buffer.alloc(1024 * 1024)
+    const write = (): void => {
+      while (!response.destroyed && response.write(piece));
+      if (!response.destroyed) response.once('drain', write)
+    }
+    write()
+  })
+  const socket = await open(`http://127.0.0.1:${port}`)
+  socket.pause()
+  socket.write('GET / HTTP/1.1\r\nHost: h\r\n\r\n')
+  await ended
+  socket.destroy()
+  t.pass('its connection was closed')
+})
+
+t.test('requests that never end hold up a stop no longer than allowed', async (t) => {
+  const started: (() => void)[] = []
+  const arrival = new Promise<void>((resolve) => started.push(resolve))
+  const http = createHttpServer(() => started[0]!(), { ...httpLimits, graceMs: 200 })
+  http.server.listen(0, '127.0.0.1')
+  await once(http.server, 'listening')
+  const socket = await open(`http://127.0.0.1:${(http.server.address() as AddressInfo).port}`)
+  socket.write('GET / HTTP/1.1\r\nHost: h\r\n\r\n')
+  await arrival
+  const closed = once(socket, 'close')
+  await Promise.all([http.stop(), http.stop()])
+  await closed
+  t.notOk(http.server.listening)
+})
+
+t.test('half a request doesn’t hold up a stop as long as a whole one may', async (t) => {
+  const http = createHttpServer(() => t.fail('there is no request'), {
+    ...httpLimits,
+    headersGraceMs: 100,
+    graceMs: 120_000,
+  })
+  http.server.listen(0, '127.0.0.1')
+  await once(http.server, 'listening')
+  const socket = await open(`http://127.0.0.1:${(http.server.address() as AddressInfo).port}`)
+  socket.write('GET / HTTP/1.1\r\nHo')
+  const closed = new Promise((resolve) => socket.once('close', resolve))
+  await http.stop()
+  await closed
+  t.notOk(http.server.listening)
+})
+
+/** Another control plane on the same database. */
+async function startBeside(t: Test, settings: Record<string, string> = {}): Promise<RunningProcess> {
+  const running = await startProcess('control-plane', { ...service.settings, ...settings })
+  t.teardown(() => running.stop())
+  return running
+}
+
+async function serve(t: Test, limits: Partial<HttpLimits>, listener: RequestListener): Promise<number> {
+  const http = createHttpServer(listener, { ...httpLimits, graceMs: 0, ...limits })
+  http.server.listen(0, '127.0.0.1')
+  await once(http.server, 'listening')
+  t.teardown(() => http.stop())
+  return (http.server.address() as AddressInfo).port
+}
+
+async function open(url: string): Promise<Socket> {
+  const { hostname, port } = new URL(url)
+  const socket = connect(Number(port), hostname)
+  socket.on('error', () => undefined)
+  await once(socket, 'connect')
+  return socket
+}
+
+/** Sends bytes as they are, and resolves to what comes back until the other side closes. */
+async function conversation(url: string, sent: string): Promise<string> {
+  const socket = await open(url)
+  let text = ''
+  socket.on('data', (data) => (text += data.toString()))
+  socket.write(sent)
+  await once(socket, 'close')
+  return text
+}
+
+async function isRefused(port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1')
+  const refused = await new Promise<boolean>((resolve) => {
+    socket.once('connect', () => resolve(false)).once('error', () => resolve(true))
+  })
+  socket.destroy()
+  return refused
+}

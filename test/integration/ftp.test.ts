@@ -1,0 +1,3 @@
+import { runTogether } from '../helpers/run-together.ts'
+
+await runTogether(new URL('ftp/', import.meta.url), ['ftp-front', 'ftp-bounds', 'ftp-tls'])

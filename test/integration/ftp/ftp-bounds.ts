@@ -1,0 +1,201 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { once } from 'node:events'
+import { mkdir } from 'node:fs/promises'
+import { connect, createServer } from 'node:net'
+import path from 'node:path'
+import t from 'tap'
+import { PassivePorts } from '../../../ftp/connections/passive-ports.ts'
+import { AuthThrottle } from '../../../shared/api-keys.ts'
+import { makeCertificate } from '../../helpers/certificate.ts'
+import { ftpFronts } from '../../helpers/ftp-front.ts'
+import { FtpSession } from '../../helpers/ftp-session.ts'
+import { bootstrapKey, until } from '../../helpers/service.ts'
+import { service } from './service.ts'
+
+// What a client may have waiting, held or under way, and that its end is seen nevertheless.
+const pems = path.join(service.dataFolder, 'pem files')
+await mkdir(pems, { recursive: true })
+const offered = { ...(await makeCertificate(pems, 'bounds')), implicitPort: 0, isRequired: false }
+const { collections, start } = await ftpFronts(t, service)
+const front = await start(t)
+const never = AbortSignal.any([])
+
+const noMoreSessions = (name: string, one = front) =>
+  until(
+    name,
+    () => one.registry.metrics(),
+    (text) => /^rollcall_ftp_sessions 0$/m.test(text),
+  )
+
+t.test('a client that dies behind many waiting commands has not uploaded its file', async (t) => {
+  const session = await FtpSession.open(front.url)
+  const data = await session.beginUpload('STOR half.csv')
+  data.write('half')
+  session.write('NOOP\r\n'.repeat(3_000))
+  for (let index = 0; index < 200; index += 1) session.write(`SIZE ${index}.csv\r\nNOOP\r\n`)
+  data.end()
+  session.close()
+  await noMoreSessions('the end of the session')
+  const other = await FtpSession.open(front.url)
+  t.match(await other.command('MLST half.csv'), /^550 /)
+  other.close()
+})
+
+t.test('ABOR is seen behind keep-alives, which are answered in their turn', async (t) => {
+  const session = await FtpSession.open(front.url)
+  await session.beginUpload('STOR aborted.csv')
+  session.write('NOOP\r\n'.repeat(2_000))
+  t.match(await session.command('ABOR'), /^426 /)
+  for (let replies = 0; replies < 2_000; replies += 1)
+    if (!(await session.reply()).startsWith('200 ')) t.fail('a reply is out of order')
+  t.match(await session.reply(), /^226 /)
+  session.close()
+})
+
+t.test('too many waiting commands end the session and its transfer', async (t) => {
+  for (const commands of [
+    'NOOP\r\nSYST\r\n'.repeat(600),
+    'NOOP\r\n'.repeat(100_001),
+    Array.from({ length: 200 }, (_, index) => `SIZE ${index}${'x'.repeat(400)}\r\n`).join(''),
+  ]) {
+    const session = await FtpSession.open(front.url)
+    const data = await session.beginUpload('STOR flooded.csv')
+    session.write(commands)
+    t.match(await session.ended(), /^421 too many commands wait/m)
+    data.destroy()
+    await noMoreSessions('the end of the flood')
+  }
+})
+
+t.test('who asks again and again and reads nothing is sent away', async (t) => {
+  const session = await FtpSession.open(front.url)
+  await session.beginUpload('STOR unread.csv')
+  session.control.pause()
+  const asking = setInterval(() => {
+    if (session.control.writableLength < 1_000_000) session.write('STAT\r\n'.repeat(20_000))
+  }, 20)
+  await noMoreSessions('the end of the session')
+  clearInterval(asking)
+  session.close()
+  t.pass('it is at its end')
+})
+
+/** So many ports in a row that nobody listens on now, in a server of each. */
+async function listenInARow(size: number) {
+  for (let tries = 0; tries < 100; tries += 1) {
+    const first = 10_000 + Math.floor(Math.random() * 20_000)
+    const servers = Array.from({ length: size }, () => createServer())
+    const tried = await Promise.allSettled(
+      servers.map((server, index) => once(server.listen(first + index, '127.0.0.1'), 'listening')),
+    )
+    if (tried.every(({ status }) => status === 'fulfilled')) return { first, servers }
+    await Promise.all(servers.map(closed))
+  }
+  throw new Error('no free ports')
+}
+const closed = (server: ReturnType<typeof createServer>) => new Promise((resolve) => server.close(resolve))
+
+t.test('passive ports are in no order', async (t) => {
+  const { first, servers } = await listenInARow(60)
+  await Promise.all(servers.map(closed))
+  const ports = new PassivePorts({ host: '127.0.0.1', first, last: first + 59, patienceMs: 30_000 })
+  const leases = []
+  for (let count = 0; count < 20; count += 1) leases.push(await ports.take(1, never))
+  const taken = leases.map(({ port }) => port)
+  t.equal(new Set(taken).size, 20)
+  t.notSame(
+    taken,
+    taken.toSorted((one, other) => one - other),
+  )
+  for (const lease of leases) lease.release()
+})
+
+t.test('a search that found no port wakes nobody, a port that comes free does', async (t) => {
+  const { first, servers } = await listenInARow(3)
+  await Promise.all(servers.slice(1).map(closed))
+  t.teardown(() => closed(servers[0]!))
+  const ports = new PassivePorts({ host: '127.0.0.1', first, last: first + 2, patienceMs: 30_000 })
+  const held = [await ports.take(1, never), await ports.take(2, never)]
+  let tries = 0
+  const count = () => {
+    tries += 1
+  }
+  const channel = 'tracing:net.server.listen:error'
+  subscribe(channel, count)
+  const waiting = [3, 4, 5].map(async (account) => (await ports.take(account, never)).release())
+  await until(
+    'the first searches',
+    async () => tries,
+    (number) => number >= 1,
+  )
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  t.ok(tries < 20, `${tries} tries`)
+  held[0]!.release()
+  await Promise.all(waiting)
+  held[1]!.release()
+  unsubscribe(channel, count)
+})
+
+t.test('connections over the limit have a short time for their handshake, and few places', async (t) => {
+  const narrow = await start(t, {
+    tls: offered,
+    sessions: { inProcess: 100, perAddress: 1, perAccount: 100 },
+    timeouts: { login: 600_000 },
+  })
+  const first = await FtpSession.connect(narrow.implicitUrl)
+  const sockets = Array.from({ length: 30 }, () => connect(narrow.implicitTlsPort!, '127.0.0.1'))
+  await Promise.all(
+    sockets.map(async (socket) => {
+      socket.on('error', () => undefined).resume()
+      await new Promise((resolve) => socket.once('close', resolve))
+    }),
+  )
+  t.match(await first.command('NOOP'), /^200 /)
+  first.close()
+})
+
+t.test(
+  'logins sent together are throttled as those one after the other are',
+  { skip: process.platform === 'linux' ? false : 'only Linux has all of 127.0.0.0/8' },
+  async (t) => {
+    const careful = await start(t, { throttle: new AuthThrottle(collections, 5) })
+    const sessions = await Promise.all(
+      Array.from({ length: 40 }, () => FtpSession.connect(careful.url, '127.0.0.77')),
+    )
+    const answers = await Promise.all(
+      sessions.map((session, index) => session.login(index === 39 ? bootstrapKey : 'wrong_key_0123456789')),
+    )
+    t.equal(answers.filter((answer) => answer.startsWith('530 log in as')).length, 5)
+    t.equal(answers.filter((answer) => answer.startsWith('530 too many wrong')).length, 35)
+    for (const session of sessions) session.close()
+  },
+)
+
+t.test('a stop does not wait for a database that is silent', async (t) => {
+  let isSilent = false
+  const deleteOne: typeof collections.uploadLocks.deleteOne = (...args) =>
+    isSilent ? new Promise(() => undefined) : collections.uploadLocks.deleteOne(...args)
+  const uploadLocks = Object.create(collections.uploadLocks, { deleteOne: { value: deleteOne } }) as never
+  const silent = await start(t, { collections: { ...collections, uploadLocks }, timeouts: { stop: 100 } })
+  const session = await FtpSession.open(silent.url)
+  const data = await session.beginUpload('STOR silent.csv')
+  data.write('some')
+  isSilent = true
+  await silent.stop()
+  t.match(await session.ended(), /421 the server stops/)
+})
+
+t.test('one client dials a passive port, and once', async (t) => {
+  const session = await FtpSession.open(front.url)
+  const answer = await session.command('EPSV')
+  const port = Number(/\|(\d+)\|/.exec(answer)![1])
+  const data = connect(port, '127.0.0.1')
+  await once(data, 'connect')
+  const second = connect(port, '127.0.0.1')
+  second.on('error', () => undefined).resume()
+  await new Promise((resolve) => second.once('close', resolve))
+  t.match(await session.command('STOR once.csv'), /^150 /)
+  data.end('mine')
+  t.match(await session.reply(), /^226 /)
+  session.close()
+})

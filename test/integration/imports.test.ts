@@ -1,0 +1,11 @@
+import { runTogether } from '../helpers/run-together.ts'
+
+await runTogether(new URL('imports/', import.meta.url), [
+  // The first one: it counts that an inspection writes nothing at all.
+  'import-inspection',
+  'import-rows',
+  'import-moves',
+  'import-events',
+  'counts-and-jobs',
+  'chores',
+])

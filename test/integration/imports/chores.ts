@@ -1,0 +1,105 @@
+import { existsSync } from 'node:fs'
+import { mkdir, utimes, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import t from 'tap'
+import { purgeLogs } from '../../../engine/maintenance/purge-logs.ts'
+import { removeDeletedFieldValues } from '../../../engine/maintenance/remove-deleted-field-values.ts'
+import { sweepStaging } from '../../../engine/maintenance/sweep-staging.ts'
+import { openDatabase } from '../../../shared/database.ts'
+import { createLogger } from '../../../shared/logger.ts'
+import { diskStaging } from '../../../shared/staging/disk-staging.ts'
+import { openUploads } from '../../../shared/uploads/open-uploads.ts'
+import { createList, importText, testMongodbUri, until, type Json } from '../../helpers/service.ts'
+import { service } from './service.ts'
+
+const log = createLogger({ process: 'test', level: 'silent' })
+const { collections, call } = service
+const database = await openDatabase({ uri: testMongodbUri(), name: service.settings['MONGODB_DATABASE']! })
+t.teardown(() => database.close())
+
+/** The logs are the engine's until it has cleared up after the import. */
+async function settled(view: Json): Promise<void> {
+  await until(
+    'clearing up',
+    () => collections.imports.findOne({ _id: view.id }),
+    (document) => document?.settled === true,
+  )
+}
+
+t.test('logs are removed seven days after the end, the counts stay', async (t) => {
+  const list = await createList(service)
+  const old = await importText(service, list.id, 'email\nann@example.com\nbad\n')
+  const young = await importText(service, list.id, 'email\nbob@example.com\nbad\n')
+  await Promise.all([old, young].map(settled))
+  const weekAgo = new Date(Date.now() - 7 * 24 * 3_600_000)
+  await collections.imports.updateOne({ _id: old.id }, { $set: { finished_at: weekAgo } })
+  await purgeLogs(database, log).run()
+
+  t.equal((await call('GET', `/subscriber_imports/${old.id}/logs/failed`)).body.error_code, 'not_found')
+  t.equal((await call('GET', `/subscriber_imports/${young.id}/logs/failed`)).status, 200)
+  t.match(await service.get(`/subscriber_imports/${old.id}`), {
+    stats: { subscribers: { added: 1, failed: 1 } },
+  })
+  const left = await Promise.all([collections.outcomes.distinct('_id'), collections.failures.distinct('_id')])
+  const importsOf = left.flat().map((id) => Number(id.split(':')[0]))
+  t.same(
+    importsOf.filter((id) => id === old.id || id === young.id),
+    [young.id, young.id],
+  )
+})
+
+t.test('staged files that no import needs are removed once they are old', async (t) => {
+  const folder = path.join(service.dataFolder, 'staging')
+  const make = async (id: number, ageMs: number) => {
+    await mkdir(path.join(folder, String(id)), { recursive: true })
+    await writeFile(path.join(folder, String(id), 'source'), 'email\n')
+    const at = new Date(Date.now() - ageMs)
+    await utimes(path.join(folder, String(id)), at, at)
+  }
+  const list = await createList(service)
+  const waiting = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      begins_at: new Date(Date.now() + 3_600_000).toISOString(),
+      file_source: { type: 'json', content: 'email\nann@example.com\n' },
+    },
+  })
+  const twoHours = 2 * 3_600_000
+  await make(waiting.id, twoHours)
+  await make(900_001, twoHours)
+  await make(900_002, 0)
+  await sweepStaging(
+    database,
+    {
+      staging: diskStaging(folder),
+      uploads: openUploads({ STAGING: 'disk', DATA_DIR: service.dataFolder }, database),
+    },
+    log,
+  ).run()
+  t.ok(existsSync(path.join(folder, String(waiting.id), 'source')), 'an import waits for it')
+  t.notOk(existsSync(path.join(folder, '900001')))
+  t.ok(existsSync(path.join(folder, '900002')), 'its import may not be in the database yet')
+})
+
+t.test('values of a deleted custom field are removed, the others stay', async (t) => {
+  const list = await createList(service, [
+    { name: 'Gone', field_type: 'text' },
+    { name: 'Kept', field_type: 'text' },
+  ])
+  const view = await importText(service, list.id, 'email,g,k\nann@example.com,x,y\nbob@example.com,,z\n', {
+    column_mapping: ['email', 'Gone', 'Kept'],
+  })
+  t.equal(view.state, 'finished')
+  const [gone, kept] = await service.get(`/mailing_lists/${list.id}/custom_fields`)
+  t.equal((await call('DELETE', `/mailing_lists/${list.id}/custom_fields/${gone.id}`)).body.success, true)
+  await removeDeletedFieldValues(database, log).run()
+  const subscribers = await collections.subscribers
+    .find({ mailing_list_id: list.id })
+    .sort({ _id: 1 })
+    .toArray()
+  t.same(
+    subscribers.map((subscriber) => subscriber.custom_fields),
+    [{ [kept.id]: 'y' }, { [kept.id]: 'z' }],
+  )
+  t.equal(await collections.deletedFields.countDocuments(), 0)
+})

@@ -1,0 +1,155 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { SubscriberFile } from '../../../bench/datasets/subscriber-file.ts'
+import { createList, importEnd, importText, until, type Json } from '../../helpers/service.ts'
+import { service } from './service.ts'
+
+const { call, collections, get, post } = service
+
+const rows = 60_000
+const big = [...new SubscriberFile({ rows, seed: 5, defects: false }).text()]
+  .map((piece) => piece.replaceAll(/^([^,]*),.*$/gm, '$1'))
+  .join('')
+const addresses = big
+  .split('\n')
+  .filter((line) => line.includes('@'))
+  .join('\n')
+const create = (listId: number, options: Json = {}): Promise<Json> =>
+  post(`/mailing_lists/${listId}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      file_format: { csv_has_headers: false },
+      ...options,
+      file_source: { type: 'json', content: addresses },
+    },
+  })
+const show = (id: number): Promise<Json> => get(`/subscriber_imports/${id}`)
+const imported = (view: Json): number => view.stats.records_imported
+const move = async (id: number, name: string) =>
+  (await call('POST', `/subscriber_imports/${id}/${name}`)).body
+
+/** An import that has written some of its rows. */
+async function begunImport() {
+  const list = await createList(service)
+  const { id } = await create(list.id)
+  await until(
+    'some rows',
+    () => show(id),
+    (view) => imported(view) > 2_000,
+  )
+  return { list, id }
+}
+
+t.test(
+  'a paused import stops within a second, keeps its turn, and goes on where it stood, its figures true',
+  async (t) => {
+    const { list, id } = await begunImport()
+    t.match(await move(id, 'pause'), { success: true, data: { state: 'paused' } })
+    await sleep(1_000)
+    const stopped = await show(id)
+    t.ok(imported(stopped) < rows, `paused at ${imported(stopped)}`)
+    t.equal(
+      await collections.subscribers.countDocuments({ mailing_list_id: list.id }),
+      stopped.stats.subscribers.added,
+      'what is counted is what is there',
+    )
+    await sleep(700)
+    t.equal(imported(await show(id)), imported(stopped), 'nothing is written while it is paused')
+
+    const second = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_source: { type: 'json', content: 'email\nx@y.co' },
+      },
+    })
+    await sleep(1_300)
+    t.match(await show(second.id), { state: 'scheduled', waiting_for_import_id: id })
+    const dry = await importText(service, list.id, 'email\nx@y.co', { dry_run: true })
+    t.equal(dry.state, 'finished', 'a dry run waits for nobody')
+
+    t.match(await move(id, 'unpause'), { success: true, data: { state: 'importing' } })
+    let last = -1
+    let changes = 0
+    for (;;) {
+      const view = await show(id)
+      const sum = Object.entries(view.stats.subscribers as Record<string, number>).reduce(
+        (total, [kind, count]) => total + (kind === 'deactivated' ? 0 : count),
+        0,
+      )
+      t.equal(sum, imported(view), 'figures balance at any time')
+      t.ok(imported(view) >= last, 'and never go back')
+      if (imported(view) > last) changes += 1
+      last = imported(view)
+      if (view.state === 'finished') break
+      await sleep(50)
+    }
+    t.ok(changes > 2, `${changes} different figures were seen`)
+    t.match(await show(id), {
+      state: 'finished',
+      stats: { number_of_records: rows, records_imported: rows, subscribers: { added: rows } },
+    })
+    t.match(await importEnd(service, second.id), { state: 'finished', stats: { subscribers: { added: 1 } } })
+    t.equal(await collections.subscribers.countDocuments({ mailing_list_id: list.id }), rows + 1)
+  },
+)
+
+t.test('a cancelled import keeps what is written; its counts and logs stay true', async (t) => {
+  const { list, id } = await begunImport()
+  t.match(await move(id, 'cancel'), { success: true, data: { state: 'cancelled', finished_at: String } })
+  await until(
+    'the end of all work',
+    () => collections.imports.findOne({ _id: id }),
+    (document) => document!.settled,
+  )
+  const view = await show(id)
+  const there = await collections.subscribers.countDocuments({ mailing_list_id: list.id })
+  t.equal(view.stats.subscribers.added, there)
+  t.ok(there > 2_000 && there < rows, `${there} rows`)
+  const log = (await call('GET', `/subscriber_imports/${id}/logs/added`)).text.trim().split('\n')
+  t.equal(log.length, there)
+  t.same(log, [...log].sort(), 'in the order of identities')
+  t.match(
+    await importText(service, list.id, 'email\nx@y.co'),
+    { state: 'finished' },
+    'the list is free for the next one',
+  )
+})
+
+t.test('an import waits for its time, and imports of a list go in the order of begins_at', async (t) => {
+  const list = await createList(service)
+  const startedAt = Date.now()
+  const at = (ms: number) => new Date(startedAt + ms).toISOString()
+  const make = (begins_at: string, name: string): Promise<Json> =>
+    post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        begins_at,
+        column_mapping: ['email'],
+        overwrite: true,
+        file_source: { type: 'json', content: `email\n${name}@y.co` },
+      },
+    })
+  const later = await make(at(4_000), 'later')
+  const sooner = await make(at(3_000), 'sooner')
+  t.match(await show(sooner.id), { state: 'scheduled', waiting_for_import_id: null })
+  const [first, second] = [await importEnd(service, sooner.id), await importEnd(service, later.id)]
+  t.ok(first.finished_at <= second.finished_at)
+  // Shown in whole seconds.
+  for (const { begins_at, finished_at } of [first, second])
+    t.ok(Date.parse(finished_at) + 1_000 >= Date.parse(begins_at))
+})
+
+t.test('of requests that race one moves the import, each time', async (t) => {
+  const list = await createList(service)
+  for (let round = 0; round < 5; round += 1) {
+    const { id } = await create(list.id, { begins_at: '2100-01-01T00:00' })
+    const answers = await Promise.all(
+      ['pause', 'pause', 'cancel', 'cancel', 'unpause', 'pause'].map((name) => move(id, name)),
+    )
+    t.equal(
+      answers.filter((answer, i) => (i === 2 || i === 3) && answer.success).length,
+      1,
+      'one of two cancels',
+    )
+    t.equal((await show(id)).state, 'cancelled')
+  }
+})

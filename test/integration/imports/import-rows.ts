@@ -1,0 +1,272 @@
+import t from 'tap'
+import { countsOf, createList, importText, type Json } from '../../helpers/service.ts'
+import { service } from './service.ts'
+
+const { call, collections, get } = service
+
+const log = async (view: Json, kind: string) =>
+  (await call('GET', `/subscriber_imports/${view.id}/logs/${kind}`)).text
+const subscribersOf = (listId: number) =>
+  collections.subscribers.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray()
+
+/** The striped counters against a plain recount. */
+async function checkCounts(listId: number): Promise<void> {
+  const statuses = ['active', 'bounced', 'unsubscribed', 'scomp', 'deactivated'] as const
+  const counted = await collections.subscribers
+    .aggregate<{ _id: string; n: number }>([
+      { $match: { mailing_list_id: listId } },
+      { $group: { _id: '$status', n: { $sum: 1 } } },
+    ])
+    .toArray()
+  const stripes = await collections.subscriberCounts.find({ mailing_list_id: listId }).toArray()
+  for (const status of statuses) {
+    const sum = stripes.reduce((total, stripe) => total + stripe[status], 0)
+    t.equal(
+      sum,
+      counted.find((group) => group._id === status)?.n ?? 0,
+      `the counters of list ${listId} say as many ${status} as there are`,
+    )
+  }
+}
+
+const fields = [
+  { name: 'Name', field_type: 'text' },
+  { name: 'Points', field_type: 'number', default: 5 },
+  { name: 'Plan', field_type: 'select_single_dropdown', options: ['Free', 'Team'], required: true },
+]
+const mapping = { column_mapping: ['email', 'Name', 'Points', 'Plan'] }
+
+t.test('added, failed and duplicate rows, with their logs', async (t) => {
+  const list = await createList(service, fields)
+  const content = [
+    'E-Mail,Name,Points,Plan',
+    ' Bob@Example.com , Bob ,7,team',
+    'ann@example.com,"Ann, the ""first""",,Free',
+    'BOB@example.COM,Bobby,8,Free',
+    'bad address,X,1,Free',
+    'carl@example.com,"two\nlines",x,Free',
+    'dora@example.com,Dora,1,',
+    'ann@example.com,again,notanumber,none',
+    'eve@example.com,Eve,1,Free,,',
+    'fay@example.com,Fay,1,Free,surplus',
+    'gus@example.com',
+    '"hal@example.com" ,"H"al,1,Free',
+  ].join('\n')
+  const view = await importText(service, list.id, content, {
+    ...mapping,
+    default_custom_fields: { Name: 'nobody' },
+  })
+  t.match(view, { state: 'finished', stats: { number_of_records: 11, records_imported: 11 } })
+  t.same(countsOf(view), { added: 4, failed: 5, skipped_duplicate: 2 })
+  t.same(
+    (await subscribersOf(list.id)).map(({ _id, email, status, custom_fields }) => [
+      _id,
+      email,
+      status,
+      Object.values(custom_fields),
+    ]),
+    [
+      [`${list.id}:ann@example.com`, 'ann@example.com', 'active', ['Ann, the "first"', 5, 'Free']],
+      [`${list.id}:bob@example.com`, 'Bob@Example.com', 'active', ['Bob', 7, 'Team']],
+      [`${list.id}:eve@example.com`, 'eve@example.com', 'active', ['Eve', 1, 'Free']],
+      [`${list.id}:hal@example.com`, 'hal@example.com', 'active', ['"H"al', 1, 'Free']],
+    ],
+  )
+  t.equal(await log(view, 'added'), 'ann@example.com\nBob@Example.com\neve@example.com\nhal@example.com\n')
+  t.equal(await log(view, 'skipped_duplicate'), 'ann@example.com\nBOB@example.COM\n')
+  t.equal(
+    await log(view, 'failed'),
+    [
+      'E-Mail,Name,Points,Plan,error',
+      "bad address,X,1,Free,email: 'bad address' is not an email address",
+      'carl@example.com,"two\nlines",x,Free,Points: \'x\' is not an integer',
+      'dora@example.com,Dora,1,,"Plan: a new subscriber needs a value, and neither the file nor a default has one"',
+      'fay@example.com,Fay,1,Free,surplus,"the record has 5 cells, the mapping 4 columns: the first one too many is \'surplus\'"',
+      'gus@example.com,,,,"Plan: a new subscriber needs a value, and neither the file nor a default has one"',
+      '',
+    ].join('\n'),
+  )
+  const failed = await call('GET', `/subscriber_imports/${view.id}/logs/failed`)
+  t.equal(failed.headers.get('content-type'), 'text/csv; charset=utf-8')
+  t.match(failed.headers.get('content-disposition'), /^attachment/)
+  t.equal(
+    (await call('GET', `/subscriber_imports/${view.id}/logs/added`)).headers.get('content-type'),
+    'text/plain; charset=utf-8',
+  )
+  t.match((await call('GET', `/subscriber_imports/${view.id}/logs/updated`)).body, {
+    error_code: 'not_found',
+  })
+  await checkCounts(list.id)
+
+  const mended = (await log(view, 'failed'))
+    .replace('bad address', 'good@example.com')
+    .replace(',x,Free', ',1,Free')
+    .replace('Dora,1,,', 'Dora,1,Team,')
+    .replace('surplus', '')
+    .replace('gus@example.com,,,', 'gus@example.com,,,Team')
+  const again = await importText(service, list.id, mended, {
+    column_mapping: [...mapping.column_mapping, null],
+  })
+  t.same(countsOf(again), { added: 4, failed: 1 }, 'the failed log imports again after a fix')
+})
+
+t.test('overwriting, by status and by what', async (t) => {
+  const list = await createList(service, fields.slice(0, 2))
+  const two = ['email', 'Name']
+  await importText(
+    service,
+    list.id,
+    'email,Name,status\nactive@x.co,A,active\nunsub@x.co,U,unsubscribed\nbounced@x.co,B,bounced\nscomp@x.co,S,scomp\ndeact@x.co,D,deactivated',
+    { column_mapping: ['email', 'Name', 'status'] },
+  )
+  const rows =
+    'email,Name\nactive@x.co,new\nunsub@x.co,new\nbounced@x.co,new\nscomp@x.co,new\ndeact@x.co,new\nfresh@x.co,new'
+  t.same(countsOf(await importText(service, list.id, rows, { column_mapping: two })), {
+    added: 1,
+    skipped_overwrite: 5,
+  })
+  t.same(countsOf(await importText(service, list.id, rows, { column_mapping: two, overwrite: true })), {
+    updated: 2,
+    skipped_unsubscribed: 1,
+    skipped_bounced: 1,
+    skipped_scomp: 1,
+    skipped_deactivated: 1,
+  })
+  const every = { active: false, unsubscribed: true, bounced: true, deactivated: true, scomp: true }
+  t.same(
+    countsOf(
+      await importText(service, list.id, rows, {
+        column_mapping: two,
+        overwrite: true,
+        overwrite_when_status: every,
+      }),
+    ),
+    { updated: 4, skipped_active: 2 },
+  )
+  const revived = await importText(service, list.id, 'email,status\nunsub@x.co,active\nactive@x.co,bounced', {
+    column_mapping: ['email', 'status'],
+    overwrite: true,
+    overwrite_what: { status: true },
+    overwrite_when_status: { ...every, active: true },
+  })
+  t.same(countsOf(revived), { updated: 2 })
+  t.match(await collections.subscribers.findOne({ _id: `${list.id}:unsub@x.co` }), {
+    status: 'active',
+    remove_time: undefined,
+  })
+  t.match(await collections.subscribers.findOne({ _id: `${list.id}:active@x.co` }), {
+    status: 'bounced',
+    remove_time: Date,
+  })
+  await checkCounts(list.id)
+})
+
+t.test('a dry run has the same counts and logs and writes nothing', async (t) => {
+  const list = await createList(service, fields.slice(0, 1))
+  await importText(service, list.id, 'email\na@x.co\nb@x.co')
+  const before = await subscribersOf(list.id)
+  const content = 'email,Name\na@x.co,new\nc@x.co,C\nbad\nc@x.co,again'
+  const options = {
+    column_mapping: ['email', 'Name'],
+    overwrite: true,
+    deactivate_subscribers_not_in_import: true,
+  }
+  const dry = await importText(service, list.id, content, { ...options, dry_run: true })
+  t.same(await subscribersOf(list.id), before)
+  const wet = await importText(service, list.id, content, options)
+  t.same(countsOf(dry), countsOf(wet))
+  for (const kind of ['added', 'updated', 'failed', 'skipped_duplicate', 'deactivated'])
+    t.equal(await log(dry, kind), await log(wet, kind), kind)
+  t.same(countsOf(wet), { added: 1, updated: 1, failed: 1, skipped_duplicate: 1, deactivated: 1 })
+  t.equal(await log(wet, 'deactivated'), 'b@x.co\n')
+  await checkCounts(list.id)
+})
+
+t.test('a list with an alternate primary key', async (t) => {
+  const list = await createList(service, [{ name: 'Member', field_type: 'number', required: true }])
+  const [field] = await get(`/mailing_lists/${list.id}/custom_fields`)
+  await call('PUT', `/mailing_lists/${list.id}`, { mailing_list: { primary_key_custom_field_id: field.id } })
+  const options = { column_mapping: ['Member', 'email'], overwrite: true }
+  const view = await importText(
+    service,
+    list.id,
+    'Member,email\n007,a@x.co\n8,a@x.co\n7,dup@x.co\nx,b@x.co\n9,\n',
+    options,
+  )
+  t.same(countsOf(view), { added: 2, failed: 2, skipped_duplicate: 1 })
+  t.same(
+    (await subscribersOf(list.id)).map(({ _id, email, email_key }) => [_id, email, email_key]),
+    [
+      [`${list.id}:7`, 'a@x.co', 'a@x.co'],
+      [`${list.id}:8`, 'a@x.co', 'a@x.co'],
+    ],
+  )
+  t.same(countsOf(await importText(service, list.id, 'Member,email\n7,New@X.co', options)), { updated: 1 })
+  t.match(await collections.subscribers.findOne({ _id: `${list.id}:7` }), {
+    email: 'New@X.co',
+    email_key: 'new@x.co',
+  })
+})
+
+t.test('files as people have them', async (t) => {
+  const list = await createList(service, fields.slice(0, 1))
+  const variants: [string, Json][] = [
+    ['\ufeff"email";Name\r\nv1@x.co;"a;b"\r\n', { file_format: { csv_field_separator: ';' } }],
+    [
+      "email\tName\rv2@x.co\t'it''s'\r",
+      { file_format: { csv_field_separator: '\t', csv_field_enclosure: "'" } },
+    ],
+    ['v3@x.co,no header', { file_format: { csv_has_headers: false } }],
+    ['\n  \nemail,Name\n\n\nv4@x.co,x\r\n\t\n', {}],
+    ['email,Name\nv5@x.co,"=1+1"\nV5@X.CO,"dup"', {}],
+  ]
+  for (const [content, options] of variants) {
+    const view = await importText(service, list.id, content, {
+      column_mapping: ['email', 'Name'],
+      ...options,
+    })
+    t.match(countsOf(view), { added: 1 }, JSON.stringify(content))
+  }
+  t.same(
+    (await subscribersOf(list.id)).map((subscriber) => Object.values(subscriber.custom_fields)[0]),
+    ['a;b', "it's", 'no header', 'x', '=1+1'],
+  )
+})
+
+t.test('an import without a record, or without a good one', async (t) => {
+  const list = await createList(service)
+  t.match(await importText(service, list.id, 'email\n'), {
+    state: 'finished',
+    stats: { number_of_records: 0, records_imported: 0 },
+  })
+  t.match(await importText(service, list.id, 'email\nx\ny'), {
+    state: 'finished',
+    stats: { number_of_records: 2, records_imported: 2, subscribers: { failed: 2 } },
+  })
+  await importText(service, list.id, 'email\nkeep@x.co')
+  t.match(await importText(service, list.id, 'email\nx', { deactivate_subscribers_not_in_import: true }), {
+    state: 'failed',
+    error_message: /no record of the file is valid/,
+  })
+  t.match(await importText(service, list.id, 'email\n', { deactivate_subscribers_not_in_import: true }), {
+    state: 'failed',
+  })
+  t.match(await collections.subscribers.findOne({ _id: `${list.id}:keep@x.co` }), { status: 'active' })
+})
+
+t.test('rows of which defaults make something large are written in smaller batches', async (t) => {
+  const names = ['T1', 'T2', 'T3', 'T4']
+  const list = await createList(
+    service,
+    names.map((name) => ({ name, field_type: 'text_multiline' })),
+  )
+  const long = 'x'.repeat(60_000)
+  const defaults = { default_custom_fields: Object.fromEntries(names.map((name) => [name, long])) }
+  const rows = Array.from({ length: 150 }, (_, i) => `large${i}@x.co`).join('\n')
+  t.same(countsOf(await importText(service, list.id, `email\n${rows}`, defaults)), { added: 150 })
+  const again = { ...defaults, overwrite: true }
+  t.same(countsOf(await importText(service, list.id, `email\n${rows}`, again)), { updated: 150 })
+  const [first] = await subscribersOf(list.id)
+  t.same(Object.values(first!.custom_fields), [long, long, long, long])
+  await checkCounts(list.id)
+})

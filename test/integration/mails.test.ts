@@ -1,0 +1,7 @@
+import { runTogether } from '../helpers/run-together.ts'
+
+await runTogether(new URL('mails/', import.meta.url), [
+  'campaign-templates',
+  'autoresponders',
+  'trigger-autoresponders',
+])

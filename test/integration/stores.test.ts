@@ -1,0 +1,10 @@
+import { runTogether } from '../helpers/run-together.ts'
+
+await runTogether(new URL('stores/', import.meta.url), [
+  'existing-subscribers',
+  'staged-content',
+  'ids',
+  'upload-figures',
+  'upload-copies',
+  'worker-pool',
+])

@@ -1,0 +1,49 @@
+import t from 'tap'
+import { findExisting } from '../../../engine/writing/existing-subscribers.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+
+/** What a batch finds of the subscribers that are there, whether one reply of the server holds it or not. */
+
+const subscriber = (number: number, more: object) => ({
+  _id: `7:s${number}@example.com`,
+  id: number,
+  mailing_list_id: 7,
+  email: `s${number}@example.com`,
+  status: number % 2 === 0 ? ('active' as const) : ('bounced' as const),
+  created_at: new Date(),
+  subscribe_time: new Date(),
+  custom_fields: {},
+  ...more,
+})
+
+t.test('subscribers are found with what is asked of them', async (t) => {
+  const { database } = await databaseAndFolder(t)
+  const { client, db, collections } = database
+  const large = 'ä'.repeat(30_000)
+  await collections.subscribers.insertMany([
+    subscriber(1, { confirmed: true, reactivations: 3 }),
+    ...Array.from({ length: 300 }, (_, i) => subscriber(1_000 + i, { custom_fields: { 5: large, 6: i } })),
+  ])
+  const session = client.startSession()
+  t.teardown(() => session.endSession())
+  const find = (keys: string[], projection: Record<string, 1>) =>
+    session.withTransaction(() => findExisting({ db, collections, session, keys, projection }))
+
+  const some = await find(['7:s1@example.com', '7:nobody@example.com'], {
+    id: 1,
+    status: 1,
+    confirmed: 1,
+    reactivations: 1,
+  })
+  t.match(some.get('7:s1@example.com'), { id: 1, status: 'bounced', confirmed: true, reactivations: 3 })
+  t.equal(some.size, 1)
+  t.same([...(await find(['7:s1@example.com'], { _id: 1 })).keys()], ['7:s1@example.com'])
+
+  const keys = Array.from({ length: 300 }, (_, i) => `7:s${1_000 + i}@example.com`)
+  const all = await find(keys, { id: 1, 'custom_fields.5': 1, 'custom_fields.6': 1 })
+  t.same([...all.keys()].sort(), keys, 'more than the 16 MB of a reply')
+  t.same(all.get(keys[299]!)!.custom_fields, { 5: large, 6: 299 })
+  const few = await find(keys.slice(0, 20), { id: 1, 'custom_fields.5': 1 })
+  t.same(few.get(keys[7]!)!.custom_fields, { 5: large })
+  t.equal(few.size, 20)
+})

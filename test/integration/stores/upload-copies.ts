@@ -1,0 +1,170 @@
+import { truncateSync, writeFileSync } from 'node:fs'
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { text } from 'node:stream/consumers'
+import t from 'tap'
+import { appendToGridFile, copyGridFile, createGridFile } from '../../../shared/gridfs/grid-bucket.ts'
+import { openUploads } from '../../../shared/uploads/open-uploads.ts'
+import { copySteady } from '../../../shared/uploads/steady-copy.ts'
+import { newUploadToken } from '../../../shared/uploads/upload-names.ts'
+import { UploadChanged, type UploadStore } from '../../../shared/uploads/upload-store.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+
+const { database, folder } = await databaseAndFolder(t)
+const { collections } = database
+
+const megabyte = 1024 * 1024
+
+/** Whoever copies asks it before each step; it lets something happen before the step of that number. */
+function meanwhile(step: number, happens: () => void): AbortSignal {
+  let steps = 0
+  return {
+    aborted: false,
+    throwIfAborted: () => {
+      steps += 1
+      if (steps === step) happens()
+    },
+  } as AbortSignal
+}
+
+t.test('a copy is of a file as it was, or there is none', async (t) => {
+  const source = path.join(folder, 'source')
+  const target = path.join(folder, 'target')
+  const longAgo = new Date(Date.now() - 3_600_000)
+  const put = async () => {
+    await writeFile(source, Buffer.alloc(5 * megabyte, 'a'))
+    await utimes(source, longAgo, longAgo)
+  }
+  const copyWhile = (happens: () => void, mayGrow = false) =>
+    copySteady(source, target, { signal: meanwhile(3, happens), mayGrow })
+  const isGone = async () => t.equal(await stat(target).catch(() => null), null)
+  const append = () => writeFileSync(source, 'more', { flag: 'a' })
+
+  await put()
+  t.equal(await copyWhile(() => undefined), true)
+  t.ok((await readFile(target)).equals(await readFile(source)))
+  await rm(target)
+
+  t.equal(await copyWhile(() => truncateSync(source, 1000)), false, 'it became shorter')
+  await isGone()
+  await put()
+  t.equal(await copyWhile(append), false, 'it became longer')
+  await isGone()
+  await put()
+  t.equal(await copyWhile(append, true), true, 'which is no harm where that is expected')
+  t.equal((await stat(target)).size, 5 * megabyte, 'and what it had is copied')
+  await rm(target)
+  await put()
+  t.equal(await copyWhile(() => writeFileSync(source, 'b', { flag: 'r+' })), false, 'written in place')
+  await isGone()
+  t.equal(await copySteady(source, target, { fingerprint: 'another' }), false, 'it is another one already')
+  t.equal(await copySteady(path.join(folder, 'absent'), target), false)
+  await isGone()
+
+  const abort = new AbortController()
+  const steps = meanwhile(3, () => abort.abort())
+  const signal = {
+    throwIfAborted() {
+      steps.throwIfAborted()
+      abort.signal.throwIfAborted()
+    },
+  } as AbortSignal
+  await t.rejects(copySteady(source, target, { signal }), { name: 'AbortError' })
+  await isGone()
+})
+
+const elsewhere = await mkdtemp('/dev/shm/rollcall-test-').catch(() => folder)
+t.teardown(() => rm(elsewhere, { recursive: true, force: true }))
+const isElsewhere = (await stat(elsewhere)).dev !== (await stat(folder)).dev
+const skip = isElsewhere ? false : 'there is no second file system here'
+
+t.test(
+  'where no second name is possible, what is written during its copy is watched',
+  { skip },
+  async (t) => {
+    await mkdir(path.join(folder, 'uploads'))
+    await symlink(elsewhere, path.join(folder, 'uploads', '1'))
+    const source = path.join(elsewhere, 'a.csv')
+    await writeFile(source, Buffer.alloc(5 * megabyte, 'a'))
+    const longAgo = new Date(Date.now() - 3_600_000)
+    await utimes(source, longAgo, longAgo)
+    const uploads = openUploads({ STAGING: 'disk', DATA_DIR: folder }, database)
+    const pin = (signal: AbortSignal) =>
+      uploads.pin({ organizationId: 1, name: 'a.csv', importId: 1, signal })
+
+    t.match(await pin(meanwhile(3, () => undefined)), { is_settled: true, reference: /^1\/pin-/ })
+    const write = () => writeFileSync(source, 'b', { flag: 'r+' })
+    t.match(await pin(meanwhile(3, write)), { is_settled: false, reference: 'upload:1/a.csv' })
+    t.equal((await readdir(path.join(folder, 'staging', '1'))).length, 1, 'the torn copy is gone')
+  },
+)
+
+const put = async (directory: UploadStore, name: string, content: string) => {
+  const upload = await directory.takeUp({ name, token: newUploadToken(), wasLeft: false, keep: 0 })
+  await upload.write(Buffer.from(content))
+  await upload.prepare()
+  await upload.publish()
+  await upload.close()
+}
+
+for (const [organizationId, STAGING] of [
+  [2, 'disk'],
+  [3, 'gridfs'],
+] as const)
+  t.test(`an upload goes on only where there is as much as it is to keep: ${STAGING}`, async (t) => {
+    const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
+    const directory = uploads.directory(organizationId)
+    await directory.prepare()
+    const takeUp = (name: string, keep: number | null, wasLeft = false) =>
+      directory.takeUp({ name, token: newUploadToken(), wasLeft, keep })
+
+    await put(directory, 'finished.csv', 'short')
+    await t.rejects(takeUp('finished.csv', 6), UploadChanged)
+    await t.rejects(takeUp('absent.csv', 1), UploadChanged)
+    t.equal(await directory.findUnfinished('finished.csv'), null, 'nothing stays')
+    t.equal(await directory.findUnfinished('absent.csv'), null)
+    t.same([...(await directory.count()).finished], [['finished.csv', 5]])
+
+    const broken = await takeUp('half.csv', 0)
+    await broken.write(Buffer.from('half'))
+    await broken.prepare()
+    await broken.close()
+    await t.rejects(takeUp('half.csv', 5), UploadChanged)
+    await t.rejects(takeUp('half.csv', 5, true), UploadChanged)
+    t.match(await directory.findUnfinished('half.csv'), { size: 4 }, 'what there is stays as it is')
+    const again = await takeUp('half.csv', 2, true)
+    t.equal(again.size, 2)
+    await again.write(Buffer.from('lo'))
+    await again.prepare()
+    t.equal(await again.publish(), true)
+    await again.close()
+    t.equal(await text((await directory.read('half.csv', 0))!), 'halo')
+    if (STAGING === 'gridfs') t.equal(await collections.uploads.files.countDocuments(), 2)
+  })
+
+t.test('what is removed while it is copied in the database is no copy', async (t) => {
+  const bucket = collections.uploads
+  const newFile = () => createGridFile(bucket, { filename: '4/a.csv', pinned_by: [], detached: false })
+  const from = await newFile()
+  await appendToGridFile(bucket, from, 0, [Buffer.alloc(3 * megabyte, 'a')])
+  t.equal(await copyGridFile(bucket, { from, to: await newFile() }), true)
+  await bucket.files.updateOne({ _id: from }, { $set: { detached: true } })
+  t.equal(await copyGridFile(bucket, { from, to: await newFile() }), false, 'its removal has begun')
+  await bucket.pieces.deleteOne({ files_id: from, n: 0 })
+  t.equal(await copyGridFile(bucket, { from, to: await newFile() }), false)
+
+  const directory = openUploads({ STAGING: 'gridfs', DATA_DIR: folder }, database).directory(4)
+  const content = 'a'.repeat(8 * megabyte)
+  for (let round = 0; round < 6; round += 1) {
+    await put(directory, 'a.csv', content)
+    const taken = directory
+      .takeUp({ name: 'a.csv', token: newUploadToken(), wasLeft: false, keep: null })
+      .catch((error: unknown) => error as Error)
+    const [upload] = await Promise.all([taken, directory.remove('a.csv')])
+    if (upload instanceof Error) t.match(upload, { name: 'UploadChanged' })
+    else {
+      t.equal(upload.size === 0 || upload.size === content.length, true, 'all of it or nothing')
+      await upload.discard()
+    }
+  }
+})

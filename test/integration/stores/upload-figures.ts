@@ -1,0 +1,121 @@
+import t from 'tap'
+import { UploadDirectory } from '../../../ftp/upload-directory.ts'
+import type { Logger } from '../../../shared/logger.ts'
+import { openUploads } from '../../../shared/uploads/open-uploads.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+
+const { database, folder } = await databaseAndFolder(t)
+const { collections } = database
+const signal = new AbortController().signal
+const log = { warn: () => undefined } as unknown as Logger
+const limits = { files: 4, bytes: 1000 }
+
+for (const [organizationId, STAGING] of [
+  [1, 'disk'],
+  [2, 'gridfs'],
+] as const)
+  t.test(`the figures are those of what happened, whoever races: ${STAGING}`, async (t) => {
+    const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
+    const store = uploads.directory(organizationId)
+    const directory = new UploadDirectory({ uploads, limits, organizationId, collections, log })
+    await directory.prepare()
+    const begin = async (name: string, content: string) => {
+      const upload = await directory.beginUpload(name, { append: false, start: undefined })
+      await upload.open(signal)
+      await upload.receive(
+        (async function* () {
+          yield Buffer.from(content)
+        })(),
+      )
+      return upload
+    }
+    const put = async (name: string, size: number) => {
+      const upload = await begin(name, 'x'.repeat(size))
+      await upload.prepare()
+      await upload.publish()
+      await upload.end()
+    }
+    const areRight = async (what: string) => {
+      const { finished, unfinished } = await store.count()
+      const sizes = [...finished.values(), ...unfinished.values()]
+      t.match(
+        await collections.uploadUsage.findOne({ _id: organizationId }),
+        {
+          bytes: sizes.reduce((sum, size) => sum + size, 0),
+          files: new Set([...finished.keys(), ...unfinished.keys()]).size,
+          uploads: [],
+        },
+        what,
+      )
+    }
+    const outcomes = async (work: Promise<unknown>[]) =>
+      (await Promise.allSettled(work)).filter(({ status }) => status === 'fulfilled').length
+
+    await put('a.csv', 100)
+    await put('b.csv', 200)
+    await put('c.csv', 300)
+    await areRight('uploads')
+
+    const removals = Array.from({ length: 8 }, () => directory.delete('a.csv'))
+    t.equal(await outcomes(removals), 1, 'of many who remove a file, one does')
+    await areRight('many removed it')
+
+    const replacing = await begin('b.csv', 'new')
+    await directory.delete('b.csv')
+    await replacing.prepare()
+    await replacing.publish()
+    await replacing.end()
+    await areRight('what an upload was to replace was removed')
+
+    const fresh = await begin('d.csv', 'fresh')
+    await directory.rename('c.csv', 'd.csv')
+    await fresh.prepare()
+    await fresh.publish()
+    await fresh.end()
+    await areRight('a file was given the name of an upload in progress')
+
+    await put('e.csv', 50)
+    await put('f.csv', 60)
+    const targets = ['g.csv', 'g.csv', 'b.csv']
+    const renames = targets.map((target, i) => directory.rename(i === 1 ? 'e.csv' : 'f.csv', target))
+    t.equal(await outcomes(renames), 2, 'one file has one new name')
+    await areRight('renames met')
+
+    const half = await begin('b.csv', 'half')
+    await half.end()
+    await areRight('beside a finished file there is an unfinished one')
+    await put('h.csv', 1).catch(() => undefined)
+    await put('i.csv', 1).catch(() => undefined)
+    const { finished } = await store.count()
+    t.equal(finished.size, 4, 'the directory is full')
+    await t.rejects(directory.rename('b.csv', 'j.csv'), { code: 552 }, 'a rename must not make one more')
+    await directory.delete('h.csv').catch(() => undefined)
+    await directory.rename('b.csv', 'j.csv')
+    await areRight('a rename made one more')
+  })
+
+t.test(
+  'what begins all at once in a directory that was never counted, or long ago, is not refused',
+  async (t) => {
+    const uploads = openUploads({ STAGING: 'disk', DATA_DIR: folder }, database)
+    const organizationId = 3
+    const roomy = { files: 100, bytes: 10_000_000 }
+    const begin = async (name: string) => {
+      const directory = new UploadDirectory({ uploads, limits: roomy, organizationId, collections, log })
+      await directory.prepare()
+      return directory.beginUpload(name, { append: false, start: undefined })
+    }
+    const names = Array.from({ length: 30 }, (_, i) => `first-${i}.csv`)
+    const first = await Promise.all(names.map(begin))
+    t.match(await collections.uploadUsage.findOne({ _id: organizationId }), { files: 0, bytes: 0 })
+    const longAgo = new Date(Date.now() - 7_200_000)
+    await collections.uploadUsage.updateOne({ _id: organizationId }, { $set: { counted_at: longAgo } })
+    const later = await Promise.all(names.map((name) => begin(`later-${name}`)))
+    for (const upload of [...first, ...later]) await upload.end()
+    t.match(await collections.uploadUsage.findOne({ _id: organizationId }), {
+      files: 0,
+      bytes: 0,
+      uploads: [],
+    })
+  },
+)

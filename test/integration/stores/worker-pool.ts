@@ -1,0 +1,58 @@
+import { execFileSync } from 'node:child_process'
+import { randomBytes, randomUUID } from 'node:crypto'
+import { mkdir, mkdtemp, open, rm } from 'node:fs/promises'
+import { hostname, tmpdir } from 'node:os'
+import path from 'node:path'
+import t from 'tap'
+import type { TailTask } from '../../../engine/splitting/tail-scan.ts'
+import { startWorkerPool } from '../../../engine/workers/pool.ts'
+import { openDatabase } from '../../../shared/database.ts'
+import { registerEngine } from '../../../shared/store/engines.ts'
+import { makePlan, utf8Format } from '../../helpers/make-plan.ts'
+import { testMongodbUri } from '../../helpers/service.ts'
+
+t.test('tails of large sources leave half of the lanes to chunks', async (t) => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-pool-'))
+  t.teardown(() => rm(folder, { recursive: true }))
+  const name = `test_${randomBytes(6).toString('hex')}`
+  const { client, db, collections } = await openDatabase({ uri: testMongodbUri(), name })
+  t.teardown(async () => {
+    await db.dropDatabase()
+    await client.close()
+  })
+  const engineId = randomUUID()
+  await registerEngine(collections, { _id: engineId, host: hostname(), process_id: process.pid })
+  const pool = startWorkerPool({
+    workers: 1,
+    start: {
+      mongodbUri: testMongodbUri(),
+      mongodbDatabase: name,
+      stagingLocation: { STAGING: 'disk', DATA_DIR: folder },
+      engineId,
+      firstStripe: 1,
+      laneCounter: new SharedArrayBuffer(4),
+    },
+    onBatch: () => undefined,
+    onError: () => undefined,
+  })
+  t.teardown(() => pool.destroy())
+
+  // Whoever opens it waits until somebody writes into it.
+  const source = path.join(folder, 'staging', '1', 'source')
+  await mkdir(path.dirname(source), { recursive: true })
+  execFileSync('mkfifo', [source])
+  const task = (output: string): TailTask => ({
+    kind: 'tail',
+    ...{ source: '1/source', output, from: 0, to: 100, borders: [], bufferSize: 1_024, targetBytes: 1_024 },
+    ...{ plan: makePlan(), format: utf8Format, control: new SharedArrayBuffer(8) },
+  })
+  t.equal(pool.lanesForChunks(), 2)
+  const first = pool.runTail(task('1/first'))
+  t.equal(pool.lanesForChunks(), 1)
+  t.equal(await pool.runTail(task('1/second')), null, 'a second one at once is for its own thread')
+  const writer = await open(source, 'w')
+  // No part of a source: it can't be read from any position.
+  await t.rejects(first)
+  await writer.close()
+  t.equal(pool.lanesForChunks(), 2)
+})
