@@ -166,15 +166,20 @@ async function split(run: StepRun, plan: ImportPlan, staged: string): Promise<vo
   const { document, staging, uploads, pool, log, signal } = run
   await refuseIfWrittenInto(document, staged, uploads)
   const partition = stagedPartition(document._id, randomUUID())
+  const tail = `${partition}-tail`
   const second: SecondThread = {
     source: staged,
-    output: `${partition}-tail`,
+    output: tail,
     leastBytes: run.twoThreadsFrom,
     scan: (task) => pool.runTail(task),
     onBrokenOff: (error) => {
       if (!signal.aborted)
         log.warn(`a worker's part of a split broke off, it is done without: ${messageOf(error)}`)
     },
+    removeOutput: () =>
+      staging.remove(tail).catch((error: unknown) => {
+        log.debug(`a worker's part of a split stays until the split's end: ${messageOf(error)}`)
+      }),
   }
   const source = await staging.open(staged)
   if (source === null)

@@ -36,6 +36,7 @@ export function diskStaging(folder: string): Staging {
         throw error
       }
     },
+    remove: (name) => rm(locate(name), { force: true }),
     async removeImport(importId, { keep } = {}) {
       const folder = locate(String(importId))
       if (keep === undefined) return rm(folder, { recursive: true, force: true })

@@ -12,6 +12,7 @@ import {
   writeFile,
 } from 'node:fs/promises'
 import path from 'node:path'
+import { Readable } from 'node:stream'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { openDatabase } from '../../shared/database.ts'
@@ -109,6 +110,11 @@ t.test('what a step that was taken for dead writes late is not what the other on
     t.equal(target.toString('utf8', 0, await file.read(target, 0)), 'the next one’s bytes')
     t.equal(target.toString('utf8', 0, await file.read(target, 4)), 'next one’s bytes')
     await file.close()
+    for (const again of [1, 2]) {
+      await staging.remove(stagedSource(7, 'late'))
+      t.equal(await staging.open(stagedSource(7, 'late')), null, `removed ${again} times`)
+    }
+    await staging.write(stagedSource(7, 'late'), Readable.from([Buffer.from('again')]))
     await staging.removeImport(7, { keep: [stagedSource(7, 'next')] })
     t.equal(await staging.open(stagedSource(7, 'late')), null)
     const kept = await staging.open(stagedSource(7, 'next'))
