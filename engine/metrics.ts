@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import { importErrorCodes, type ImportErrorCode } from '../shared/errors.ts'
+import { importErrorCodes } from '../shared/errors.ts'
 import { endedStates, type ImportState } from '../shared/import-state.ts'
 import { Figure, registerGauges } from '../shared/metrics/figure.ts'
 import { knownCounter } from '../shared/metrics/known-counter.ts'
@@ -19,8 +19,8 @@ const stages = ['wait', 'obtain', 'split', 'import', 'finish'] as const
 type Stage = (typeof stages)[number]
 
 /** Why an import failed: an ImportError's code, or what no code is for. */
-const failureReasons = [...importErrorCodes, 'broken_step'] as const
-export type FailureReason = ImportErrorCode | 'broken_step'
+const failureReasons = [...importErrorCodes, 'attempts_exhausted', 'broken_step'] as const
+export type FailureReason = (typeof failureReasons)[number]
 
 const callbackResults = ['delivered', 'failed', 'refused'] as const
 type CallbackResult = (typeof callbackResults)[number]

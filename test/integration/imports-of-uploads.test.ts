@@ -390,6 +390,27 @@ t.test('nobody is deactivated for what a staged file has lost since its rows wer
   }
 })
 
+t.test('a chunk whose staged bytes are damaged fails its import, and is counted as that', async (t) => {
+  const service = onDisk
+  const engines = new Engines(t, service)
+  await putOld(path.join(service.dataFolder, 'uploads', '1', 'sound.csv'), rows(15))
+  const before = await engines.start('findAndModify import_chunks before 1')
+  const { id } = await create(service, 'sound.csv')
+  await before.ended
+  await engines.endLeaseOf(before)
+  const staging = path.join(service.dataFolder, 'staging', String(id))
+  for (const name of await readdir(staging)) await truncate(path.join(staging, name), 1)
+  const { ready, stop } = await service.start('engine')
+  t.match(await importEnd(service, id), { state: 'failed', error_message: /its checksum differs/ })
+  const metrics = await (await fetch(ready.metrics['engine']!)).text()
+  const failures = /^rollcall_import_failures_total\{reason="(\w+)"\} [1-9]/gm
+  t.same(
+    [...metrics.matchAll(failures)].map(([, reason]) => reason),
+    ['chunk_damaged'],
+  )
+  await stop()
+})
+
 t.test('a file that something else still writes is waited for', async (t) => {
   const service = onDisk
   await service.start('engine')
