@@ -212,8 +212,8 @@ export class Dispatcher {
 
   async #startNow(entry: DueImport, upload?: UploadDocument): Promise<boolean> {
     const { collections } = this.#options.database
-    const firstNewId = await peekNextId(collections, 'subscriber')
-    const isOurs = await startImport(collections, entry._id, firstNewId, upload)
+    const firstNewSubscriberId = await peekNextId(collections, 'subscriber')
+    const isOurs = await startImport(collections, entry._id, { firstNewSubscriberId, upload })
     if (isOurs) {
       this.#options.metrics.stageEnded(
         'wait',
@@ -418,7 +418,7 @@ export class Dispatcher {
         report.code === null
           ? `chunk ${chunk._id} failed ${chunk.attempt} times in a row, the last time with: ${report.message}`
           : report.message
-      if (await failImport(database.collections, chunk.import_id, message))
+      if (await failImport(database.collections, chunk.import_id, { message }))
         metrics.importFailed(report.code ?? 'attempts_exhausted')
     }
     // Not at once: whatever it was should have a moment to pass.

@@ -145,8 +145,7 @@ export async function markLogsPurged(collections: Collections, id: number): Prom
 export async function startImport(
   collections: Collections,
   id: number,
-  firstNewSubscriberId: number,
-  upload?: UploadDocument,
+  { firstNewSubscriberId, upload }: { firstNewSubscriberId: number; upload?: UploadDocument | undefined },
 ): Promise<boolean> {
   const started = {
     ...(upload === undefined ? {} : { upload: { $literal: upload } }),
@@ -274,8 +273,7 @@ export async function beginTry(
 export async function scheduleRetry(
   collections: Collections,
   step: { id: number; token: string },
-  attempts: number,
-  waitMs: number,
+  { attempts, waitMs }: { attempts: number; waitMs: number },
 ): Promise<void> {
   await collections.imports.updateOne(
     {
@@ -292,8 +290,7 @@ export async function scheduleRetry(
 export async function postponeStep(
   collections: Collections,
   step: { id: number; token: string },
-  failures: number,
-  waitMs: number,
+  { failures, waitMs }: { failures: number; waitMs: number },
 ): Promise<void> {
   await collections.imports.updateOne({ _id: step.id, 'step.token': step.token }, [
     { $set: { step_failures: failures, step_not_before: { $add: ['$$NOW', waitMs] } } },
@@ -349,8 +346,7 @@ export async function waitForUpload(
 export async function failImport(
   collections: Collections,
   id: number,
-  message: string,
-  token?: string,
+  { message, token }: { message: string; token?: string },
 ): Promise<boolean> {
   const held = token === undefined ? {} : { 'step.token': token }
   const { matchedCount } = await collections.imports.updateOne(
