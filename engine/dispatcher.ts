@@ -15,15 +15,14 @@ import {
   releaseChunk,
   releaseChunkUnder,
 } from '../shared/store/chunks.ts'
+import { claimStep, releaseStepUnder } from '../shared/store/import-steps.ts'
 import {
-  claimStep,
   failImport,
   fixTotals,
   listDueImports,
   listHeldLists,
   listWorkingImports,
   markSettled,
-  releaseStepUnder,
   startImport,
   type DueImport,
   type WorkingImport,
