@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import { clock } from '../shared/clock.ts'
 import { peekNextId } from '../shared/database.ts'
-import { ImportError, messageOf } from '../shared/errors.ts'
+import { messageOf } from '../shared/errors.ts'
 import { hasEnded } from '../shared/import-state.ts'
 import type { ChunkDocument, UploadDocument } from '../shared/schemas/import.ts'
 import {
@@ -15,15 +15,14 @@ import {
   releaseChunk,
   releaseChunkUnder,
 } from '../shared/store/chunks.ts'
+import { claimStep, releaseStepUnder } from '../shared/store/import-steps.ts'
 import {
-  claimStep,
   failImport,
   fixTotals,
   listDueImports,
   listHeldLists,
   listWorkingImports,
   markSettled,
-  releaseStepUnder,
   startImport,
   type DueImport,
   type WorkingImport,
@@ -212,8 +211,8 @@ export class Dispatcher {
 
   async #startNow(entry: DueImport, upload?: UploadDocument): Promise<boolean> {
     const { collections } = this.#options.database
-    const firstNewId = await peekNextId(collections, 'subscriber')
-    const isOurs = await startImport(collections, entry._id, firstNewId, upload)
+    const firstNewSubscriberId = await peekNextId(collections, 'subscriber')
+    const isOurs = await startImport(collections, entry._id, { firstNewSubscriberId, upload })
     if (isOurs) {
       this.#options.metrics.stageEnded(
         'wait',
@@ -357,7 +356,7 @@ export class Dispatcher {
         // Its thread was ended for that: nothing is wrong with the chunk.
         if (this.#isDead) return { end: 'lost' }
         const message = `the worker thread broke off: ${messageOf(error)}`
-        return { end: 'failed', message, retryable: false, fatal: false }
+        return { end: 'failed', message, retryable: false, code: null }
       })
       .then((report) => {
         this.#options.metrics.chunkEnded(report.end, (clock.monotonicMs() - startedAt) / 1000)
@@ -413,15 +412,13 @@ export class Dispatcher {
       { chunk: chunk._id, attempt: chunk.attempt, retryable: report.retryable },
       `a chunk failed: ${report.message}`,
     )
-    if (report.fatal || (!report.retryable && chunk.attempt >= mostAttempts)) {
-      const error = new ImportError(
-        'attempts_exhausted',
-        report.fatal
-          ? report.message
-          : `chunk ${chunk._id} failed ${chunk.attempt} times in a row, the last time with: ${report.message}`,
-      )
-      if (await failImport(database.collections, chunk.import_id, error.message))
-        metrics.importFailed('attempts_exhausted')
+    if (report.code !== null || (!report.retryable && chunk.attempt >= mostAttempts)) {
+      const message =
+        report.code === null
+          ? `chunk ${chunk._id} failed ${chunk.attempt} times in a row, the last time with: ${report.message}`
+          : report.message
+      if (await failImport(database.collections, chunk.import_id, { message }))
+        metrics.importFailed(report.code ?? 'attempts_exhausted')
     }
     // Not at once: whatever it was should have a moment to pass.
     await sleep(Math.min(5_000, 250 * 2 ** chunk.attempt))

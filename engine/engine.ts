@@ -113,6 +113,9 @@ export class Engine implements Part {
       onBatch: (report) => {
         metrics.batch(report)
       },
+      onTailEnd: () => {
+        dispatcher.wake()
+      },
       onError: (error) => {
         log.error({ err: error }, `a worker thread broke off: ${messageOf(error)}`)
       },

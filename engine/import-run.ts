@@ -1,30 +1,17 @@
-import { randomUUID } from 'node:crypto'
 import { clock } from '../shared/clock.ts'
-import { inTransactionOf, nextIds } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
-import { makePlan, reactionsPerRecord } from '../shared/import-plan.ts'
-import { openPartition } from '../shared/records/partition-file.ts'
-import {
-  chunkId,
-  contentFormat,
-  noCounts,
-  recordsIn,
-  type ChunkDocument,
-  type ImportDocument,
-  type ImportPlan,
-} from '../shared/schemas/import.ts'
+import { makePlan } from '../shared/import-plan.ts'
+import { recordsIn, type ImportDocument } from '../shared/schemas/import.ts'
 import { downloadFailureOf, schemeOf } from '../shared/sources/download-failure.ts'
-import { stagedPartition, stagedSource } from '../shared/staging/staging.ts'
-import { countChunkStates, countsOfChunks, deleteChunks, replaceChunks } from '../shared/store/chunks.ts'
+import { stagedSource } from '../shared/staging/staging.ts'
+import { countChunkStates, countsOfChunks, deleteChunks } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
-import { beginTry, finishImport, releaseStep, writeInStep } from '../shared/store/imports.ts'
+import { beginTry, releaseStep, writeInStep } from '../shared/store/import-steps.ts'
+import { finishImport } from '../shared/store/imports.ts'
 import { countAbsent, deactivateAbsent } from './deactivation.ts'
 import { sourceOf } from './sources/source-of.ts'
 import type { SourceContext } from './sources/source.ts'
-import { refuseIfWrittenInto } from './sources/upload-directory.ts'
-import type { Range } from './splitting/range-writer.ts'
-import { splitFile, type SplitResult } from './splitting/split.ts'
-import type { SecondThread } from './splitting/tail-scan.ts'
+import { splitImport } from './splitting/split-import.ts'
 import { endInFailure } from './step-failures.ts'
 import { downloadTimeLeft, type StepContext, type StepRun } from './step.ts'
 
@@ -65,7 +52,7 @@ async function prepare(run: StepRun): Promise<void> {
   if (document.plan === null && !(await writeInStep(collections, { ...step, state }, { $set: { plan } })))
     return
   const source = await staged(run)
-  if (source !== null) await timed(run, 'split', () => split(run, plan, source))
+  if (source !== null) await timed(run, 'split', () => splitImport(run, plan, source))
 }
 
 /**
@@ -161,6 +148,7 @@ async function download(run: StepRun, target: string): Promise<(Progress & { sta
   }
 }
 
+<<<<<<< HEAD
 /** `staged`: the name of the staged source. */
 async function split(run: StepRun, plan: ImportPlan, staged: string): Promise<void> {
   const { document, staging, uploads, pool, log, signal } = run
@@ -288,6 +276,8 @@ function chunkDocuments(
   })
 }
 
+=======
+>>>>>>> e0affd35a69e1cfd0217b31e13f466e4ed16be13
 async function finish(run: StepRun): Promise<void> {
   const { document, step, metrics, log } = run
   const { collections } = run.database

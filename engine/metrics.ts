@@ -1,5 +1,5 @@
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import { importErrorCodes, type ImportErrorCode } from '../shared/errors.ts'
+import { Counter, Histogram, type Registry } from 'prom-client'
+import { importErrorCodes } from '../shared/errors.ts'
 import { endedStates, type ImportState } from '../shared/import-state.ts'
 import { Figure, registerGauges } from '../shared/metrics/figure.ts'
 import { knownCounter } from '../shared/metrics/known-counter.ts'
@@ -19,8 +19,8 @@ const stages = ['wait', 'obtain', 'split', 'import', 'finish'] as const
 type Stage = (typeof stages)[number]
 
 /** Why an import failed: an ImportError's code, or what no code is for. */
-const failureReasons = [...importErrorCodes, 'broken_step'] as const
-export type FailureReason = ImportErrorCode | 'broken_step'
+const failureReasons = [...importErrorCodes, 'attempts_exhausted', 'broken_step'] as const
+export type FailureReason = (typeof failureReasons)[number]
 
 const callbackResults = ['delivered', 'failed', 'refused'] as const
 type CallbackResult = (typeof callbackResults)[number]
@@ -51,7 +51,24 @@ export interface EngineMetrics {
 }
 
 export function createEngineMetrics(registry: Registry): EngineMetrics {
-  const registers = [registry]
+  const metrics: EngineMetrics = {
+    ...countRows(registry),
+    ...countImports(registry),
+    ...countDownloads(registry),
+    ...countWhatFollows(registry),
+    ...countLeases(registry),
+    reactionLag: 0,
+    utilization: () => 0,
+    lanes: () => 0,
+    steps: () => ({ download: 0, other: 0 }),
+    workers: async () => [],
+  }
+  observeWork(registry, metrics)
+  return metrics
+}
+
+/** Chunks, their batches, and the bytes on their way to them. */
+function countRows(registry: Registry): Pick<EngineMetrics, 'batch' | 'bytes' | 'chunkEnded'> {
   const rows = knownCounter(registry, {
     name: 'rollcall_import_rows_total',
     help: 'Records by what became of them',
@@ -72,20 +89,45 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
     help: 'Batch transactions that were done again, by reason',
     labels: { reason: retryReasons },
   })
+  const chunkDurations = new Histogram({
+    name: 'rollcall_import_chunk_duration_seconds',
+    help: 'Time from the claim of a chunk to its end in this engine',
+    buckets: [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
+    registers: [registry],
+  })
+  const writes = new Histogram({
+    name: 'rollcall_bulk_write_duration_seconds',
+    help: 'Time that a batch took from its first read to its commit, retries included',
+    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
+    registers: [registry],
+  })
+  return {
+    batch(report) {
+      for (const result of rowResults)
+        if (report.counts[result] > 0) rows.inc({ result }, report.counts[result])
+      bytes.inc({ stage: 'import' }, report.bytes)
+      writes.observe(report.writeMs / 1000)
+      for (const [reason, count] of Object.entries(report.retries)) retries.inc({ reason }, count)
+    },
+    bytes: (stage, count) => bytes.inc({ stage }, count),
+    chunkEnded(result, seconds) {
+      chunks.inc({ result })
+      chunkDurations.observe(seconds)
+    },
+  }
+}
+
+function countImports(
+  registry: Registry,
+): Pick<EngineMetrics, 'stageEnded' | 'importEnded' | 'importFailed'> {
   const stageDurations = new Histogram({
     name: 'rollcall_import_stage_duration_seconds',
     help: 'Time that an import spent in a stage; `import` is the whole of it, from its start to its end, pauses included',
     labelNames: ['stage'],
     buckets: [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600],
-    registers,
+    registers: [registry],
   })
   for (const stage of stages) stageDurations.zero({ stage })
-  const chunkDurations = new Histogram({
-    name: 'rollcall_import_chunk_duration_seconds',
-    help: 'Time from the claim of a chunk to its end in this engine',
-    buckets: [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
-    registers,
-  })
   const ends = knownCounter(registry, {
     name: 'rollcall_imports_ended_total',
     help: 'Imports that ended and were cleared up after by this engine, by how and by the kind of their source',
@@ -96,12 +138,14 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
     help: 'Imports that this engine let fail, by reason',
     labels: { reason: failureReasons },
   })
-  const writes = new Histogram({
-    name: 'rollcall_bulk_write_duration_seconds',
-    help: 'Time that a batch took from its first read to its commit, retries included',
-    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
-    registers,
-  })
+  return {
+    stageEnded: (stage, seconds) => stageDurations.observe({ stage }, seconds),
+    importEnded: (state, source) => ends.inc({ state, source }),
+    importFailed: (reason) => failures.inc({ reason }),
+  }
+}
+
+function countDownloads(registry: Registry): Pick<EngineMetrics, 'downloadAttempt' | 'downloadFailed'> {
   const downloads = knownCounter(registry, {
     name: 'rollcall_import_download_attempts_total',
     help: 'Tries to download a file',
@@ -112,21 +156,16 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
     help: 'Tries to download a file that went wrong, by the scheme of the URL and by what it was',
     labels: { scheme: downloadSchemes, reason: downloadFailures },
   })
-  const renewals = knownCounter(registry, {
-    name: 'rollcall_engine_lease_renewals_total',
-    help: "Renewals of the engine's lease by whether the database took them",
-    labels: { result: ['ok', 'failed'] },
-  })
-  const leases = new Counter({
-    name: 'rollcall_engine_leases_lost_total',
-    help: 'Times that this engine was taken for dead by the others, or, while it was not, a chunk of it was taken over',
-    registers,
-  })
-  const reactions = new Counter({
-    name: 'rollcall_reactions_dispatched_total',
-    help: 'Autoresponder reactions that this engine put into the outbox when they were due',
-    registers,
-  })
+  return {
+    downloadAttempt: (result) => downloads.inc({ result }),
+    downloadFailed: (scheme, reason) => downloadProblems.inc({ scheme, reason }),
+  }
+}
+
+/** Callbacks of imports, and reactions to their rows. */
+function countWhatFollows(
+  registry: Registry,
+): Pick<EngineMetrics, 'callbackAttempt' | 'callbackGivenUp' | 'reactionsMoved'> {
   const callbacks = knownCounter(registry, {
     name: 'rollcall_callback_attempts_total',
     help: 'Tries to send the callback of an import that has ended; refused is an address that may not be reached',
@@ -135,72 +174,61 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
   const givenUp = new Counter({
     name: 'rollcall_callbacks_given_up_total',
     help: 'Callbacks of which the last try failed',
-    registers,
+    registers: [registry],
   })
-
-  const metrics: EngineMetrics = {
-    batch(report) {
-      for (const result of rowResults)
-        if (report.counts[result] > 0) rows.inc({ result }, report.counts[result])
-      bytes.inc({ stage: 'import' }, report.bytes)
-      writes.observe(report.writeMs / 1000)
-      for (const [reason, count] of Object.entries(report.retries)) retries.inc({ reason }, count)
-    },
-    chunkEnded(result, seconds) {
-      chunks.inc({ result })
-      chunkDurations.observe(seconds)
-    },
-    stageEnded: (stage, seconds) => stageDurations.observe({ stage }, seconds),
-    bytes: (stage, count) => bytes.inc({ stage }, count),
-    downloadAttempt: (result) => downloads.inc({ result }),
-    importEnded: (state, source) => ends.inc({ state, source }),
-    importFailed: (reason) => failures.inc({ reason }),
-    downloadFailed: (scheme, reason) => downloadProblems.inc({ scheme, reason }),
-    leaseLost: () => leases.inc(),
+  const reactions = new Counter({
+    name: 'rollcall_reactions_dispatched_total',
+    help: 'Autoresponder reactions that this engine put into the outbox when they were due',
+    registers: [registry],
+  })
+  return {
     callbackAttempt: (result) => callbacks.inc({ result }),
     callbackGivenUp: () => givenUp.inc(),
-    leaseRenewal: (result) => renewals.inc({ result }),
     reactionsMoved: (count) => reactions.inc(count),
-    reactionLag: 0,
-    utilization: () => 0,
-    lanes: () => 0,
-    steps: () => ({ download: 0, other: 0 }),
-    workers: async () => [],
   }
-  new Gauge({
-    name: 'rollcall_worker_utilization_ratio',
-    help: "Share of the engine's lanes that have a chunk in hand",
-    registers,
-    collect() {
-      this.set(metrics.utilization())
-    },
+}
+
+function countLeases(registry: Registry): Pick<EngineMetrics, 'leaseLost' | 'leaseRenewal'> {
+  const leases = new Counter({
+    name: 'rollcall_engine_leases_lost_total',
+    help: 'Times that this engine was taken for dead by the others, or, while it was not, a chunk of it was taken over',
+    registers: [registry],
   })
-  new Gauge({
-    name: 'rollcall_reaction_lag_seconds',
-    help: 'How long the earliest due reaction has been waiting for its way into the outbox; 0 when none waits',
-    registers,
-    collect() {
-      this.set(metrics.reactionLag)
-    },
+  const renewals = knownCounter(registry, {
+    name: 'rollcall_engine_lease_renewals_total',
+    help: "Renewals of the engine's lease by whether the database took them",
+    labels: { result: ['ok', 'failed'] },
   })
-  observeWork(registry, metrics)
-  return metrics
+  return {
+    leaseLost: () => leases.inc(),
+    leaseRenewal: (result) => renewals.inc({ result }),
+  }
 }
 
 /** What the engine has in hand, and how its threads are. Their labels are their numbers, of which there are few. */
 function observeWork(registry: Registry, metrics: EngineMetrics): void {
-  const now = new Figure(async () => ({ lanes: metrics.lanes(), steps: metrics.steps() }), { freshMs: 0 })
+  const now = new Figure(() => Promise.resolve(metrics), { freshMs: 0 })
   registerGauges(registry, now, [
+    {
+      name: 'rollcall_worker_utilization_ratio',
+      help: "Share of the engine's lanes that have a chunk in hand",
+      of: ({ utilization }) => utilization(),
+    },
     {
       name: 'rollcall_worker_lanes',
       help: 'Chunks that this engine can have in hand at once',
-      of: ({ lanes }) => lanes,
+      of: ({ lanes }) => lanes(),
     },
     {
       name: 'rollcall_engine_steps',
       help: 'Steps (downloads; splitting and finishing) that this engine has in hand',
       label: 'kind',
-      of: ({ steps }) => steps,
+      of: ({ steps }) => steps(),
+    },
+    {
+      name: 'rollcall_reaction_lag_seconds',
+      help: 'How long the earliest due reaction has been waiting for its way into the outbox; 0 when none waits',
+      of: ({ reactionLag }) => reactionLag,
     },
   ])
   const byWorker = (workers: WorkerFigures[], value: (worker: WorkerFigures) => number) =>

@@ -1,7 +1,8 @@
 import { retryReasonOfDriver } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
 import { isStagingFull } from '../shared/staging/staging.ts'
-import { failImport, postponeStep, scheduleRetry, waitForUpload } from '../shared/store/imports.ts'
+import { postponeStep, scheduleRetry, waitForUpload } from '../shared/store/import-steps.ts'
+import { failImport } from '../shared/store/imports.ts'
 import type { FailureReason } from './metrics.ts'
 import { StillWritten } from './sources/source.ts'
 import { downloadTimeLeft, type StepRun } from './step.ts'
@@ -53,7 +54,7 @@ async function endFailedTry(error: ImportError, run: StepRun): Promise<void> {
     await fail(run, error.code, `${error.message} (${why})`)
   } else {
     log.warn(`download failed, next try in ${wait / 1000} s: ${error.message}`)
-    await scheduleRetry(database.collections, step, failed, wait)
+    await scheduleRetry(database.collections, step, { attempts: failed, waitMs: wait })
   }
 }
 
@@ -80,7 +81,7 @@ async function endBrokenStep(error: unknown, run: StepRun): Promise<void> {
   const failures = document.step_failures + 1
   log.error({ err: error, failures }, `the step broke off: ${messageOf(error)}`)
   if (failures < mostStepFailures) {
-    await postponeStep(database.collections, step, failures, 1_000 * 2 ** failures)
+    await postponeStep(database.collections, step, { failures, waitMs: 1_000 * 2 ** failures })
     return
   }
   const advice =
@@ -93,7 +94,7 @@ async function endBrokenStep(error: unknown, run: StepRun): Promise<void> {
 async function fail(run: StepRun, reason: FailureReason, message: string): Promise<void> {
   const { step, database, log, metrics } = run
   // Whoever has lost the step may have met what its new holder did.
-  if (!(await failImport(database.collections, step.id, message, step.token))) return
+  if (!(await failImport(database.collections, step.id, { message, token: step.token }))) return
   log.warn(`import failed: ${message}`)
   metrics.importFailed(reason)
 }

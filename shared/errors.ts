@@ -20,7 +20,6 @@ export const importErrorCodes = [
   'chunk_damaged',
   'audit_mismatch',
   'nothing_valid',
-  'attempts_exhausted',
 ] as const
 export type ImportErrorCode = (typeof importErrorCodes)[number]
 

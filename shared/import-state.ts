@@ -7,8 +7,8 @@
  *                  └─ pause (API) ─→ paused ─ unpause (API) ─→ the state it was paused from
  *
  * - failed is reached from downloading, splitting and importing; cancelled (API) from whatever hasn't ended.
- * - Every move is one guarded write on the import document (shared/store/imports.ts): expected state in the
- *   filter, so a move that lost a race matches nothing and changes nothing.
+ * - Every move is one guarded write on the import document (shared/store/imports.ts and import-steps.ts): expected
+ *   state in the filter, so a move that lost a race matches nothing and changes nothing.
  * - `holds_list` is not a state. An import takes it when it leaves `scheduled`, keeps it while paused, and gives it
  *   back when nobody can write a row for it any more, which may be a moment after it was cancelled.
  */

@@ -5,7 +5,7 @@ import type { EngineDocument } from '../../shared/schemas/engine.ts'
 import { releaseChunksOf, releaseChunksOfUnknown, releaseExpiredChunks } from '../../shared/store/chunks.ts'
 import { ring } from '../../shared/store/doorbell.ts'
 import { heartbeatMs, killSessions, markDeadEngines, unregisterEngine } from '../../shared/store/engines.ts'
-import { releaseStepsOf, releaseStepsOfUnknown } from '../../shared/store/imports.ts'
+import { releaseStepsOf, releaseStepsOfUnknown } from '../../shared/store/import-steps.ts'
 import type { Chore } from './maintenance.ts'
 
 /** Takes over from engines whose lease ran out. */

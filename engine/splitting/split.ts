@@ -97,6 +97,8 @@ async function splitInto(output: PartitionOutput, options: SplitOptions): Promis
   if (second !== undefined && tailStart !== null) {
     const tail = new TailScan(second, { ...part, from: tailStart, to: source.size })
     report = await scanInTwo(scan, tail, tailStart, signal)
+    // This thread may need the space for what it goes on to write.
+    if (report === null) await second.removeOutput()
   }
   if (report === null) await scan.scanTo(source.size, stoppedBy(signal))
   const tail =

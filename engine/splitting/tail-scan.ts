@@ -78,6 +78,8 @@ export interface SecondThread {
   scan: (task: TailTask) => Promise<TailReport | null>
   /** Told what a scan was rejected with: the first thread goes on alone, and meets it too where it lasts. */
   onBrokenOff: (error: unknown) => void
+  /** Removes the file for what comes of a tail, when nothing of use did. Never rejects. */
+  removeOutput: () => Promise<void>
 }
 
 /** In the first thread: the task that another one has, or will have. */

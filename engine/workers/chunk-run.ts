@@ -68,7 +68,7 @@ export async function runChunk(options: ChunkRunOptions): Promise<ChunkReport> {
       end: 'failed',
       message: messageOf(error),
       retryable: isPassing(error),
-      fatal: error instanceof ImportError,
+      code: error instanceof ImportError ? error.code : null,
     }
   }
 }

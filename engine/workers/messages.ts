@@ -1,3 +1,4 @@
+import type { ImportErrorCode } from '../../shared/errors.ts'
 import type { StagingLocation } from '../../shared/staging/open-staging.ts'
 
 /**
@@ -42,7 +43,7 @@ export type ChunkReport =
   /** Somebody else holds the chunk now. */
   | { end: 'lost' }
   /**
-   * A batch could not be written. `retryable`: the database's doing, later it will go well. `fatal`: it never will.
-   * Neither: nobody knows, and a few tries will tell.
+   * A batch could not be written. `retryable`: the database's doing, later it will go well. With an ImportError's
+   * `code` it never will. Neither: nobody knows, and a few tries will tell.
    */
-  | { end: 'failed'; message: string; retryable: boolean; fatal: boolean }
+  | { end: 'failed'; message: string; retryable: boolean; code: ImportErrorCode | null }

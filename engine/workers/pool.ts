@@ -28,6 +28,8 @@ export function startWorkerPool(options: {
   workers: number
   start: WorkerStart
   onBatch: (report: BatchReport) => void
+  /** Chunks may have a lane that a tail had. */
+  onTailEnd: () => void
   /** A thread broke off that had no task in hand. */
   onError: (error: Error) => void
 }): WorkerPool {
@@ -67,6 +69,7 @@ export function startWorkerPool(options: {
         return (await piscina.run(task)) as TailReport | null
       } finally {
         tails -= 1
+        options.onTailEnd()
       }
     },
     destroy: () => piscina.destroy(),

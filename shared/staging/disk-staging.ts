@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
-import { clock } from '../clock.ts'
+import { timeIn } from '../uploads/file-fingerprint.ts'
 import type { StagedFile, StagedWriter, Staging } from './staging.ts'
 
 /** Staging in a folder, which all processes of one site share. */
@@ -36,6 +36,7 @@ export function diskStaging(folder: string): Staging {
         throw error
       }
     },
+    remove: (name) => rm(locate(name), { force: true }),
     async removeImport(importId, { keep } = {}) {
       const folder = locate(String(importId))
       if (keep === undefined) return rm(folder, { recursive: true, force: true })
@@ -45,8 +46,11 @@ export function diskStaging(folder: string): Staging {
     },
     async listImports({ olderThanMs }) {
       const ids = (await readdir(folder).catch(() => [])).map(Number).filter(Number.isSafeInteger)
-      const ages = await Promise.all(ids.map((id) => ageMs(locate(String(id)))))
-      return ids.filter((_, i) => ages[i]! > olderThanMs)
+      if (ids.length === 0) return []
+      // By this machine's clock, content of a creation under way would look old where the file server's is behind.
+      const before = (await timeIn(folder)) - olderThanMs
+      const changes = await Promise.all(ids.map((id) => lastChange(locate(String(id)))))
+      return ids.filter((_, i) => changes[i]! < before)
     },
     async size() {
       const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => [])
@@ -62,10 +66,9 @@ export function diskStaging(folder: string): Staging {
   }
 }
 
-/** How long ago a file was added to the folder; none when the folder is gone. */
-async function ageMs(folder: string): Promise<number> {
-  const stats = await stat(folder).catch(() => null)
-  return stats === null ? 0 : clock.now().getTime() - stats.mtimeMs
+/** When a file was added to the folder, by the file server's clock; never when the folder is gone. */
+async function lastChange(folder: string): Promise<number> {
+  return (await stat(folder).catch(() => ({ mtimeMs: Infinity }))).mtimeMs
 }
 
 async function writeWhole(file: string, content: AsyncIterable<Uint8Array>): Promise<number> {

@@ -39,6 +39,10 @@ export function gridStaging(bucket: GridBucket): Staging {
       if (entry === null) return null
       return gridFile(bucket, entry._id, entry.length ?? (await gridFileSize(bucket, entry._id)))
     },
+    async remove(name) {
+      const entries = await bucket.files.find({ filename: name }, { projection: { _id: 1 } }).toArray()
+      for (const { _id } of entries) await removeGridFile(bucket, _id)
+    },
     async removeImport(importId, { keep = [] } = {}) {
       const entries = await bucket.files
         .find({ import_id: importId }, { projection: { filename: 1 } })

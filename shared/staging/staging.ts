@@ -11,6 +11,8 @@ export interface Staging {
   create(name: string): Promise<StagedWriter>
   /** Null when there is no such file. */
   open(name: string): Promise<StagedFile | null>
+  /** What is gone already is no error. */
+  remove(name: string): Promise<void>
   /** Removes the files of the import, but for those to keep. What is gone already is no error. */
   removeImport(importId: number, options?: { keep?: string[] }): Promise<void>
   /** Imports of which files are here, the youngest of them older than that. */

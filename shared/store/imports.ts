@@ -1,9 +1,9 @@
-import type { ClientSession, Filter, UpdateFilter } from 'mongodb'
+import type { ClientSession, Filter } from 'mongodb'
 import { isDuplicateKey } from '../database.ts'
 import { endedStates, pausableStates, unfinishedStates, type ImportState } from '../import-state.ts'
 import { heldListsIndex, unpurgedIndex, unsettledIndex, type Collections } from '../schemas/collections.ts'
 import { logDays, type ImportCounts, type ImportDocument, type UploadDocument } from '../schemas/import.ts'
-import type { Claim } from './chunks.ts'
+import { writeInStep } from './import-steps.ts'
 
 /**
  * Import documents. Each move is one guarded write: the states it may come from are in its filter, and where an
@@ -145,8 +145,7 @@ export async function markLogsPurged(collections: Collections, id: number): Prom
 export async function startImport(
   collections: Collections,
   id: number,
-  firstNewSubscriberId: number,
-  upload?: UploadDocument,
+  { firstNewSubscriberId, upload }: { firstNewSubscriberId: number; upload?: UploadDocument | undefined },
 ): Promise<boolean> {
   const started = {
     ...(upload === undefined ? {} : { upload: { $literal: upload } }),
@@ -167,179 +166,6 @@ export async function startImport(
   }
 }
 
-// ---- steps: obtaining, splitting and finishing are done by one engine at a time ----
-
-/**
- * The import with its step taken; null when another engine has it, the import moved on, or the time of its next step,
- * or of its next try of a download, hasn't come.
- */
-export function claimStep(
-  collections: Collections,
-  id: number,
-  state: ImportState,
-  claim: Claim,
-): Promise<ImportDocument | null> {
-  return collections.imports.findOneAndUpdate(
-    {
-      _id: id,
-      state,
-      step: null,
-      settled: false,
-      // $max passes over what is null or absent.
-      $expr: { $lte: [{ $max: ['$begins_at', '$step_not_before', '$download.next_attempt_at'] }, '$$NOW'] },
-    },
-    { $set: { step: { engine_id: claim.engineId, token: claim.token } } },
-    { returnDocument: 'after' },
-  )
-}
-
-/** By the step's holder; nothing when it isn't held under that token any more. */
-export async function releaseStep(collections: Collections, id: number, token: string): Promise<void> {
-  await collections.imports.updateOne({ _id: id, 'step.token': token }, { $set: { step: null } })
-}
-
-/** Gives back whatever step an engine holds under a token, if any. */
-export async function releaseStepUnder(collections: Collections, claim: Claim): Promise<void> {
-  await collections.imports.updateOne(
-    { settled: false, 'step.engine_id': claim.engineId, 'step.token': claim.token },
-    { $set: { step: null } },
-    { hint: unsettledIndex },
-  )
-}
-
-/** Gives back the steps of an engine that died or stopped; resolves to how many. */
-export async function releaseStepsOf(collections: Collections, engineId: string): Promise<number> {
-  const { modifiedCount } = await collections.imports.updateMany(
-    { settled: false, 'step.engine_id': engineId },
-    { $set: { step: null } },
-    { hint: unsettledIndex },
-  )
-  return modifiedCount
-}
-
-/** Gives back steps that are held under the names of engines that aren't entered. */
-export async function releaseStepsOfUnknown(collections: Collections, known: string[]): Promise<void> {
-  await collections.imports.updateMany(
-    { settled: false, step: { $ne: null }, 'step.engine_id': { $nin: known } },
-    { $set: { step: null } },
-    { hint: unsettledIndex },
-  )
-}
-
-/** A write by the holder of a step while the import is in the state that the step works in. False: not ours any more. */
-export async function writeInStep(
-  collections: Collections,
-  step: { id: number; token: string; state: ImportState },
-  update: UpdateFilter<ImportDocument> | Record<string, unknown>[],
-  session?: ClientSession,
-): Promise<boolean> {
-  const { matchedCount } = await collections.imports.updateOne(
-    { _id: step.id, state: step.state, 'step.token': step.token },
-    update,
-    session === undefined ? {} : { session },
-  )
-  return matchedCount === 1
-}
-
-/**
- * The holder begins a try of a download; the time for all of them, `totalMs`, runs from the first one on. Resolves to
- * when it is over, null when the import is no longer the holder's.
- */
-export async function beginTry(
-  collections: Collections,
-  step: { id: number; token: string },
-  totalMs: number,
-): Promise<Date | null> {
-  const begun = await collections.imports.findOneAndUpdate(
-    { _id: step.id, state: 'downloading', 'step.token': step.token },
-    [
-      {
-        $set: {
-          'download.ends_at': { $ifNull: ['$download.ends_at', { $add: ['$$NOW', totalMs] }] },
-          'download.next_attempt_at': null,
-          'download.bytes_received': 0,
-          'download.bytes_expected': null,
-        },
-      },
-    ],
-    { projection: { download: 1 }, returnDocument: 'after' },
-  )
-  return begun?.download.ends_at ?? null
-}
-
-/**
- * The holder's try of a download failed, the `attempts`-th one to do so, and is followed by another after `waitMs`, by
- * the database's clock; also by an engine of tomorrow. Written twice it counts once.
- */
-export async function scheduleRetry(
-  collections: Collections,
-  step: { id: number; token: string },
-  attempts: number,
-  waitMs: number,
-): Promise<void> {
-  await collections.imports.updateOne(
-    {
-      _id: step.id,
-      state: { $in: ['downloading', 'paused'] },
-      'step.token': step.token,
-      'download.attempts': attempts - 1,
-    },
-    [{ $set: { 'download.attempts': attempts, 'download.next_attempt_at': { $add: ['$$NOW', waitMs] } } }],
-  )
-}
-
-/** The holder's step broke off and is taken again after `waitMs`, by the database's clock. */
-export async function postponeStep(
-  collections: Collections,
-  step: { id: number; token: string },
-  failures: number,
-  waitMs: number,
-): Promise<void> {
-  await collections.imports.updateOne({ _id: step.id, 'step.token': step.token }, [
-    { $set: { step_failures: failures, step_not_before: { $add: ['$$NOW', waitMs] } } },
-  ])
-}
-
-/**
- * The holder's step found the upload still being written and is taken again after a while. False when it has been
- * waited for as long as it is, or the step isn't held any more.
- */
-export async function waitForUpload(
-  collections: Collections,
-  step: { id: number; token: string },
-  wait: { fingerprint: string; lookAgainMs: number; longestWaitMinutes: number; filename: string },
-): Promise<boolean> {
-  const since = { $ifNull: ['$upload.waiting.since', '$$NOW'] }
-  const warning = `${wait.filename} was still being written when the import began: it is taken when it has stopped changing`
-  const { matchedCount } = await collections.imports.updateOne(
-    {
-      _id: step.id,
-      'step.token': step.token,
-      $expr: { $gte: [{ $add: [since, wait.longestWaitMinutes * 60_000] }, '$$NOW'] },
-    },
-    [
-      {
-        $set: {
-          // Whole: there is none yet when the file couldn't be kept at the start.
-          upload: {
-            pin: { $ifNull: ['$upload.pin', null] },
-            waiting: { since, fingerprint: { $literal: wait.fingerprint } },
-          },
-          step_not_before: { $add: ['$$NOW', wait.lookAgainMs] },
-          warnings: {
-            $cond: [
-              { $in: [{ $literal: warning }, '$warnings'] },
-              '$warnings',
-              { $concatArrays: ['$warnings', [{ $literal: warning }]] },
-            ],
-          },
-        },
-      },
-    ],
-  )
-  return matchedCount === 1
-}
-
 // ---- ends ----
 
 /**
@@ -349,8 +175,7 @@ export async function waitForUpload(
 export async function failImport(
   collections: Collections,
   id: number,
-  message: string,
-  token?: string,
+  { message, token }: { message: string; token?: string },
 ): Promise<boolean> {
   const held = token === undefined ? {} : { 'step.token': token }
   const { matchedCount } = await collections.imports.updateOne(

@@ -1,10 +1,10 @@
 import type { ClientSession } from 'mongodb'
 import { isDuplicateKey, isWriteConflict, type Database } from '../database.ts'
 import type { SubscriberDocument } from '../schemas/subscriber.ts'
-import { WriteGroups } from '../write-groups.ts'
 import { inTurnForPlaces, takePlace } from './places.ts'
 import { addMove, countMovesOfLists, noStatusCounts, type StatusCounts } from './subscriber-counts.ts'
 import { insertSubscriber, type SubscriberWrite, type WriteOptions } from './subscribers.ts'
+import { WriteGroups } from './write-groups.ts'
 
 /**
  * Creations of single subscribers of one organization that come at the same moment, in one transaction, whatever lists

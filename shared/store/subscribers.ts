@@ -2,17 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoServerError, type ClientSession, type Filter } from 'mongodb'
 import { clock } from '../clock.ts'
 import { inTransaction, type Database } from '../database.ts'
-import { reactionsOfSubscriber, type ReactionDocument } from '../schemas/autoresponder.ts'
-import type { Collections } from '../schemas/collections.ts'
 import type { SubscriberDocument } from '../schemas/subscriber.ts'
 import { inTurnForPlaces, takePlace } from './places.ts'
-import {
-  dropReactionsOf,
-  noteTriggered,
-  queueReactions,
-  removeReactionsOf,
-  type Answering,
-} from './reactions.ts'
+import { dropReactionsOf, removeReactionsOf } from './reactions.ts'
+import { withRequestedReactions, type RequestedReactions } from './requested-reactions.ts'
 import { addMove, countMoves, noStatusCounts } from './subscriber-counts.ts'
 
 /**
@@ -40,19 +33,6 @@ export interface WriteOptions {
   alongside?: (session: ClientSession) => Promise<void>
 }
 
-export interface RequestedReactions {
-  autoresponders: readonly Answering[]
-  /** IANA name of the organization's zone. */
-  zone: string
-  /** The first of the ids that are set aside for the reactions. */
-  firstId: number
-  /** None of them answers where one has a reaction to this subscriber queued already. */
-  excludeReacted: boolean
-  /** Replacements for the texts of their mails, keys as given. */
-  fields?: Record<string, string>
-  rawFields?: Record<string, string>
-}
-
 /** Adds a subscriber. Throws a duplicate key error when its identity is there already. */
 export function insertSubscriber(
   database: Database,
@@ -60,7 +40,7 @@ export function insertSubscriber(
   document: SubscriberDocument,
   options: WriteOptions = {},
 ): Promise<SubscriberWrite> {
-  return noting(database, options, (react) =>
+  return withRequestedReactions(database, options.reactions, (react) =>
     waitingForPlaces(database, organizationId, async (session, isInTurn) => {
       const { mailing_list_id: listId, status } = document
       if (!(await isAtRevision(database, session, listId, options))) return 'list_changed'
@@ -119,7 +99,7 @@ export function changeSubscriber(
   change: (existing: SubscriberDocument) => SubscriberChange,
   options: WriteOptions = {},
 ): Promise<SubscriberWrite> {
-  return noting(database, options, (react) =>
+  return withRequestedReactions(database, options.reactions, (react) =>
     waitingForPlaces(database, organizationId, async (session, isInTurn) => {
       const { subscribers } = database.collections
       const found = await subscribers.find(filterOf(address), { session }).limit(2).toArray()
@@ -242,71 +222,6 @@ async function isAtRevision(
     { session, projection: { revision: 1 } },
   )
   return list?.revision === listRevision
-}
-
-type React = (
-  session: ClientSession,
-  reaction: { organizationId: number; subscriber: SubscriberDocument },
-) => Promise<void>
-
-/** Hands `write` what queues the reactions that the request asks for, and notes them when they are committed. */
-async function noting(
-  { collections }: Database,
-  { reactions: requested }: WriteOptions,
-  write: (react: React) => Promise<SubscriberWrite>,
-): Promise<SubscriberWrite> {
-  if (requested === undefined) return write(() => Promise.resolve())
-  let queued: ReactionDocument[] = []
-  const outcome = await write(async (session, { organizationId, subscriber }) => {
-    queued = await react(collections, session, { organizationId, subscriber, requested })
-  })
-  if (outcome === 'done')
-    await noteTriggered(
-      collections,
-      queued.map((reaction) => reaction.autoresponder_id),
-      requested.zone,
-    )
-  return outcome
-}
-
-/** For an active subscriber. */
-async function react(
-  collections: Collections,
-  session: ClientSession,
-  {
-    organizationId,
-    subscriber,
-    requested,
-  }: { organizationId: number; subscriber: SubscriberDocument; requested: RequestedReactions },
-): Promise<ReactionDocument[]> {
-  const { autoresponders, zone, firstId, excludeReacted, fields, rawFields } = requested
-  if (autoresponders.length === 0 || subscriber.status !== 'active') return []
-  if (excludeReacted) {
-    const reacted = await collections.reactions.findOne(
-      {
-        _id: reactionsOfSubscriber(subscriber.id),
-        autoresponder_id: { $in: autoresponders.map(({ _id }) => _id) },
-      },
-      { session, projection: { _id: 1 } },
-    )
-    if (reacted !== null) return []
-  }
-  const causedAt = clock.now()
-  return queueReactions(
-    collections,
-    session,
-    autoresponders.map((autoresponder, i) => ({
-      id: firstId + i,
-      cause: 'request',
-      organizationId,
-      subscriber,
-      autoresponder,
-      zone,
-      causedAt,
-      ...(fields === undefined ? {} : { fields }),
-      ...(rawFields === undefined ? {} : { rawFields }),
-    })),
-  )
 }
 
 class NoPlace extends Error {

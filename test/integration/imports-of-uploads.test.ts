@@ -12,6 +12,7 @@ import {
   writeFile,
 } from 'node:fs/promises'
 import path from 'node:path'
+import { Readable } from 'node:stream'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { openDatabase } from '../../shared/database.ts'
@@ -116,6 +117,11 @@ t.test('what a step that was taken for dead writes late is not what the other on
     t.equal(target.toString('utf8', 0, await file.read(target, 0)), 'the next one’s bytes')
     t.equal(target.toString('utf8', 0, await file.read(target, 4)), 'next one’s bytes')
     await file.close()
+    for (const again of [1, 2]) {
+      await staging.remove(stagedSource(7, 'late'))
+      t.equal(await staging.open(stagedSource(7, 'late')), null, `removed ${again} times`)
+    }
+    await staging.write(stagedSource(7, 'late'), Readable.from([Buffer.from('again')]))
     await staging.removeImport(7, { keep: [stagedSource(7, 'next')] })
     t.equal(await staging.open(stagedSource(7, 'late')), null)
     const kept = await staging.open(stagedSource(7, 'next'))
@@ -385,6 +391,27 @@ t.test('nobody is deactivated for what a staged file has lost since its rows wer
     t.equal(view.stats.subscribers.deactivated, 0)
     t.equal(await subscribers.countDocuments({ mailing_list_id: lists[i]!.id, status: 'active' }), 20)
   }
+})
+
+t.test('a chunk whose staged bytes are damaged fails its import, and is counted as that', async (t) => {
+  const service = onDisk
+  const engines = new Engines(t, service)
+  await putOld(path.join(service.dataFolder, 'uploads', '1', 'sound.csv'), rows(15))
+  const before = await engines.start('findAndModify import_chunks before 1')
+  const { id } = await create(service, 'sound.csv')
+  await before.ended
+  await engines.endLeaseOf(before)
+  const staging = path.join(service.dataFolder, 'staging', String(id))
+  for (const name of await readdir(staging)) await truncate(path.join(staging, name), 1)
+  const { ready, stop } = await service.start('engine')
+  t.match(await importEnd(service, id), { state: 'failed', error_message: /its checksum differs/ })
+  const metrics = await (await fetch(ready.metrics['engine']!)).text()
+  const failures = /^rollcall_import_failures_total\{reason="(\w+)"\} [1-9]/gm
+  t.same(
+    [...metrics.matchAll(failures)].map(([, reason]) => reason),
+    ['chunk_damaged'],
+  )
+  await stop()
 })
 
 t.test('a file that something else still writes is waited for', async (t) => {

@@ -1,16 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { messageOf } from '../../../shared/errors.ts'
 import { readCells } from '../../../shared/records/csv-cells.ts'
 import type { CharacterSet } from '../../resources/import-inspection/character-set.ts'
 import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
 import { ApiRefusal, ServiceUnreachable, type ApiClient, type ImportView } from '../api-client.ts'
 import { CommandFailure, usage } from '../failures.ts'
-import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'
 import type { Session } from '../session.ts'
 import { openSourceFile, type SourceFile } from '../source-file.ts'
 import { ask, columnsOf, keyboard, printable, styledFor, table, type Terminal } from '../terminal.ts'
 import { printSummary, watchToItsEnd } from './imports.ts'
+import { removeUpload, sayStays, sendFile } from './send-file.ts'
 
 export interface ImportFlags {
   list: number
@@ -27,8 +26,6 @@ export interface ImportFlags {
   yes?: true
   json?: true
 }
-
-const mostInline = 10 * 1024 * 1024
 
 /** Looks at the source, shows what becomes of its columns, asks where somebody is there, and creates the import. */
 export async function importSource(session: Session, source: string, options: ImportFlags): Promise<number> {
@@ -235,77 +232,6 @@ async function askForMapping(terminal: Terminal, look: InspectionView): Promise<
     if (isUsable && /^(y|yes|)$/i.test(answer)) return look.column_mapping
     if (/^(n|no)$/i.test(answer)) throw new CommandFailure('nothing was imported')
     if (answer !== '') return parseMapping(answer)
-  }
-}
-
-interface Sent {
-  created: ImportView
-  /** Null for what went inline. */
-  uploadedAs: string | null
-}
-
-/** What goes inline is read; what is too large for that, packed, or no text as a whole is uploaded. */
-async function sendFile(
-  session: Session,
-  file: SourceFile,
-  { via }: ImportFlags,
-  create: (file_source: Record<string, unknown>) => Promise<ImportView>,
-): Promise<Sent> {
-  if (via === 'inline' && file.isPacked)
-    throw usage(`${file.name} is packed and can only be uploaded: leave out --via inline`)
-  if (via === 'inline' || (via === undefined && !file.isPacked && file.size <= mostInline)) {
-    const content = await file.text()
-    if (content === null && via === 'inline')
-      throw new CommandFailure(
-        `${file.name} has bytes that are no ${file.characterSet}, which can't be sent inline: leave out --via inline, and the records that have them fail alone`,
-      )
-    try {
-      if (content !== null) return { created: await create({ type: 'json', content }), uploadedAs: null }
-    } catch (error) {
-      // A service may take less inline than we send.
-      if (via === 'inline' || !(error instanceof ApiRefusal) || error.status !== 413) throw error
-    }
-  }
-  const filename = await upload(session, file)
-  try {
-    return { created: await create({ type: 'upload_directory', filename }), uploadedAs: filename }
-  } catch (error) {
-    // Where the answer is missing, there may be an import that reads it.
-    if (error instanceof ApiRefusal) await removeUpload(session, filename)
-    else sayStays(session.terminal, filename, 'remove it when no import reads it')
-    throw error
-  }
-}
-
-async function removeUpload(session: Session, name: string): Promise<void> {
-  try {
-    await removeByFtp(ftpTarget(session), name)
-  } catch (error) {
-    sayStays(session.terminal, name, `it couldn't be removed (${messageOf(error)})`)
-  }
-}
-
-const sayStays = ({ err }: Terminal, name: string, what: string): boolean =>
-  err.write(`${name} stays in the upload directory: ${printable(what)}\n`)
-
-async function upload(session: Session, file: SourceFile): Promise<string> {
-  const { err } = session.terminal
-  let shown = -1
-  const name = await uploadByFtp(ftpTarget(session), file, (bytes) => {
-    const percent = file.size === 0 ? 100 : Math.min(100, Math.floor((bytes / file.size) * 100))
-    if (!err.isTTY || percent === shown) return
-    shown = percent
-    err.write(`\ruploading ${percent}%\u001b[K`)
-  })
-  err.write(err.isTTY ? `\ruploaded as ${name}\u001b[K\n` : `uploaded as ${name}\n`)
-  return name
-}
-
-function ftpTarget({ settings }: Session): FtpTarget {
-  const service = new URL(settings.ROLLCALL_URL)
-  return {
-    url: new URL(settings.ROLLCALL_FTP ?? `ftp://${service.hostname}:2121`),
-    key: settings.ROLLCALL_API_KEY ?? '',
   }
 }
 

@@ -36,7 +36,7 @@ export const autoresponderStatisticsEndpoints = [
       )
       if (found === null) throw missing('autoresponder', id)
       const { start_date: first = firstDay, end_date: last = lastDay } = query()
-      const { counts, bounceCodes } = await sumDays(deps.database, id, first, last)
+      const { counts, bounceCodes } = await sumDays(deps.database, id, { first, last })
       return { data: statisticsOf(counts, bounceCodes) }
     },
   }),

@@ -18,10 +18,9 @@ export interface Sums {
 export function sumDays(
   { client, collections: { autoresponderDays, bounceCodes } }: Database,
   autoresponderId: number,
-  first: number,
-  last: number,
+  { first, last }: { first: number; last: number },
 ): Promise<Sums> {
-  const $match = { _id: daysBetween(autoresponderId, first, last) }
+  const $match = { _id: daysBetween(autoresponderId, { first, last }) }
   return client.withSession({ snapshot: true }, async (session) => {
     const sums = await autoresponderDays
       .aggregate<DailyCounts>([{ $match }, { $group: { _id: null, ...sumOfEach } }], { session })

@@ -60,7 +60,7 @@ const dayKey = (autoresponderId: number, day: number): string =>
   `${autoresponderId}:${String(day).padStart(8, '0')}`
 
 /** The filter on `_id` for the days of an autoresponder, both ends with them. */
-export const daysBetween = (autoresponderId: number, first: number, last: number) => ({
+export const daysBetween = (autoresponderId: number, { first, last }: { first: number; last: number }) => ({
   $gte: `${dayKey(autoresponderId, first)}:`,
   // ";" follows ":".
   $lt: `${dayKey(autoresponderId, last)};`,

@@ -3,9 +3,14 @@ import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { exampleJob, jobQuery, jobView } from './schemas.ts'
 import { listJobs } from './service.ts'
 
-type Scope = 'own' | 'path' | 'everywhere'
+interface Listing {
+  path: string
+  operationId: string
+  scope: 'own' | 'path' | 'everywhere'
+  unfinished: boolean
+}
 
-function jobsEndpoint(path: string, operationId: string, scope: Scope, unfinished: boolean): Endpoint {
+function jobsEndpoint({ path, operationId, scope, unfinished }: Listing): Endpoint {
   const which = unfinished ? 'The jobs that have not ended' : 'All jobs'
   const where = {
     own: "of the caller's organization",
@@ -37,20 +42,40 @@ function jobsEndpoint(path: string, operationId: string, scope: Scope, unfinishe
 }
 
 export const jobEndpoints = [
-  jobsEndpoint('/jobs/all', 'listJobs', 'own', false),
-  jobsEndpoint('/jobs/unfinished', 'listUnfinishedJobs', 'own', true),
-  jobsEndpoint('/jobs/all_on_all_organizations', 'listJobsOnAllOrganizations', 'everywhere', false),
-  jobsEndpoint(
-    '/jobs/unfinished_on_all_organizations',
-    'listUnfinishedJobsOnAllOrganizations',
-    'everywhere',
-    true,
-  ),
-  jobsEndpoint('/organizations/:organization_id/jobs/all', 'listJobsOfOrganization', 'path', false),
-  jobsEndpoint(
-    '/organizations/:organization_id/jobs/unfinished',
-    'listUnfinishedJobsOfOrganization',
-    'path',
-    true,
-  ),
+  jobsEndpoint({
+    path: '/jobs/all',
+    operationId: 'listJobs',
+    scope: 'own',
+    unfinished: false,
+  }),
+  jobsEndpoint({
+    path: '/jobs/unfinished',
+    operationId: 'listUnfinishedJobs',
+    scope: 'own',
+    unfinished: true,
+  }),
+  jobsEndpoint({
+    path: '/jobs/all_on_all_organizations',
+    operationId: 'listJobsOnAllOrganizations',
+    scope: 'everywhere',
+    unfinished: false,
+  }),
+  jobsEndpoint({
+    path: '/jobs/unfinished_on_all_organizations',
+    operationId: 'listUnfinishedJobsOnAllOrganizations',
+    scope: 'everywhere',
+    unfinished: true,
+  }),
+  jobsEndpoint({
+    path: '/organizations/:organization_id/jobs/all',
+    operationId: 'listJobsOfOrganization',
+    scope: 'path',
+    unfinished: false,
+  }),
+  jobsEndpoint({
+    path: '/organizations/:organization_id/jobs/unfinished',
+    operationId: 'listUnfinishedJobsOfOrganization',
+    scope: 'path',
+    unfinished: true,
+  }),
 ]

@@ -1,6 +1,6 @@
 import { nextIds, type Database } from '../../../shared/database.ts'
 import { delayProjection } from '../../../shared/schemas/autoresponder.ts'
-import type { RequestedReactions } from '../../../shared/store/subscribers.ts'
+import type { RequestedReactions } from '../../../shared/store/requested-reactions.ts'
 import { sharedRead } from '../../api/shared-read.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { globMatcher } from '../autoresponders/glob.ts'

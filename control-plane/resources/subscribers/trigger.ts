@@ -4,12 +4,12 @@ import { clock } from '../../../shared/clock.ts'
 import { isDuplicateKey, nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
+import type { RequestedReactions } from '../../../shared/store/requested-reactions.ts'
 import {
   changed,
   changeSubscriber,
   filterOf,
   insertSubscriber,
-  type RequestedReactions,
   type SubscriberAddress,
   type SubscriberChange,
 } from '../../../shared/store/subscribers.ts'

@@ -35,7 +35,14 @@ const faultyFields = [
   'password1 must have at most 1024 bytes in UTF-8',
 ]
 
-function listing(path: string, operationId: string, summary: string, isOfAll: boolean): Endpoint {
+interface Listing {
+  path: string
+  operationId: string
+  summary: string
+  isOfAll: boolean
+}
+
+function listing({ path, operationId, summary, isOfAll }: Listing): Endpoint {
   return endpoint({
     method: 'get',
     path,
@@ -55,13 +62,18 @@ function listing(path: string, operationId: string, summary: string, isOfAll: bo
 }
 
 export const userEndpoints = [
-  listing('/users', 'listUsers', 'The users of the organization; for a system admin those of all', true),
-  listing(
-    '/organizations/:organization_id/users',
-    'listUsersOfOrganization',
-    'The users of one organization',
-    false,
-  ),
+  listing({
+    path: '/users',
+    operationId: 'listUsers',
+    summary: 'The users of the organization; for a system admin those of all',
+    isOfAll: true,
+  }),
+  listing({
+    path: '/organizations/:organization_id/users',
+    operationId: 'listUsersOfOrganization',
+    summary: 'The users of one organization',
+    isOfAll: false,
+  }),
   endpoint({
     method: 'post',
     path: '/users/authenticate',

@@ -5,6 +5,7 @@ import t from 'tap'
 import { purgeLogs } from '../../../engine/maintenance/purge-logs.ts'
 import { removeDeletedFieldValues } from '../../../engine/maintenance/remove-deleted-field-values.ts'
 import { sweepStaging } from '../../../engine/maintenance/sweep-staging.ts'
+import { clock } from '../../../shared/clock.ts'
 import { openDatabase } from '../../../shared/database.ts'
 import { createLogger } from '../../../shared/logger.ts'
 import { diskStaging } from '../../../shared/staging/disk-staging.ts'
@@ -68,6 +69,10 @@ t.test('staged files that no import needs are removed once they are old', async 
   await make(waiting.id, twoHours)
   await make(900_001, twoHours)
   await make(900_002, 0)
+  // The file server's clock is a day behind.
+  const { now } = clock
+  clock.now = () => new Date(Date.now() + 24 * 3_600_000)
+  t.teardown(() => (clock.now = now))
   await sweepStaging(
     database,
     {

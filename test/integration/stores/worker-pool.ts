@@ -22,6 +22,7 @@ t.test('tails of large sources leave half of the lanes to chunks', async (t) => 
   })
   const engineId = randomUUID()
   await registerEngine(collections, { _id: engineId, host: hostname(), process_id: process.pid })
+  let lanesAfter: number | null = null
   const pool = startWorkerPool({
     workers: 1,
     start: {
@@ -33,6 +34,7 @@ t.test('tails of large sources leave half of the lanes to chunks', async (t) => 
       laneCounter: new SharedArrayBuffer(4),
     },
     onBatch: () => undefined,
+    onTailEnd: () => (lanesAfter = pool.lanesForChunks()),
     onError: () => undefined,
   })
   t.teardown(() => pool.destroy())
@@ -50,9 +52,10 @@ t.test('tails of large sources leave half of the lanes to chunks', async (t) => 
   const first = pool.runTail(task('1/first'))
   t.equal(pool.lanesForChunks(), 1)
   t.equal(await pool.runTail(task('1/second')), null, 'a second one at once is for its own thread')
+  t.equal(lanesAfter, null)
   const writer = await open(source, 'w')
   // No part of a source: it can't be read from any position.
   await t.rejects(first)
   await writer.close()
-  t.equal(pool.lanesForChunks(), 2)
+  t.equal(lanesAfter, 2, 'who gives lanes to chunks is told when a tail has left its own')
 })

@@ -50,7 +50,9 @@ async function split(
   const output = await staging.create(`${id}/partition`)
   const brokenOff: unknown[] = []
   const onBrokenOff = (error: unknown) => void brokenOff.push(error)
-  const second = { source: `${id}/source`, output: `${id}/tail`, leastBytes: 0, onBrokenOff }
+  const tail = `${id}/tail`
+  const removeOutput = () => staging.remove(tail)
+  const second = { source: `${id}/source`, output: tail, leastBytes: 0, onBrokenOff, removeOutput }
   try {
     const result = await splitFile({
       source,
@@ -61,6 +63,9 @@ async function split(
       format,
       signal: new AbortController().signal,
     })
+    const tailFile = await staging.open(tail)
+    await tailFile?.close()
+    assert.equal(tailFile !== null, result.tail !== null, 'the file of a useless tail is gone')
     const partition = await reopen(id, result.tail)
     const ranges = []
     for (const range of result.ranges) {
@@ -508,6 +513,7 @@ t.test('a split by two threads that is broken off ends when neither writes any m
       ...{ source: 'both/source', output: 'both/tail', leastBytes: 0 },
       scan: (task) => scanTail({ ...staging, create: slow }, task),
       onBrokenOff: () => undefined,
+      removeOutput: () => Promise.reject(new Error('not reached')),
     },
     plan: makePlan(),
     format: utf8Format,

@@ -1,0 +1,155 @@
+import { randomUUID } from 'node:crypto'
+import { inTransactionOf, nextIds } from '../../shared/database.ts'
+import { ImportError, messageOf } from '../../shared/errors.ts'
+import { reactionsPerRecord } from '../../shared/import-plan.ts'
+import { openPartition } from '../../shared/records/partition-file.ts'
+import {
+  chunkId,
+  contentFormat,
+  noCounts,
+  type ChunkDocument,
+  type ImportDocument,
+  type ImportPlan,
+} from '../../shared/schemas/import.ts'
+import { stagedPartition } from '../../shared/staging/staging.ts'
+import { replaceChunks } from '../../shared/store/chunks.ts'
+import { writeInStep } from '../../shared/store/import-steps.ts'
+import { refuseIfWrittenInto } from '../sources/upload-directory.ts'
+import type { StepRun } from '../step.ts'
+import type { Range } from './range-writer.ts'
+import { splitFile, type SplitResult } from './split.ts'
+import type { SecondThread } from './tail-scan.ts'
+
+/**
+ * The part of a step that makes chunks of a staged source: splits it, enters the chunks, and removes what is of no use any
+ * more. `staged`: the source's name. Throws ImportError `source_missing`, and what splitFile throws.
+ */
+export async function splitImport(run: StepRun, plan: ImportPlan, staged: string): Promise<void> {
+  const { document, staging, uploads, pool, log, signal } = run
+  await refuseIfWrittenInto(document, staged, uploads)
+  const partition = stagedPartition(document._id, randomUUID())
+  const tail = `${partition}-tail`
+  const second: SecondThread = {
+    source: staged,
+    output: tail,
+    leastBytes: run.twoThreadsFrom,
+    scan: (task) => pool.runTail(task),
+    onBrokenOff: (error) => {
+      if (!signal.aborted)
+        log.warn(`a worker's part of a split broke off, it is done without: ${messageOf(error)}`)
+    },
+    removeOutput: () =>
+      staging.remove(tail).catch((error: unknown) => {
+        log.debug(`a worker's part of a split stays until the split's end: ${messageOf(error)}`)
+      }),
+  }
+  const source = await staging.open(staged)
+  if (source === null)
+    throw new ImportError('source_missing', 'the staged file is gone: was DATA_DIR/staging emptied?')
+  try {
+    const output = await staging.create(partition)
+    try {
+      const result = await splitFile({
+        source,
+        output,
+        reopen: (tail) => openPartition(staging, { partition, ...(tail && { partition_tail: tail }) }),
+        second,
+        plan,
+        format: contentFormat(document),
+        signal,
+        // Whatever came of it, it came of another file if this one was written into.
+      }).finally(() => refuseIfWrittenInto(document, staged, uploads))
+      run.metrics.bytes('split', source.size)
+      await enterImporting(run, plan, { result, partition })
+    } finally {
+      await output.close()
+    }
+  } finally {
+    await source.close()
+  }
+  await leaveOnly(run, partition)
+}
+
+/** The source, and what was left of tries that were killed, is of no use once there are chunks. */
+async function leaveOnly(run: StepRun, partition: string): Promise<void> {
+  const { step, database, staging, uploads, log, signal } = run
+  if (signal.aborted) return
+  const current = await database.collections.imports.findOne(
+    { _id: step.id },
+    { projection: { partition: 1, partition_tail: 1 } },
+  )
+  if (current?.partition !== partition) return
+  const keep = [partition, ...(current.partition_tail === undefined ? [] : [current.partition_tail.name])]
+  await staging.removeImport(step.id, { keep }).catch((error: unknown) => {
+    log.debug(`a staged source stays until the import's end: ${messageOf(error)}`)
+  })
+  await uploads.unpin(step.id).catch(() => undefined)
+}
+
+/** The chunks and the state that lets them be claimed appear together. */
+async function enterImporting(
+  run: StepRun,
+  plan: ImportPlan,
+  { result, partition }: { result: SplitResult; partition: string },
+): Promise<void> {
+  const { document, step, session } = run
+  const { collections } = run.database
+  const firstSubscriberId =
+    result.records === 0 ? 1 : await nextIds(collections, 'subscriber', result.records)
+  const reactions = result.records * reactionsPerRecord(plan)
+  const firstReactionId = reactions === 0 ? 1 : await nextIds(collections, 'reaction', reactions)
+  const chunks = chunkDocuments(document, plan, result.ranges, { firstSubscriberId, firstReactionId })
+  const moved = await inTransactionOf(session, async () => {
+    const set = {
+      state: 'importing' as const,
+      number_of_records: result.records,
+      header: result.header,
+      warnings: [...document.warnings, ...result.warnings],
+      partition,
+      ...(result.tail === null ? {} : { partition_tail: result.tail }),
+    }
+    if (!(await writeInStep(collections, { ...step, state: 'splitting' }, { $set: set }, session)))
+      return false
+    await replaceChunks(collections, session, document._id, chunks)
+    return true
+  })
+  if (moved) run.log.info({ records: result.records, chunks: chunks.length }, 'split')
+}
+
+function chunkDocuments(
+  document: ImportDocument,
+  plan: ImportPlan,
+  ranges: Range[],
+  ids: { firstSubscriberId: number; firstReactionId: number },
+): ChunkDocument[] {
+  let records = 0
+  return ranges.map((range, number) => {
+    const before = records
+    records += range.records
+    return {
+      _id: chunkId(document._id, number),
+      import_id: document._id,
+      organization_id: document.organization_id,
+      dry_run: document.options.dry_run,
+      number,
+      state: 'ready',
+      kind: range.kind,
+      from: range.from?.toString() ?? null,
+      to: range.to?.toString() ?? null,
+      extents: range.extents,
+      crc32: range.crc32,
+      record_count: range.records,
+      first_subscriber_id: ids.firstSubscriberId + before,
+      first_reaction_id: ids.firstReactionId + before * reactionsPerRecord(plan),
+      places_held: 0,
+      places_used: 0,
+      token: null,
+      engine_id: null,
+      attempt: 0,
+      lease_until: null,
+      next_record: 0,
+      deactivated_to: null,
+      counts: noCounts(),
+    }
+  })
+}
