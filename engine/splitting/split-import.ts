@@ -58,6 +58,7 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
         format: contentFormat(document),
         signal,
         // Whatever came of it, it came of another file if this one was written into.
+        // oxlint-disable-next-line typescript/no-misused-promises -- what a callback of finally returns is waited for
       }).finally(() => refuseIfWrittenInto(document, staged, uploads))
       run.metrics.bytes('split', source.size)
       await enterImporting(run, plan, { result, partition })
