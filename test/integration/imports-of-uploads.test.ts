@@ -395,12 +395,13 @@ t.test('nobody is deactivated for what a staged file has lost since its rows wer
 
 t.test('a chunk whose staged bytes are damaged fails its import, and is counted as that', async (t) => {
   const service = onDisk
-  const engines = new Engines(t, service)
+  // One that a test before left would take over.
+  await engines.disk.kill(engines.disk.alive)
   await putOld(path.join(service.dataFolder, 'uploads', '1', 'sound.csv'), rows(15))
-  const before = await engines.start('findAndModify import_chunks before 1')
+  const before = await engines.disk.start('findAndModify import_chunks before 1')
   const { id } = await create(service, 'sound.csv')
   await before.ended
-  await engines.endLeaseOf(before)
+  await engines.disk.endLeaseOf(before)
   const staging = path.join(service.dataFolder, 'staging', String(id))
   for (const name of await readdir(staging)) await truncate(path.join(staging, name), 1)
   const { ready, stop } = await service.start('engine')
