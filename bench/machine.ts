@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { arch, availableParallelism, cpus, loadavg, platform, release, totalmem } from 'node:os'
+import path from 'node:path'
 
 /** Where a benchmark ran, and with what. */
 export interface Machine {
@@ -39,15 +40,18 @@ export function versions(): Record<string, string> {
   }
 }
 
-/** ` (1a2b3c4)`, with a `+` where files differ from that commit; nothing outside of a checkout. */
+/** ` (1a2b3c4)`, with a `+` where what runs differs from that commit; nothing outside of a checkout. */
 function commit(): string {
-  try {
-    const id = execFileSync('git', ['describe', '--always', '--dirty=+', '--exclude=*'], {
-      cwd: import.meta.dirname,
+  const git = (...args: string[]): string =>
+    execFileSync('git', args, {
+      cwd: path.join(import.meta.dirname, '..'),
       encoding: 'utf8',
       stdio: ['ignore', 'pipe', 'ignore'],
-    })
-    return ` (${id.trim()})`
+    }).trim()
+  try {
+    // Results aren't what runs, and each benchmark of `all` leaves some for the next.
+    const changed = git('status', '--porcelain', '--', '.', ':!bench/results', ':!bench/RESULTS.md')
+    return ` (${git('rev-parse', '--short', 'HEAD')}${changed === '' ? '' : '+'})`
   } catch {
     return ''
   }

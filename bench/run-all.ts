@@ -23,7 +23,7 @@ export interface RunAllOptions {
 export const quickFolder = path.join(import.meta.dirname, 'quick')
 
 /** Enough to see what it is about, in about a minute a benchmark; of the engine's start there is a share in each row. */
-const quickRows = 100_000
+const quickRows = 50_000
 
 /**
  * Runs benchmarks one after the other, each in a process of its own, so that none finds another one's memory, and makes

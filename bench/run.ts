@@ -13,7 +13,7 @@ import {
   type Particulars,
   type Report,
 } from './report/report.ts'
-import { describe, tablesOf } from './report/text.ts'
+import { describe, describeVersions, tablesOf } from './report/text.ts'
 import { quickArgs, quickFolder, runAll } from './run-all.ts'
 import type { Comparison, Study, StudyOptions } from './scenario.ts'
 
@@ -123,7 +123,9 @@ async function run(benchmark: Comparison | Study, settled: StudyOptions): Promis
   if ('run' in benchmark) {
     const outcome = await benchmark.run(settled)
     machine.load_average_after = loadAverage()
-    return reportOfStudy(particulars, outcome)
+    const report = reportOfStudy(particulars, outcome)
+    say(describeVersions(report.versions))
+    return report
   }
   const compared = await compare(benchmark, settled)
   machine.load_average_after = loadAverage()

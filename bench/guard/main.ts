@@ -55,6 +55,7 @@ await exitAfter('rollcall-guard-', (folder) => (given.record ? record(folder) : 
 
 async function record(folder: string): Promise<number> {
   const machine = describeMachine()
+  const before = JSON.parse(await readFile(recordedFile, 'utf8')) as Recorded
   const passes: Ratios[] = []
   while (passes.length < recordedPasses) passes.push(await measureRatios(folder))
   const ratios = mediansOf(passes)
@@ -72,7 +73,8 @@ async function record(folder: string): Promise<number> {
   const part = new URL('./recorded.json.part', import.meta.url)
   await writeFile(part, `${JSON.stringify(recorded, round, 2)}\n`)
   await rename(part, recordedFile)
-  print(judge(ratios, ratios, leastParts.here))
+  console.log(`against what was recorded at ${before.at}, of ${before.versions['rollcall']}:`)
+  print(judge(before.ratios, ratios, leastParts.here))
   return 0
 }
 

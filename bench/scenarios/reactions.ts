@@ -29,7 +29,6 @@ export const reactions: Study = {
   name: 'reactions',
   summary: 'reactions that are due, on their way into the outbox, beside running imports and alone',
   quick: ['--rows', '30000', '--rounds', '1', '--seconds', '1'],
-  full: ['--rows', '1000000'],
   async run(options) {
     const { rows, rounds, seed, folder, say } = options
     const amount = rows ?? usualAmount
