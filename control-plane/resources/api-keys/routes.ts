@@ -2,13 +2,13 @@ import { z } from 'zod'
 import { refuseMoreThanAsked } from '../../api/authorization.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { pagingQuery } from '../../api/fields.ts'
-import { readPage } from '../../api/paging.ts'
 import { apiKeyChange, apiKeyCreation, apiKeyView, createdApiKeyView, exampleApiKey } from './schemas.ts'
 import {
   changeApiKey,
   createApiKey,
   deleteApiKey,
   findApiKey,
+  listApiKeys,
   refuseMoreThanCaller,
   toView,
   toViews,
@@ -35,11 +35,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
       reply: { data: z.array(apiKeyView), paging: 'pages', example: [exampleApiKey] },
       async handle({ deps, organizationId, query }) {
-        const { documents, paging } = await readPage(
-          deps.database.collections.apiKeys,
-          { organization_id: organizationId },
-          { ...query(), sort: { _id: 1 } },
-        )
+        const { documents, paging } = await listApiKeys(deps, organizationId, query())
         return { data: await toViews(deps, documents), paging }
       },
     }),

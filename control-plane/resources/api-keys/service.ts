@@ -6,6 +6,7 @@ import { RequestError } from '../../../shared/errors.ts'
 import type { ApiKeyDocument, Role } from '../../../shared/schemas/api-key.ts'
 import { systemOrganizationId } from '../../../shared/schemas/organization.ts'
 import { refuseMore } from '../../api/authorization.ts'
+import { readPage, type PageQuery } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
 import { withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -16,6 +17,10 @@ import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
  * API keys. Two rules stand over all others: nobody makes, changes or deletes a key that is more than he is himself,
  * and after any change at least one usable system-admin key is left.
  */
+
+/** One page of the organization's keys, by id. */
+export const listApiKeys = ({ database }: ControlPlane, organizationId: number, query: PageQuery) =>
+  readPage(database.collections.apiKeys, { organization_id: organizationId }, { ...query, sort: { _id: 1 } })
 
 export async function createApiKey(
   deps: ControlPlane,

@@ -28,6 +28,19 @@ export async function findAutoresponder(
   return found
 }
 
+/** The list's autoresponders, by id; only those whose name the glob matches, where there is one. */
+export async function listAutoresponders(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  glob: string | undefined,
+): Promise<AutoresponderDocument[]> {
+  const named = await autoresponderNames(deps, list, glob)
+  return deps.database.collections.autoresponders
+    .find({ _id: { $in: named.map(({ id }) => id) } })
+    .sort({ _id: 1 })
+    .toArray()
+}
+
 /** Ids and names of the list's autoresponders, by id; only those whose name the glob matches, where there is one. */
 export async function autoresponderNames(
   { database }: ControlPlane,

@@ -11,11 +11,16 @@ import { builtInColumns } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
+import { readPage, type PageQuery } from '../../api/paging.ts'
 import { missing, pathId } from '../../api/scope.ts'
 import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurnsOnList } from '../list-changes.ts'
 import type { CustomFieldChange, CustomFieldCreation } from './schemas.ts'
+
+/** One page of the list's custom fields, by id. */
+export const listCustomFields = ({ database }: ControlPlane, list: MailingListDocument, query: PageQuery) =>
+  readPage(database.collections.customFields, { mailing_list_id: list._id }, { ...query, sort: { _id: 1 } })
 
 export async function findCustomField(
   deps: ControlPlane,

@@ -7,10 +7,19 @@ import { unfinishedStates } from '../../../shared/import-state.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
+import { readPage, type PageQuery } from '../../api/paging.ts'
 import { refusingTaken, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurnsOnList } from '../list-changes.ts'
 import type { MailingListChange, MailingListCreation } from './schemas.ts'
+
+/** One page of the organization's mailing lists, by id. */
+export const listMailingLists = ({ database }: ControlPlane, organizationId: number, query: PageQuery) =>
+  readPage(
+    database.collections.mailingLists,
+    { organization_id: organizationId },
+    { ...query, sort: { _id: 1 } },
+  )
 
 export async function createMailingList(
   deps: ControlPlane,

@@ -4,10 +4,19 @@ import { inTransaction, nextIds } from '../../../shared/database.ts'
 import type { OrganizationDocument } from '../../../shared/schemas/organization.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
 import { enforceLimit } from '../../../shared/store/places.ts'
+import { readPage, type PageQuery } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
 import { withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { OrganizationChange, OrganizationCreation, OrganizationView } from './schemas.ts'
+
+/** One page of the organizations that the caller reaches, by id. */
+export const listOrganizations = ({ database }: ControlPlane, caller: Caller, query: PageQuery) =>
+  readPage(
+    database.collections.organizations,
+    caller.role === 'system_admin' ? {} : { _id: caller.organizationId },
+    { ...query, sort: { _id: 1 } },
+  )
 
 export async function findOrganization(
   { database }: ControlPlane,
