@@ -22,6 +22,7 @@ import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
 export const listApiKeys = ({ database }: ControlPlane, organizationId: number, query: PageQuery) =>
   readPage(database.collections.apiKeys, { organization_id: organizationId }, { ...query, sort: { _id: 1 } })
 
+/** Throws 403 for more than the caller may do, `validation_failed` for the user or the role, and as takingTurns. */
 export async function createApiKey(
   deps: ControlPlane,
   caller: Caller,
@@ -47,6 +48,7 @@ export async function createApiKey(
   return { document, secret }
 }
 
+/** The key as stored then. Throws `not_found` when it has gone meanwhile, and as createApiKey. */
 export async function changeApiKey(
   deps: ControlPlane,
   caller: Caller,
@@ -69,6 +71,7 @@ export async function changeApiKey(
   })
 }
 
+/** Throws `not_found` when it has gone meanwhile, 403 for more than the caller may do, and as takingTurns. */
 export async function deleteApiKey(
   deps: ControlPlane,
   caller: Caller,
@@ -81,7 +84,7 @@ export async function deleteApiKey(
   })
 }
 
-/** `organizationId` null means any that the caller reaches. */
+/** Throws `not_found`; `organizationId` null means any that the caller reaches. */
 export async function findApiKey(
   { database }: ControlPlane,
   caller: Caller,
@@ -123,7 +126,10 @@ export async function toViews({ database }: ControlPlane, keys: ApiKeyDocument[]
   }))
 }
 
-/** A key is as much as its user, where it belongs to one, and as its own role, which it has again without him. */
+/**
+ * Throws 403: a key is as much as its user, where it belongs to one, and as its own role, which it has again without
+ * him.
+ */
 export async function refuseMoreThanCaller(
   { database }: ControlPlane,
   caller: Caller,

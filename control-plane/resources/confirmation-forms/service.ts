@@ -18,6 +18,7 @@ export const listConfirmationForms = (
     { ...query, sort: { _id: 1 } },
   )
 
+/** The form as stored. */
 export async function createConfirmationForm(
   { database }: ControlPlane,
   list: MailingListDocument,

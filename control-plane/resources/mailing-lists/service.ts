@@ -21,6 +21,7 @@ export const listMailingLists = ({ database }: ControlPlane, organizationId: num
     { ...query, sort: { _id: 1 } },
   )
 
+/** The list as stored. Throws `validation_failed` for an organization that isn't there, or a name that is taken. */
 export async function createMailingList(
   deps: ControlPlane,
   caller: Caller,
@@ -46,6 +47,7 @@ export async function createMailingList(
   return document
 }
 
+/** The list as stored then. Throws `validation_failed` for a name that is taken, or a primary key that can't be one. */
 export async function changeMailingList(
   deps: ControlPlane,
   list: MailingListDocument,

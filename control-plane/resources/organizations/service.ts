@@ -18,6 +18,7 @@ export const listOrganizations = ({ database }: ControlPlane, caller: Caller, qu
     { ...query, sort: { _id: 1 } },
   )
 
+/** Throws `not_found`, also for one that the caller doesn't reach. */
 export async function findOrganization(
   { database }: ControlPlane,
   caller: Caller,
@@ -31,6 +32,7 @@ export async function findOrganization(
   return organization
 }
 
+/** The organization as stored. */
 export async function createOrganization(
   { database }: ControlPlane,
   given: OrganizationCreation,
@@ -46,6 +48,7 @@ export async function createOrganization(
   return document
 }
 
+/** The organization as stored then; a new limit holds for all that is written after this has resolved. */
 export async function changeOrganization(
   { database }: ControlPlane,
   { _id }: OrganizationDocument,

@@ -52,6 +52,7 @@ export function listUsers(
   })
 }
 
+/** Throws `not_found`, also for one that the caller doesn't reach. */
 export async function findUser(
   deps: ControlPlane,
   caller: Caller,
@@ -141,6 +142,7 @@ export async function changeUser(
   )
 }
 
+/** Throws `validation_failed` for the caller himself, `not_found` and 403 as changeUser, and as takingTurns. */
 export async function deleteUser(
   deps: ControlPlane,
   caller: Caller,
