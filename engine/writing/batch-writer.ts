@@ -21,11 +21,6 @@ import { findExisting } from './existing-subscribers.ts'
 import type { ImportContext } from './import-context.ts'
 import { BatchAbandoned, runTransaction, TooManyConflicts, type RetryReason } from './transaction.ts'
 
-/**
- * Writes the batches of one chunk, one after the other, each in one transaction: the subscribers, the lane's stripe
- * of the counts, the log lines, and the chunk's own progress under its token. They commit together or not at all, so
- * a batch that is done again after a crash finds either everything of its first time or nothing.
- */
 export interface BatchWriterOptions {
   db: Db
   collections: Collections
@@ -64,6 +59,11 @@ const suspiciousGapMs = 1_000
 /** Attempts of a batch that fail because others write the same rows, before it is cut into smaller ones. */
 const mostConflicts = 2
 
+/**
+ * Writes the batches of one chunk, one after the other, each in one transaction: the subscribers, the lane's stripe
+ * of the counts, the log lines, and the chunk's own progress under its token. They commit together or not at all, so
+ * a batch that is done again after a crash finds either everything of its first time or nothing.
+ */
 export class BatchWriter {
   readonly #options: BatchWriterOptions
   readonly #places: ChunkPlaces
