@@ -202,7 +202,7 @@ export class BatchWriter {
       places: this.#places.after(draft.placesTaken),
     })
     if (!isOurs) throw new BatchAbandoned('the chunk has another holder')
-    await insertBson({ db, collection: collections.failures, session }, rooms.failures)
+    await insertBson({ db, collection: collections.failures, session }, draft.rooms.failures)
     const logs = compressed(draft.logs)
     if (logs !== null)
       await collections.outcomes.insertOne(
@@ -242,8 +242,8 @@ export class BatchWriter {
     return new Set(found.map(({ _id }) => _id))
   }
 
-  async #writeSubscribers({ leaving, statusChanges }: BatchDraft): Promise<void> {
-    const { db, collections, session, stripe, context, rooms } = this.#options
+  async #writeSubscribers({ rooms, leaving, statusChanges }: BatchDraft): Promise<void> {
+    const { db, collections, session, stripe, context } = this.#options
     const { mailing_list_id: listId, organization_id: organizationId } = context.document
     const subscribers = { db, collection: collections.subscribers, session }
     await insertBson(subscribers, rooms.subscribers)
