@@ -63,7 +63,7 @@ function defaultCacheFolder(): string {
   return path.join(base, 'rollcall', 'mongod')
 }
 
-/** Throws StartError when none can be had, with what to do about it. */
+/** Throws a StartError that says what to do when none can be had, and the reason of `signal` in a download. */
 export async function findMongod(options: MongodSearch): Promise<Mongod> {
   const { searchPath = programSearchPath(), cacheFolder = defaultCacheFolder() } = options
   await mkdir(cacheFolder, { recursive: true })
@@ -206,6 +206,7 @@ async function isIntact(found: FoundRecord, { log, distrust = false }: MongodSea
   return false
 }
 
+/** In hexadecimal digits. Throws what reading the file throws. */
 export async function sha256Of(file: string): Promise<string> {
   const hash = createHash('sha256')
   await pipeline(createReadStream(file), hash)
