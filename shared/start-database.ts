@@ -1,7 +1,6 @@
-import { programSearchPath } from './config.ts'
 import { ensureSchema, openDatabase, type Database } from './database.ts'
 import { startEmbeddedMongoDB } from './mongod/embedded-mongodb.ts'
-import { defaultCacheFolder, findMongod } from './mongod/find-mongod.ts'
+import { findMongod } from './mongod/find-mongod.ts'
 import type { Process } from './service.ts'
 
 /** The database as `openDatabase` gives it, with the whole URI for threads that connect by themselves. */
@@ -25,17 +24,17 @@ export async function startDatabase(process: Starting): Promise<StartedDatabase>
 
 async function startEmbedded(process: Starting): Promise<string> {
   const { settings, log, stopping: signal } = process
-  const search = {
-    binarySetting: settings.MONGOD_BINARY,
-    searchPath: programSearchPath(),
-    cacheFolder: settings.MONGOD_CACHE_DIR ?? defaultCacheFolder(),
-    log,
-    signal,
-  }
   const server = await startEmbeddedMongoDB({
     dataFolder: settings.DATA_DIR,
     cacheMB: settings.MONGOD_CACHE_MB,
-    findMongod: (distrust) => findMongod({ ...search, distrust }),
+    findMongod: (distrust) =>
+      findMongod({
+        binarySetting: settings.MONGOD_BINARY,
+        cacheFolder: settings.MONGOD_CACHE_DIR,
+        log,
+        signal,
+        distrust,
+      }),
     log,
     signal,
   })
