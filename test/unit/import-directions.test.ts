@@ -109,3 +109,10 @@ t.test('only the store touches the documents that it has the state changes of', 
     }
   }
 })
+
+t.test('routes leave reads and writes to services', async (t) => {
+  for (const { file, text } of await sourcesOf('control-plane')) {
+    if (path.basename(file) === 'routes.ts')
+      t.notMatch(text, /\bcollections\s*\.|\} = [\w.]*\bcollections\b|\breadPage\(/, file)
+  }
+})
