@@ -1,8 +1,7 @@
-import { programSearchPath } from '../shared/config.ts'
 import { openDatabase } from '../shared/database.ts'
 import { createLogger } from '../shared/logger.ts'
 import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
-import { defaultCacheFolder, findMongod } from '../shared/mongod/find-mongod.ts'
+import { findMongod } from '../shared/mongod/find-mongod.ts'
 import { endOnInterrupt, unlessInterrupted } from './interrupt.ts'
 import { measure } from './measure.ts'
 import { serverCpuSeconds, serverVersion } from './mongodb-server.ts'
@@ -38,8 +37,7 @@ export async function onServer<T>(
     findMongod: () =>
       findMongod({
         binarySetting: process.env['MONGOD_BINARY'],
-        searchPath: programSearchPath(),
-        cacheFolder: process.env['MONGOD_CACHE_DIR'] ?? defaultCacheFolder(),
+        cacheFolder: process.env['MONGOD_CACHE_DIR'],
         log,
         signal,
       }),

@@ -34,18 +34,6 @@ import { LookLoop, lookEveryMs } from './look-loop.ts'
 import type { StepContext } from './step.ts'
 import { control, type ChunkReport } from './workers/messages.ts'
 
-/**
- * Decides what this engine does next. Once a second, and at every ring of the doorbell, it looks at the imports for
- * which there is something to do:
- *
- *   due, its list free        → start it
- *   downloading, splitting    → take its step, if nobody has it
- *   importing                 → claim chunks while lanes are free; all chunks done: take its step and finish it
- *   ended, not cleared up     → wait until no chunk is held, fix its totals, enter its callback, remove its files
- *   anything else             → stop what this engine does for it (paused, cancelled)
- *
- * It keeps nothing that it couldn't read again: after a restart, or beside other engines, the documents say it all.
- */
 export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal'> {
   engineId: string
   /** One for each step that runs at once. */
@@ -74,6 +62,18 @@ interface RunningStep {
   ended: Promise<void>
 }
 
+/**
+ * Decides what this engine does next. Once a second, and at every ring of the doorbell, it looks at the imports for
+ * which there is something to do:
+ *
+ *   due, its list free        → start it
+ *   downloading, splitting    → take its step, if nobody has it
+ *   importing                 → claim chunks while lanes are free; all chunks done: take its step and finish it
+ *   ended, not cleared up     → wait until no chunk is held, fix its totals, enter its callback, remove its files
+ *   anything else             → stop what this engine does for it (paused, cancelled)
+ *
+ * It keeps nothing that it couldn't read again: after a restart, or beside other engines, the documents say it all.
+ */
 export class Dispatcher {
   readonly #options: DispatcherOptions
   readonly #scheduler = new ChunkScheduler()

@@ -26,11 +26,6 @@ import type { EngineMetrics } from './metrics.ts'
 import { ReactionDispatcher, reactionLanes } from './reactions/reaction-dispatcher.ts'
 import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
 
-/**
- * An engine's life among the others. It enters itself under a new id, renews its lease, and works; when the others
- * have taken it for dead (it was suspended, or cut off from the database for long) it lets go of everything and begins
- * a new life under another id.
- */
 export interface EngineOptions {
   settings: Settings
   database: Database & { uri: string }
@@ -58,6 +53,11 @@ interface Life {
   ended: AbortController
 }
 
+/**
+ * An engine's life among the others. It enters itself under a new id, renews its lease, and works; when the others
+ * have taken it for dead (it was suspended, or cut off from the database for long) it lets go of everything and begins
+ * a new life under another id.
+ */
 export class Engine implements Part {
   readonly #options: EngineOptions
   #life: Life | null = null

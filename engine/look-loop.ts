@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
 
-/** Looks for work again and again: at once when it is woken, else after as long as the last look said. */
 export interface LookLoopOptions {
   /** Resolves to how many milliseconds nothing will be due, about `lookEveryMs` at most; 0 looks again without a pause. */
   look: () => Promise<number>
@@ -16,6 +15,7 @@ export interface LookLoopOptions {
 /** Whatever it was told or not told, it looks after so long. */
 export const lookEveryMs = 1_000
 
+/** Looks for work again and again: at once when it is woken, else after as long as the last look said. */
 export class LookLoop {
   readonly #options: LookLoopOptions
   #stopped = false

@@ -50,6 +50,7 @@ export interface EngineMetrics {
   workers: () => Promise<WorkerFigures[]>
 }
 
+/** What is asked at scrapes is 0 until an engine runs. Throws where the registry has these metrics already. */
 export function createEngineMetrics(registry: Registry): EngineMetrics {
   const metrics: EngineMetrics = {
     ...countRows(registry),

@@ -20,6 +20,7 @@ export interface FtpSrvSession extends EventEmitter {
   commands: { handle(command: Command): Promise<unknown> }
   username?: string | undefined
   authenticated?: boolean
+  /** Set by the login (login.ts). Commands whose entry lacks `no_auth` run only after it, so theirs say `fs!`. */
   fs?: UploadDirectory
   /** Undefined for 0. */
   restByteCount: number | undefined

@@ -33,6 +33,7 @@ export interface FtpMetrics {
   transferEnded(kind: TransferKind, result: TransferResult, seconds: number): void
 }
 
+/** Throws where the registry has these metrics already. */
 export function createFtpMetrics(registry: Registry): FtpMetrics {
   const registers = [registry]
   const sessions = new Gauge({

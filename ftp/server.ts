@@ -42,14 +42,14 @@ export interface FtpServer extends Part {
 }
 
 const defaultTimeouts: FtpTimeouts = {
-  login: 60_000,
-  idle: 5 * 60_000,
-  stall: 5 * 60_000,
-  dataConnection: 30_000,
-  passivePort: 5_000,
-  stop: 3_000,
-  keyWatch: 1_500,
-  certificateWatch: 5_000,
+  loginMs: 60_000,
+  idleMs: 5 * 60_000,
+  stallMs: 5 * 60_000,
+  dataConnectionMs: 30_000,
+  passivePortMs: 5_000,
+  stopMs: 3_000,
+  keyWatchMs: 1_500,
+  certificateWatchMs: 5_000,
 }
 
 /** So many connections above the limit may hear why they are refused; more are just closed. */
@@ -67,7 +67,7 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
   const { host, log, tls } = options
   const timeouts = { ...defaultTimeouts, ...options.timeouts }
   const certificate =
-    tls === null ? null : await Certificate.load(tls, { lookMs: timeouts.certificateWatch, log })
+    tls === null ? null : await Certificate.load(tls, { lookMs: timeouts.certificateWatchMs, log })
   const limits = new ConnectionLimits(options.sessions)
   const surroundings: SessionSurroundings = {
     ...options,
@@ -78,7 +78,7 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
     ports: new PassivePorts({
       host,
       ...parsePortRange(options.passivePorts)!,
-      patienceMs: timeouts.passivePort,
+      patienceMs: timeouts.passivePortMs,
     }),
     turns: new TurnQueue(),
     ftpSrv: createFtpSrv(log),
@@ -87,7 +87,7 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
   const keyWatch = new KeyWatch({
     sessions: gate.sessions,
     collections: options.collections,
-    lookMs: timeouts.keyWatch,
+    lookMs: timeouts.keyWatchMs,
     log,
   })
   const parts: Part[] = [keyWatch, ...(certificate === null ? [] : [certificate])]
@@ -135,7 +135,7 @@ class Gate {
       socket.destroy()
       return
     }
-    const timeoutMs = refusal === null ? timeouts.login : refusedHandshakeMs
+    const timeoutMs = refusal === null ? timeouts.loginMs : refusedHandshakeMs
     if (isImplicitTls && !(await control.secure(certificate!.context, { timeoutMs }))) return
     if (refusal === null) this.#begin(control)
     else {
@@ -152,12 +152,14 @@ class Gate {
     await Promise.all([...this.#connections].map((control) => once(control, 'close')))
     const { log, timeouts } = this.#surroundings
     const isPatienceOver = new AbortController()
-    const patience = sleep(timeouts.stop, 'over', { signal: isPatienceOver.signal }).catch(() => 'not needed')
+    const patience = sleep(timeouts.stopMs, 'over', { signal: isPatienceOver.signal }).catch(
+      () => 'not needed',
+    )
     const outcome = await Promise.race([Promise.all(sessions.map((session) => session.idle())), patience])
     isPatienceOver.abort()
     if (outcome === 'over')
       log.warn(
-        `sessions had not ended ${timeouts.stop / 1000} s after their connections, as when the database is silent; locks of uploads run out by themselves`,
+        `sessions had not ended ${timeouts.stopMs / 1000} s after their connections, as when the database is silent; locks of uploads run out by themselves`,
       )
   }
 

@@ -37,24 +37,23 @@ export interface SessionSurroundings {
   ftpSrv: FtpSrv
 }
 
-/** In milliseconds. */
 export interface FtpTimeouts {
   /** From the connection to the login, TLS handshake included. */
-  login: number
+  loginMs: number
   /** Between two commands, but not during a transfer. */
-  idle: number
+  idleMs: number
   /** Without a byte for so long a data connection is dead. */
-  stall: number
+  stallMs: number
   /** For the data connection to come about, and then for its handshake. */
-  dataConnection: number
+  dataConnectionMs: number
   /** How long PASV waits for a port when there is none. */
-  passivePort: number
+  passivePortMs: number
   /** At the stop, for what sessions have to tell the database at last. */
-  stop: number
+  stopMs: number
   /** Between two looks at the keys of the sessions. */
-  keyWatch: number
+  keyWatchMs: number
   /** Between two looks at the certificate's files. */
-  certificateWatch: number
+  certificateWatchMs: number
 }
 
 /** ftp-srv's session, on our connections. It ends by QUIT, by its client's going, or by `end`. */
@@ -89,12 +88,12 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
     this.isDataPrivate = control.secureContext !== null
     this.#loginTimer = setTimeout(() => {
       if (this.account === null)
-        this.end('login_timeout', `nobody logged in within ${timeouts.login / 1000} s`)
-    }, timeouts.login)
+        this.end('login_timeout', `nobody logged in within ${timeouts.loginMs / 1000} s`)
+    }, timeouts.loginMs)
     this.#idleTimer = setTimeout(() => {
       if (this.interruption.isTransferring) this.#idleTimer.refresh()
-      else this.end('idle', `no command came for ${timeouts.idle / 1000} s`)
-    }, timeouts.idle)
+      else this.end('idle', `no command came for ${timeouts.idleMs / 1000} s`)
+    }, timeouts.idleMs)
     control.once('close', () => {
       clearTimeout(this.#loginTimer)
       clearTimeout(this.#idleTimer)

@@ -97,7 +97,7 @@ async function watch(signal: AbortSignal): Promise<void> {
 
 async function openData(session: FtpSession, signal: AbortSignal): Promise<Socket> {
   if (session.data === null) throw new FtpError(425, 'send PASV, EPSV, PORT or EPRT first')
-  return session.data.open({ signal, timeoutMs: session.surroundings.timeouts.dataConnection })
+  return session.data.open({ signal, timeoutMs: session.surroundings.timeouts.dataConnectionMs })
 }
 
 /** Says 150, which many clients wait for before they begin the handshake, and secures the connection if that is asked. */
@@ -109,9 +109,9 @@ async function beginData(
   session.transferred = 0
   await session.reply(150, text)
   const context = session.isDataPrivate ? session.control.secureContext : null
-  const patience = { signal, timeoutMs: timeouts.dataConnection }
+  const patience = { signal, timeoutMs: timeouts.dataConnectionMs }
   const socket = context === null ? plain : await session.data!.secure(context, patience)
-  socket.setTimeout(timeouts.stall, () => socket.destroy(brokenOff(new Error('no byte came for a while'))))
+  socket.setTimeout(timeouts.stallMs, () => socket.destroy(brokenOff(new Error('no byte came for a while'))))
   return socket
 }
 

@@ -11,12 +11,6 @@ import { UploadLock } from './upload-lock.ts'
 import { UploadQuota } from './upload-quota.ts'
 import { Upload, type UploadOptions } from './upload.ts'
 
-/**
- * The directory of one organization as an FTP client sees it: flat, regular files only. An upload in progress lies
- * beside under a hidden name, and takes its final name when all of it is there; going on with it (REST, APPE) means the
- * hidden one. What our commands call; nothing of the server's paths leaves it.
- */
-
 export interface UploadDirectoryOptions {
   uploads: Uploads
   limits: UploadLimits
@@ -25,6 +19,11 @@ export interface UploadDirectoryOptions {
   log: Logger
 }
 
+/**
+ * The directory of one organization as an FTP client sees it: flat, regular files only. An upload in progress lies
+ * beside under a hidden name, and takes its final name when all of it is there; going on with it (REST, APPE) means the
+ * hidden one. What our commands call; nothing of the server's paths leaves it.
+ */
 export class UploadDirectory {
   readonly #options: UploadDirectoryOptions
   readonly #store: UploadStore

@@ -14,12 +14,6 @@ import type { UploadStore } from '../shared/uploads/upload-store.ts'
 import { HeldQuota } from './held-quota.ts'
 import { inTurn } from './name-turn.ts'
 
-/**
- * The limits of one organization's upload directory. Its figures are kept as uploads begin, grow and end; the
- * directory itself is counted only when there are none yet, when they are old (others may fill it too), and before an
- * upload is refused, because processes may have been killed meanwhile.
- */
-
 /** Reserved as an upload begins: most are small and never ask for more. */
 const firstPortionBytes = 64 * 1024
 const oldMs = 3_600_000
@@ -33,6 +27,11 @@ export interface UploadQuotaOptions {
   store: UploadStore
 }
 
+/**
+ * The limits of one organization's upload directory. Its figures are kept as uploads begin, grow and end; the
+ * directory itself is counted only when there are none yet, when they are old (others may fill it too), and before an
+ * upload is refused, because processes may have been killed meanwhile.
+ */
 export class UploadQuota {
   readonly #options: UploadQuotaOptions
 

@@ -10,12 +10,6 @@ import type { HeldQuota, UploadOutcome } from './held-quota.ts'
 import type { UploadLock } from './upload-lock.ts'
 import type { UploadQuota } from './upload-quota.ts'
 
-/**
- * One upload: refused or begun -> opened -> received -> published, or left unfinished. Before `open` nothing changes
- * in the directory. After it the data lie in a hidden file that bears the token of the upload's lock. Who goes on with
- * it takes it away first, so an upload that lost its lock in any moment has nothing that it could publish.
- */
-
 export interface UploadOptions {
   append: boolean
   /** Where to go on, from REST; undefined begins anew. */
@@ -32,6 +26,11 @@ interface UploadParts {
   takeUp: TakeUp
 }
 
+/**
+ * One upload: refused or begun -> opened -> received -> published, or left unfinished. Before `open` nothing changes
+ * in the directory. After it the data lie in a hidden file that bears the token of the upload's lock. Who goes on with
+ * it takes it away first, so an upload that lost its lock in any moment has nothing that it could publish.
+ */
 export class Upload {
   readonly #parts: UploadParts
   #file: UploadInProgress | null = null

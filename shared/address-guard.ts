@@ -81,6 +81,7 @@ export class AddressGuard {
   }
 }
 
+/** Its message names host, address, and the setting that would allow it. */
 export class AddressRefused extends Error {}
 
 /** Answers instance metadata in one provider's networks, although it looks public. */

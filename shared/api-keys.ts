@@ -27,6 +27,7 @@ export function generateKey(): string {
   return `rollcall_${BigInt(`0x${randomBytes(24).toString('hex')}`).toString(36)}`
 }
 
+/** HMAC-SHA-256, 32 bytes: what is stored in place of a key. */
 export function hashKey(key: string, secret: Uint8Array): Buffer {
   return createHmac('sha256', secret).update(key).digest()
 }

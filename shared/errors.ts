@@ -1,10 +1,4 @@
-/**
- * The errors that cross a room's border. Everything else that is thrown is a defect.
- *
- * - `ImportError`: an import can't go on as it is. `retryable` says whether the same step may succeed later.
- * - `RequestError`: a request is refused; the code is one of the API's, the status is its HTTP status.
- * - `StartError`: a process can't start; the message is the whole story, a stack would only hide it.
- */
+/** The errors that cross a room's border. Everything else that is thrown is a defect. */
 abstract class RollcallError extends Error {
   abstract readonly code: string
 }
@@ -23,6 +17,7 @@ export const importErrorCodes = [
 ] as const
 export type ImportErrorCode = (typeof importErrorCodes)[number]
 
+/** An import can't go on as it is. `retryable` says whether the same step may succeed later. */
 export class ImportError extends RollcallError {
   override readonly name = 'ImportError'
   readonly code: ImportErrorCode
@@ -50,6 +45,7 @@ export const requestErrorCodes = [
 ] as const
 export type RequestErrorCode = (typeof requestErrorCodes)[number]
 
+/** A request is refused; the code is one of the API's, the status is its HTTP status, 200 unless told. */
 export class RequestError extends RollcallError {
   override readonly name = 'RequestError'
   readonly code: RequestErrorCode
@@ -68,6 +64,7 @@ export class RequestError extends RollcallError {
   }
 }
 
+/** A process can't start; the message is the whole story, a stack would only hide it. */
 export class StartError extends RollcallError {
   override readonly name = 'StartError'
   readonly code = 'start_failed'

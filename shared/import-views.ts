@@ -10,6 +10,7 @@ import { formatInstant } from './values/time-zone.ts'
  * the documents is read here, for all of them together: names, zones, counts, whom they wait for.
  */
 
+/** With all options and counts, in the order of `documents`. */
 export async function fullViews(collections: Collections, documents: ImportDocument[]) {
   const [surroundings, waitedFor] = await Promise.all([
     surroundingsOf(collections, documents),
@@ -47,6 +48,7 @@ function fullView(document: ImportDocument, surroundings: ViewSurroundings, wait
   }
 }
 
+/** Without the options, in the order of `documents`. */
 export async function listViews(collections: Collections, documents: ImportDocument[]) {
   const surroundings = await surroundingsOf(collections, documents)
   return documents.map((document) => summaryOf(document, surroundings))
@@ -58,6 +60,7 @@ export interface ViewSurroundings {
   counts: Map<number, ImportCounts>
 }
 
+/** By id: of lists, of organizations, of the imports. Of a list that is gone there is no name. */
 export async function surroundingsOf(
   collections: Collections,
   documents: ImportDocument[],

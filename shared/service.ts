@@ -163,6 +163,7 @@ interface OperationsAnswer {
   body: string
 }
 
+/** The reply to a path; what fails is a 503 with its reason. */
 export async function answerOperations(
   path: string,
   options: Pick<OperationsOptions, 'registry' | 'unreadyBecause'>,

@@ -1,17 +1,19 @@
-import { programSearchPath } from './config.ts'
 import { ensureSchema, openDatabase, type Database } from './database.ts'
 import { startEmbeddedMongoDB } from './mongod/embedded-mongodb.ts'
-import { defaultCacheFolder, findMongod } from './mongod/find-mongod.ts'
+import { findMongod } from './mongod/find-mongod.ts'
 import type { Process } from './service.ts'
 
 /** The database as `openDatabase` gives it, with the whole URI for threads that connect by themselves. */
 type StartedDatabase = Database & { uri: string }
 
+/** What of a process a database is started with. */
+type Starting = Pick<Process, 'settings' | 'log' | 'stopping' | 'add'>
+
 /**
  * The database that the settings name, or an embedded server, connected and with every collection and index in
  * place. What was started for it stops with the process, the server last.
  */
-export async function startDatabase(process: Process): Promise<StartedDatabase> {
+export async function startDatabase(process: Starting): Promise<StartedDatabase> {
   const { settings } = process
   const uri = settings.MONGODB_URI ?? (await startEmbedded(process))
   const database = await openDatabase({ uri, name: settings.MONGODB_DATABASE })
@@ -20,19 +22,19 @@ export async function startDatabase(process: Process): Promise<StartedDatabase> 
   return { ...database, uri }
 }
 
-async function startEmbedded(process: Process): Promise<string> {
+async function startEmbedded(process: Starting): Promise<string> {
   const { settings, log, stopping: signal } = process
-  const search = {
-    binarySetting: settings.MONGOD_BINARY,
-    searchPath: programSearchPath(),
-    cacheFolder: settings.MONGOD_CACHE_DIR ?? defaultCacheFolder(),
-    log,
-    signal,
-  }
   const server = await startEmbeddedMongoDB({
     dataFolder: settings.DATA_DIR,
     cacheMB: settings.MONGOD_CACHE_MB,
-    findMongod: (distrust) => findMongod({ ...search, distrust }),
+    findMongod: (distrust) =>
+      findMongod({
+        binarySetting: settings.MONGOD_BINARY,
+        cacheFolder: settings.MONGOD_CACHE_DIR,
+        log,
+        signal,
+        distrust,
+      }),
     log,
     signal,
   })

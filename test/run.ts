@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { programSearchPath } from '../shared/config.ts'
 import { createLogger } from '../shared/logger.ts'
 import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
-import { defaultCacheFolder, findMongod } from '../shared/mongod/find-mongod.ts'
+import { findMongod } from '../shared/mongod/find-mongod.ts'
 
 /**
  * Runs the tests that are named, files or folders (all, without a name), against one MongoDB server of their own, in a
@@ -40,8 +40,7 @@ const server = await startEmbeddedMongoDB({
   findMongod: () =>
     findMongod({
       binarySetting: process.env['MONGOD_BINARY'],
-      searchPath: programSearchPath(),
-      cacheFolder: process.env['MONGOD_CACHE_DIR'] ?? defaultCacheFolder(),
+      cacheFolder: process.env['MONGOD_CACHE_DIR'],
       log,
       signal: stopping.signal,
     }),

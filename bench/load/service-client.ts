@@ -1,8 +1,8 @@
 import { ApiClient } from '../../control-plane/cli/api-client.ts'
 import { openDatabase, type Database } from '../../shared/database.ts'
 import { serverCpuSeconds } from '../mongodb-server.ts'
+import { measuredProcess } from '../processes.ts'
 import { startRollcall } from '../rollcall.ts'
-import { processCpuSeconds } from '../watch-process.ts'
 
 /** A service that is measured: its processes with their default settings, its embedded database, and how to reach both. */
 export interface MeasuredService {
@@ -40,6 +40,7 @@ async function startMeasuredService(folder: string): Promise<MeasuredService> {
   const url = rollcall.ready.http
   const authorization = `Basic ${Buffer.from(`api:${key}`).toString('base64')}`
   const client = new ApiClient(url, key)
+  const controlPlane = measuredProcess('control-plane', rollcall.ready.metrics['control_plane']!)
   const database = await openDatabase({ uri: rollcall.ready.mongodb, name: 'rollcall' })
   return {
     url,
@@ -53,7 +54,7 @@ async function startMeasuredService(folder: string): Promise<MeasuredService> {
       return (await response.json()) as { data: unknown[]; next_page_token: string | null }
     },
     cpuSeconds: async () => ({
-      controlPlane: await processCpuSeconds(rollcall.ready.metrics['control_plane']!),
+      controlPlane: (await controlPlane.usage()).cpuSeconds,
       mongodb: await serverCpuSeconds(database.client),
     }),
     stop: async () => {

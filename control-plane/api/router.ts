@@ -17,7 +17,7 @@ import { documentIn, readBody, readQuery } from './validation.ts'
  */
 export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): Router {
   const router = Router({ caseSensitive: true })
-  router.use(authenticate(deps), ...rateLimitByKey(deps.settings.HTTP_REQUESTS_PER_MINUTE))
+  router.use(requireCredential(deps), ...rateLimitByKey(deps.settings.HTTP_REQUESTS_PER_MINUTE))
   for (const [path, methods] of byPath(endpoints)) {
     for (const described of methods) {
       router[described.method](path, enter(described), ...readBytes(described, deps), answer(described, deps))
@@ -35,7 +35,7 @@ function byPath(endpoints: readonly Endpoint[]): Map<string, Endpoint[]> {
   return paths
 }
 
-function authenticate(deps: ControlPlane): RequestHandler {
+function requireCredential(deps: ControlPlane): RequestHandler {
   const { callers, throttle } = deps
   return async (request, response, next) => {
     const address = addressOf(request)

@@ -8,7 +8,7 @@ import type { ControlPlane } from '../control-plane.ts'
  * told; a system admin reaches every record by its id.
  */
 
-/** A path's id as a number; one that is none names no record. */
+/** A path's id as a number. Throws `not_found` for one that is none: it names no record. */
 export function pathId(text: string | undefined, what: string): number {
   if (text === undefined || !/^[1-9]\d{0,15}$/.test(text) || !Number.isSafeInteger(Number(text)))
     throw missing(what, text)
@@ -22,7 +22,10 @@ export function reaches(caller: Caller, organizationId: number): boolean {
   return caller.role === 'system_admin' || caller.organizationId === organizationId
 }
 
-/** The organization in a path such as /organizations/:organization_id/..., or the caller's own without one. */
+/**
+ * The organization in a path such as /organizations/:organization_id/..., or the caller's own without one. Throws
+ * `not_found`.
+ */
 export async function scopedOrganization(
   deps: ControlPlane,
   caller: Caller,
@@ -39,7 +42,7 @@ export async function scopedOrganization(
   return id
 }
 
-/** The mailing list that a path names. */
+/** The mailing list that a path names. Throws `not_found`, also for one that the caller doesn't reach. */
 export async function findMailingList(
   deps: ControlPlane,
   caller: Caller,
@@ -51,7 +54,7 @@ export async function findMailingList(
   return list
 }
 
-/** Imports, autoresponders and subscribers live only on lists of this service. */
+/** Throws `invalid_request`: imports, autoresponders and subscribers live only on lists of this service. */
 export function refuseRemoteList(list: MailingListDocument): void {
   if (list.is_remote_list) throw new RequestError('invalid_request', remoteList(list._id))
 }

@@ -21,7 +21,7 @@ export interface InlineContent {
   keep: () => void
 }
 
-interface StagedFile {
+interface ContentFile {
   importId: number
   stream: PassThrough
   /** Settles when the staging is done with it. */
@@ -37,9 +37,9 @@ export class StagedContent implements StringSink {
   readonly #collections: Database['collections']
   #held: Buffer[] = []
   #heldSize = 0
-  #file: StagedFile | null = null
+  #file: ContentFile | null = null
   /** Files of content that another one took the place of. */
-  #superseded: StagedFile[] = []
+  #superseded: ContentFile[] = []
   #isBlank = true
   #decoder = new StringDecoder('utf8')
   #hasHalfPair = false
@@ -103,7 +103,7 @@ export class StagedContent implements StringSink {
     await this.#removeSuperseded()
   }
 
-  async #createFile(): Promise<StagedFile> {
+  async #createFile(): Promise<ContentFile> {
     const importId = await nextIds(this.#collections, 'subscriber_import')
     const stream = new PassThrough({ highWaterMark: waitingBytes })
     // It fails when the staging gives up, whose own error says why.
@@ -113,7 +113,7 @@ export class StagedContent implements StringSink {
     return { importId, stream, written }
   }
 
-  async #write({ stream, written }: StagedFile, piece: Buffer): Promise<void> {
+  async #write({ stream, written }: ContentFile, piece: Buffer): Promise<void> {
     if (!stream.destroyed && stream.write(piece)) return
     if (!stream.destroyed)
       await new Promise<void>((resolve) => {

@@ -4,6 +4,7 @@ import { InvalidArgumentError, Option } from 'commander'
 export const requiredId = (flags: string, description: string): Option =>
   new Option(flags, description).argParser(positiveInteger).makeOptionMandatory()
 
+/** For commander, as is `wholeNumber`: throws the error that it tells as wrong usage. */
 export function positiveInteger(text: string): number {
   if (/^[1-9]\d{0,14}$/.test(text)) return Number(text)
   throw new InvalidArgumentError('It must be a positive integer.')

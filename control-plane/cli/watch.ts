@@ -7,13 +7,13 @@ export interface WatchOptions extends ProgressOptions {
   signal: AbortSignal
   /** Is shown every view instead of a progress bar. */
   onView?: (view: ImportView) => void
-  /** Where the service has no events: how often it is asked. */
-  askEveryMs?: number
   /** How long a service that can't be reached is waited for. */
   patienceMs?: number
 }
 
 const reconnectMs = 1_000
+/** Where the service has no events. */
+const askEveryMs = 1_000
 
 /**
  * Follows an import to its end and shows how it goes on; a service that is restarted meanwhile is waited for. Throws what
@@ -38,7 +38,7 @@ export async function watchImport(client: ApiClient, id: number, options: WatchO
 async function* viewsOf(
   client: ApiClient,
   id: number,
-  { signal, askEveryMs = 1_000, patienceMs = 300_000 }: WatchOptions,
+  { signal, patienceMs = 300_000 }: WatchOptions,
   onTrouble: (text: string) => void,
 ): AsyncGenerator<ImportView> {
   const path = `/subscriber_imports/${id}`

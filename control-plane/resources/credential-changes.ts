@@ -9,7 +9,8 @@ import type { ControlPlane } from '../control-plane.ts'
  * Runs a change of keys or users when no other one runs (`credentials_revision`), and takes it back when it would lock
  * everybody out: a usable system-admin key is left after it, and an active system-admin user where there was one.
  * `change` reads what it decides by in the session; it may run several times. The caller's own key is read again in
- * it: one that was revoked, here or by another control plane, can't make itself a successor.
+ * it: one that was revoked, here or by another control plane, can't make itself a successor. Throws `validation_failed`
+ * for the one, 401 for the other, and as inTransaction.
  */
 export async function takingTurns<T>(
   deps: ControlPlane,

@@ -13,14 +13,6 @@ import type { EngineMetrics } from '../metrics.ts'
 import type { CallbackBounds } from './callback-bounds.ts'
 import { sendCallback } from './send-callback.ts'
 
-/**
- * Sends the callbacks that are due. One engine does it, that with the smallest number, so that a host sees no more of
- * them at once whatever the number of engines; the others look once a second whether it has become them. Should two
- * think so, each callback still has one holder.
- *
- * Callbacks wait in line by organization and host. A slot goes to the organization that has the fewest, so neither a
- * receiver that hangs nor ten thousand imports that end at once hold up anybody else's.
- */
 export interface CallbackDispatcherOptions {
   engineId: string
   database: Database
@@ -41,6 +33,14 @@ interface Try {
   ended: Promise<void>
 }
 
+/**
+ * Sends the callbacks that are due. One engine does it, that with the smallest number, so that a host sees no more of
+ * them at once whatever the number of engines; the others look once a second whether it has become them. Should two
+ * think so, each callback still has one holder.
+ *
+ * Callbacks wait in line by organization and host. A slot goes to the organization that has the fewest, so neither a
+ * receiver that hangs nor ten thousand imports that end at once hold up anybody else's.
+ */
 export class CallbackDispatcher {
   readonly #options: CallbackDispatcherOptions
   readonly #tries = new Set<Try>()

@@ -5,6 +5,7 @@ import type { Chore } from './maintenance.ts'
 /** How long an upload that broke off can be gone on with. */
 const unfinishedDays = 7
 
+/** Once an hour, removes uploads that broke off and were not gone on with. */
 export function purgeUploads(uploads: Uploads, log: Logger): Chore {
   return {
     name: 'purging unfinished uploads',

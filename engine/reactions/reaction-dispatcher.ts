@@ -13,16 +13,6 @@ import { LookLoop, lookEveryMs, untilDue } from '../look-loop.ts'
 import type { EngineMetrics } from '../metrics.ts'
 import { dueReactionFields, moveReactions, type DueReaction } from './move-reactions.ts'
 
-/**
- * Moves reactions that are due into the outbox. One engine does it, that with the smallest number; the others look once
- * a second whether it has become them. Two that think so at once do no harm, as a reaction moves from `queued` once.
- *
- * It sleeps until the next one is due, or a second, or until the bell rings: that is how it hears of reactions that
- * were queued meanwhile. Nothing is kept from one look to the next.
- *
- * Order: within an organization by due time, in rounds of up to `perRound`: a message is in the outbox before those of
- * a later round. Organizations take turns, so that one's million doesn't hold up the other's welcome mail.
- */
 export interface ReactionDispatcherOptions {
   engineId: string
   database: Database
@@ -39,6 +29,16 @@ const perRound = 2 * reactionLanes * perTransaction
 /** How long a stop waits for the transactions under way. */
 const graceMs = 2_000
 
+/**
+ * Moves reactions that are due into the outbox. One engine does it, that with the smallest number; the others look once
+ * a second whether it has become them. Two that think so at once do no harm, as a reaction moves from `queued` once.
+ *
+ * It sleeps until the next one is due, or a second, or until the bell rings: that is how it hears of reactions that
+ * were queued meanwhile. Nothing is kept from one look to the next.
+ *
+ * Order: within an organization by due time, in rounds of up to `perRound`: a message is in the outbox before those of
+ * a later round. Organizations take turns, so that one's million doesn't hold up the other's welcome mail.
+ */
 export class ReactionDispatcher {
   readonly #options: ReactionDispatcherOptions
   readonly #loop: LookLoop

@@ -53,12 +53,12 @@ const leastRangeBytes = 128_000
 /** Ranges that a small file is split into, so that every lane has something to do. */
 const rangesOfSmallFile = 24
 const mostRanges = 4_096
-const bufferMemory = 24 * 1024 * 1024
+const buffersBytes = 24 * 1024 * 1024
 const mostBufferBytes = 64 * 1024
 /** A range so many times the target is split again. */
 const oversizeFactor = 4
 /** Below, a second thread has no time to be of use. */
-const largeSource = 16 * 1024 * 1024
+const largeSourceBytes = 16 * 1024 * 1024
 /** How far behind the middle a line's end is looked for. */
 const searchedBytes = 64 * 1024
 
@@ -134,7 +134,7 @@ async function findTail(
   source: StagedFile,
   start: number,
   { csv_field_enclosure: enclosure }: FileFormat,
-  { leastBytes = largeSource }: SecondThread,
+  { leastBytes = largeSourceBytes }: SecondThread,
 ): Promise<number | null> {
   if (source.size < leastBytes) return null
   const middle = start + Math.floor((source.size - start) / 2)
@@ -195,7 +195,7 @@ function rangeSizes(fileSize: number, threads: number): RangeSizes {
   return {
     target: Math.max(target, Math.ceil(fileSize / ranges)),
     ranges,
-    bufferSize: Math.min(mostBufferBytes, Math.floor(bufferMemory / threads / ranges)),
+    bufferSize: Math.min(mostBufferBytes, Math.floor(buffersBytes / threads / ranges)),
   }
 }
 

@@ -48,7 +48,7 @@ export interface ChunkRunOptions {
 }
 
 /** A chunk of one identity may have any size; beyond this one it is read piece by piece. */
-const wholeInMemory = 8 * 1024 * 1024
+const wholeInMemoryBytes = 8 * 1024 * 1024
 
 /** One chunk: read its records, put them in order, and write batch after batch from the first one not done. */
 export async function runChunk(options: ChunkRunOptions): Promise<ChunkReport> {
@@ -122,7 +122,7 @@ async function* batchesOf(
   file: Partition,
   lane: Lane,
 ): AsyncGenerator<Batch & { isLast: boolean }> {
-  if (chunk.kind === 'single_identity' && extentsLength(chunk.extents) > wholeInMemory) {
+  if (chunk.kind === 'single_identity' && extentsLength(chunk.extents) > wholeInMemoryBytes) {
     yield* batchesInPieces(chunk, file)
     return
   }

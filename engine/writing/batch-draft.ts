@@ -71,10 +71,11 @@ export class BatchDraft {
   /** Places under the subscriber limit that its rows take; those that they free don't count. */
   placesTaken = 0
   lastIdentity: string | null
+  /** The lane's, filled by `take` with what the batch writes. */
+  readonly rooms: BatchRooms
 
   readonly #context: ImportContext
   readonly #chunk: ChunkDocument
-  readonly #rooms: BatchRooms
   readonly #start: BatchStart
   readonly #now = clock.now()
   readonly #dueTimes: DueTimes
@@ -83,7 +84,7 @@ export class BatchDraft {
   constructor(context: ImportContext, chunk: ChunkDocument, rooms: BatchRooms, start: BatchStart) {
     this.#context = context
     this.#chunk = chunk
-    this.#rooms = rooms
+    this.rooms = rooms
     this.#start = start
     this.lastIdentity = start.lastIdentity
     this.#dueTimes = context.reactions.dueTimes(this.#now)
@@ -142,7 +143,7 @@ export class BatchDraft {
         return
       case 'added': {
         const { status } = decision.subscriber
-        writeSubscriber(this.#rooms.subscribers, decision.subscriber)
+        writeSubscriber(this.rooms.subscribers, decision.subscriber)
         addMove(this.statusChanges, null, status)
         this.#react({ result: 'added', subscriberId: newId, status, reactivations: 0 }, position)
         break
@@ -152,7 +153,7 @@ export class BatchDraft {
         const { id, reactivations } = subscriber!
         addMove(this.statusChanges, from, to)
         // A deletion at the same moment must meet the row that a reaction is queued for, also one that stays as it is.
-        writeUpdate(this.#rooms.updates, key, update, reactions.queuesForUpdates)
+        writeUpdate(this.rooms.updates, key, update, reactions.queuesForUpdates)
         if (from === 'active' && to !== 'active') this.leaving.push(id)
         this.#react(
           {
@@ -171,7 +172,7 @@ export class BatchDraft {
   }
 
   #written(): number {
-    const { subscribers, updates, reactions, failures } = this.#rooms
+    const { subscribers, updates, reactions, failures } = this.rooms
     return subscribers.length + updates.length + reactions.length + failures.length
   }
 
@@ -186,7 +187,7 @@ export class BatchDraft {
   ): void {
     const { reactions, reactionsPerRecord } = this.#context
     if (reactionsPerRecord === 0) return
-    reactions.write(this.#rooms.reactions, {
+    reactions.write(this.rooms.reactions, {
       ...row,
       firstId: this.#chunk.first_reaction_id + position * reactionsPerRecord,
       existing: this.#start.reactions,
@@ -198,7 +199,7 @@ export class BatchDraft {
 
   #fail(record: ReadRecord, reason: string): void {
     const { document, plan } = this.#context
-    const { failures } = this.#rooms
+    const { failures } = this.rooms
     const padding = new Array<string>(Math.max(0, plan.columns.length - record.cells.length)).fill('')
     const line = writeLine([...record.cells, ...padding, reason], document.options.file_format)
     this.counts.failed += 1

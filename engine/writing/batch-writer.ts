@@ -21,11 +21,6 @@ import { findExisting } from './existing-subscribers.ts'
 import type { ImportContext } from './import-context.ts'
 import { BatchAbandoned, runTransaction, TooManyConflicts, type RetryReason } from './transaction.ts'
 
-/**
- * Writes the batches of one chunk, one after the other, each in one transaction: the subscribers, the lane's stripe
- * of the counts, the log lines, and the chunk's own progress under its token. They commit together or not at all, so
- * a batch that is done again after a crash finds either everything of its first time or nothing.
- */
 export interface BatchWriterOptions {
   db: Db
   collections: Collections
@@ -64,6 +59,11 @@ const suspiciousGapMs = 1_000
 /** Attempts of a batch that fail because others write the same rows, before it is cut into smaller ones. */
 const mostConflicts = 2
 
+/**
+ * Writes the batches of one chunk, one after the other, each in one transaction: the subscribers, the lane's stripe
+ * of the counts, the log lines, and the chunk's own progress under its token. They commit together or not at all, so
+ * a batch that is done again after a crash finds either everything of its first time or nothing.
+ */
 export class BatchWriter {
   readonly #options: BatchWriterOptions
   readonly #places: ChunkPlaces
@@ -202,7 +202,7 @@ export class BatchWriter {
       places: this.#places.after(draft.placesTaken),
     })
     if (!isOurs) throw new BatchAbandoned('the chunk has another holder')
-    await insertBson({ db, collection: collections.failures, session }, rooms.failures)
+    await insertBson({ db, collection: collections.failures, session }, draft.rooms.failures)
     const logs = compressed(draft.logs)
     if (logs !== null)
       await collections.outcomes.insertOne(
@@ -242,8 +242,8 @@ export class BatchWriter {
     return new Set(found.map(({ _id }) => _id))
   }
 
-  async #writeSubscribers({ leaving, statusChanges }: BatchDraft): Promise<void> {
-    const { db, collections, session, stripe, context, rooms } = this.#options
+  async #writeSubscribers({ rooms, leaving, statusChanges }: BatchDraft): Promise<void> {
+    const { db, collections, session, stripe, context } = this.#options
     const { mailing_list_id: listId, organization_id: organizationId } = context.document
     const subscribers = { db, collection: collections.subscribers, session }
     await insertBson(subscribers, rooms.subscribers)

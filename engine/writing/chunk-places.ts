@@ -5,10 +5,6 @@ import type { ChunkDocument } from '../../shared/schemas/import.ts'
 import { holdPlaces, type PlacesHeld } from '../../shared/store/places.ts'
 import { runTransaction } from './transaction.ts'
 
-/**
- * The places under the organization's subscriber limit that a chunk holds for its next rows: shared/store/places.ts
- * says by which rules. Without a limit there is nothing to hold and nothing is asked.
- */
 export interface ChunkPlacesOptions {
   collections: Collections
   session: ClientSession
@@ -33,6 +29,10 @@ export class PlacesMissing extends Error {
   }
 }
 
+/**
+ * The places under the organization's subscriber limit that a chunk holds for its next rows: shared/store/places.ts
+ * says by which rules. Without a limit there is nothing to hold and nothing is asked.
+ */
 export class ChunkPlaces {
   readonly #options: ChunkPlacesOptions
   #limit: { most: number | null } | null = null

@@ -34,6 +34,7 @@ export interface RowWithReactions {
   triggered: Set<number>
 }
 
+/** For one import: its plan says which autoresponders a row reaches, and when. */
 export function reactionWriter(
   ids: { importId: number; organizationId: number; mailingListId: number },
   { reactions: { on_subscription: onSubscription, by_api: byApi, delays }, time_zone_name: zone }: ImportPlan,

@@ -7,10 +7,6 @@ import { fileCommands } from './file-commands.ts'
 import { loginCommands } from './login-commands.ts'
 import { transferCommands } from './transfer-commands.ts'
 
-/**
- * The commands that there are: ours, and of ftp-srv's those that touch neither files nor connections. The table is
- * ftp-srv's, one for the process, and knows sessions only by `this`.
- */
 export interface OwnCommand {
   /** Throws an FtpError for a refusal. */
   handler: (session: FtpSession, arg: string | null) => Promise<unknown>
@@ -25,6 +21,10 @@ export type OwnCommands = Record<string, OwnCommand>
 
 const ofFtpSrv = ['HELP', 'MODE', 'NOOP', 'QUIT', 'STRU', 'SYST']
 
+/**
+ * The commands that there are: ours, and of ftp-srv's those that touch neither files nor connections. The table is
+ * ftp-srv's, one for the process, and knows sessions only by `this`.
+ */
 export function installCommands(): void {
   for (const name of Object.keys(commandTable))
     if (!ofFtpSrv.includes(name)) Reflect.deleteProperty(commandTable, name)

@@ -70,7 +70,7 @@ async function listenForData(session: FtpSession): Promise<number> {
   const { surroundings, control, interruption } = session
   replaceData(session, null)
   const passive = await surroundings.ports.take(session.account!.organizationId, interruption.ofSession)
-  const keepMs = 2 * surroundings.timeouts.dataConnection
+  const keepMs = 2 * surroundings.timeouts.dataConnectionMs
   replaceData(session, new PassiveConnection({ passive, peer: control.remoteAddress, keepMs }))
   if (control.destroyed) replaceData(session, null)
   return passive.port

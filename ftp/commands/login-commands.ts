@@ -94,7 +94,7 @@ async function secure(session: FtpSession): Promise<void> {
   session.data = null
   const isSecure = await control.secure(surroundings.certificate!.context, {
     lastReply: '234 go on in TLS\r\n',
-    timeoutMs: surroundings.timeouts.login,
+    timeoutMs: surroundings.timeouts.loginMs,
   })
   if (!isSecure) surroundings.log.info({ address: control.remoteAddress }, 'a TLS handshake failed')
 }

@@ -4,18 +4,17 @@ import { messageOf, StartError } from '../../shared/errors.ts'
 import type { Logger } from '../../shared/logger.ts'
 import type { Part } from '../../shared/service.ts'
 
-/**
- * The certificate and its key, read again when their files change, so that a renewed one needs no restart. Looked at
- * by time and not watched: renewals replace files, links and whole folders, also on NFS. A pair that doesn't
- * work, as between the writing of its two files, leaves the old one in force.
- */
-
 export interface CertificateFiles {
   /** Paths of PEM files. */
   cert: string
   key: string
 }
 
+/**
+ * The certificate and its key, read again when their files change, so that a renewed one needs no restart. Looked at
+ * by time and not watched: renewals replace files, links and whole folders, also on NFS. A pair that doesn't
+ * work, as between the writing of its two files, leaves the old one in force.
+ */
 export class Certificate implements Part {
   /** For connections that begin now; those that stand keep theirs. */
   context: SecureContext

@@ -12,6 +12,7 @@ export interface Command {
 const longestLine = 1_024
 const lineFeed = 0x0a
 
+/** Puts lines together over packets; what waits for its end is never longer than a line may be. */
 export class CommandLines {
   #rest: Buffer = Buffer.alloc(0)
 

@@ -1,9 +1,5 @@
 import { report } from 'node:process'
 
-/**
- * How many sessions there may be: in the process, from one address, of one account. Counts only; who is refused is
- * told so by the server, and has a short time and few slots for it.
- */
 export interface SessionLimits {
   inProcess: number
   perAddress: number
@@ -18,6 +14,10 @@ const descriptorsPerSession = 4
 /** For the database, the staging, metrics, and connections that are refused. */
 const otherDescriptors = 200
 
+/**
+ * How many sessions there may be: in the process, from one address, of one account. Counts only; who is refused is
+ * told so by the server, and has a short time and few slots for it.
+ */
 export class ConnectionLimits {
   readonly #limits: SessionLimits
   #sessions = 0

@@ -5,12 +5,6 @@ import { CommandLines, parseCommand, type Command } from './command-lines.ts'
 import { closeGently, handshake, plainAddress, wrapInTls } from './sockets.ts'
 import { WaitingCommands } from './waiting-commands.ts'
 
-/**
- * A session's control connection, plain or in TLS. To ftp-srv it is the socket: it writes its replies here and hears
- * of the end, and gets one command after the other from us. Bytes are read on whatever is at work, so that ABOR and
- * the end of the connection are seen.
- */
-
 export interface ControlHandler {
   /** At once when the command arrives, while others may still be at work. Returns whether that was all. */
   onArrival(command: Command): boolean
@@ -28,6 +22,11 @@ export interface ControlHandler {
 /** Bytes of replies that the client hasn't read; above that, nothing is answered before its turn. */
 const mostUnread = 64 * 1024
 
+/**
+ * A session's control connection, plain or in TLS. To ftp-srv it is the socket: it writes its replies here and hears
+ * of the end, and gets one command after the other from us. Bytes are read on whatever is at work, so that ABOR and
+ * the end of the connection are seen.
+ */
 export class ControlConnection extends EventEmitter {
   readonly remoteAddress: string
   readonly localAddress: string

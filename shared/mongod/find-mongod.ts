@@ -7,6 +7,7 @@ import path from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import { z } from 'zod'
+import { programSearchPath } from '../config.ts'
 import { messageOf, StartError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import { downloadFromMongoDB } from './download-from-mongodb.ts'
@@ -23,14 +24,18 @@ import { withFolderLock } from './folder-lock.ts'
 
 export interface MongodSearch {
   binarySetting: string | undefined
-  searchPath: string
-  cacheFolder: string
+  /** By default `PATH`. */
+  searchPath?: string
+  /** By default `rollcall/mongod` in the user's cache folder. */
+  cacheFolder?: string | undefined
   log: Logger
   /** Ends a download that runs. */
   signal: AbortSignal
   /** A binary that was found before is read whole and compared with its checksum: it didn't start. */
   distrust?: boolean
 }
+
+type WholeSearch = MongodSearch & { searchPath: string; cacheFolder: string }
 
 export interface Mongod {
   binary: string
@@ -52,18 +57,20 @@ const foundRecord = z.object({
 })
 type FoundRecord = z.infer<typeof foundRecord>
 
-export function defaultCacheFolder(): string {
+function defaultCacheFolder(): string {
   const base =
     process.platform === 'win32' ? path.join(homedir(), 'AppData', 'Local') : path.join(homedir(), '.cache')
   return path.join(base, 'rollcall', 'mongod')
 }
 
-export async function findMongod(search: MongodSearch): Promise<Mongod> {
-  await mkdir(search.cacheFolder, { recursive: true })
-  return withFolderLock(path.join(search.cacheFolder, 'lock'), () => find(search))
+/** Throws a StartError that says what to do when none can be had, and the reason of `signal` in a download. */
+export async function findMongod(options: MongodSearch): Promise<Mongod> {
+  const { searchPath = programSearchPath(), cacheFolder = defaultCacheFolder() } = options
+  await mkdir(cacheFolder, { recursive: true })
+  return withFolderLock(path.join(cacheFolder, 'lock'), () => find({ ...options, searchPath, cacheFolder }))
 }
 
-async function find(search: MongodSearch): Promise<Mongod> {
+async function find(search: WholeSearch): Promise<Mongod> {
   const { log, cacheFolder } = search
   const onPath = await firstOnPath(search.searchPath)
   const asked = JSON.stringify([search.binarySetting ?? null, onPath])
@@ -108,7 +115,7 @@ async function tryExisting(name: string, binary: string | undefined, log: Logger
 async function tryDownload(
   name: string,
   download: MongodDownload,
-  search: MongodSearch,
+  search: WholeSearch,
 ): Promise<Mongod | null> {
   const { cacheFolder, log, signal } = search
   signal.throwIfAborted()
@@ -199,6 +206,7 @@ async function isIntact(found: FoundRecord, { log, distrust = false }: MongodSea
   return false
 }
 
+/** In hexadecimal digits. Throws what reading the file throws. */
 export async function sha256Of(file: string): Promise<string> {
   const hash = createHash('sha256')
   await pipeline(createReadStream(file), hash)

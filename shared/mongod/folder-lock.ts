@@ -59,6 +59,7 @@ async function removeIfAbandoned(file: string): Promise<void> {
 /** This process, for `processIsAlive`: its id, and when it began, because ids are given out again. */
 export const ownProcess = (): string => processName(process.pid)
 
+/** For `processIsAlive`; for a process that is gone, or where the system tells no start, its id alone. */
 export const processName = (pid: number): string => `${pid} ${startOf(pid)}`
 
 /** Whether the process of that name lives, and not another one that has its id now. */

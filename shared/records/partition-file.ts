@@ -35,6 +35,7 @@ export interface PartitionedRecord {
   end: number
 }
 
+/** Writes `headerLength` bytes at `at`; lengths are in bytes, the record's below 2 ** 24. */
 export function writeHeader(
   target: Buffer,
   at: number,
@@ -87,8 +88,10 @@ export function endOfRecordAt(bytes: Buffer, at: number): number {
 /** Length of the record's own bytes: as in the file that is imported, without the line end. */
 const recordLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at + 8) & 0xffffff
 
+/** The `recordFlags` of the record at `at`. */
 export const flagsAt = (bytes: Buffer, at: number): number => bytes[at + 11]!
 
+/** In bytes. */
 export const identityLengthAt = (bytes: Buffer, at: number): number => uint32At(bytes, at + 12)
 
 /** The first six bytes of an identity as a number, which orders as they do; zeros stand in for what isn't there. */
@@ -99,6 +102,7 @@ export function identityPrefix(bytes: Buffer, start: number, length: number): nu
   return prefix
 }
 
+/** In bytes. */
 export const extentsLength = (extents: Extents): number =>
   extents.reduce((sum, value, index) => (index % 2 === 1 ? sum + value : sum), 0)
 

@@ -83,6 +83,7 @@ interface LongRecord {
   cell: Buffer | null
 }
 
+/** Fed with bytes by `space` and `advance`, it hands out record after record, by the rules above. Itself throws nothing. */
 export class RecordScanner {
   readonly #separator: number
   readonly #enclosure: number

@@ -183,6 +183,7 @@ export interface ChunkStates {
   done: number
 }
 
+/** How many of the import's chunks are in each state: all 0 before its split, and when it is settled. */
 export async function countChunkStates(collections: Collections, importId: number): Promise<ChunkStates> {
   const states: ChunkStates = { ready: 0, running: 0, done: 0 }
   const groups = collections.chunks.aggregate<{ _id: keyof ChunkStates; n: number }>([
@@ -271,6 +272,7 @@ export async function closeChunks(collections: Collections, importId: number): P
   return collections.chunks.countDocuments({ import_id: importId, state: { $in: ['ready', 'running'] } })
 }
 
+/** In whatever state they are: for an ended import, when no chunk is held any more. */
 export async function deleteChunks(collections: Collections, importId: number): Promise<void> {
   await collections.chunks.deleteMany({ import_id: importId })
 }

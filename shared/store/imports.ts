@@ -137,6 +137,7 @@ export async function listImportsWithOldLogs(collections: Collections): Promise<
   return old.map(({ _id }) => _id)
 }
 
+/** By the database's clock; after the logs were removed. */
 export async function markLogsPurged(collections: Collections, id: number): Promise<void> {
   await collections.imports.updateOne({ _id: id }, [{ $set: { logs_purged_at: '$$NOW' } }])
 }

@@ -7,12 +7,6 @@ import { copySteady, openRegular } from './steady-copy.ts'
 import { fileNameProblem, newUploadToken, uploadFolder } from './upload-names.ts'
 import type { PinnedUpload, UploadPin, Uploads } from './upload-store.ts'
 
-/**
- * A pin on disk is a second name of the file, in the import's staging folder: what our FTP server does later, and
- * whoever renames or removes, doesn't reach it. Writes in place do, so small files that others may write into are
- * copied at once; of large ones the copy that the import takes is compared with what was noted here.
- */
-
 /** Larger files would hold up all imports that begin. */
 const copiedBytes = 16 * 1024 * 1024
 /** A file that was written last so long ago is not being written. */
@@ -27,6 +21,11 @@ export interface DiskPinsOptions {
   collections: Collections
 }
 
+/**
+ * A pin on disk is a second name of the file, in the import's staging folder: what our FTP server does later, and
+ * whoever renames or removes, doesn't reach it. Writes in place do, so small files that others may write into are
+ * copied at once; of large ones the copy that the import takes is compared with what was noted here.
+ */
 export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'releasePin' | 'openPin'> {
   const { dataFolder, stagingFolder, collections } = options
   const locate = (reference: string): string => {

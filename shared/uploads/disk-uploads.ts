@@ -15,15 +15,14 @@ import {
   type UploadStore,
 } from './upload-store.ts'
 
-/**
- * Upload directories as folders, which processes of several machines may share, and which others than our FTP server
- * may fill. A file that isn't a regular one (a link, a folder) is as good as absent.
- */
-
 const noFollow = constants.O_NOFOLLOW ?? 0
 /** For how long what is hidden and no upload may lie. */
 const straysMs = 24 * 3_600_000
 
+/**
+ * Upload directories as folders, which processes of several machines may share, and which others than our FTP server
+ * may fill. A file that isn't a regular one (a link, a folder) is as good as absent.
+ */
 export function diskUploads(options: DiskPinsOptions): Uploads {
   const root = path.join(options.dataFolder, 'uploads')
   return {

@@ -26,7 +26,6 @@ import {
  * Upload directories in the database: a document a name (`upload_names`), which leads to the contents of the finished
  * file and of the unfinished one. An upload in progress is in grid-upload.ts, the end of contents in grid-contents.ts.
  */
-
 export function gridUploads(client: MongoClient, collections: Collections): Uploads {
   const { uploads: bucket, uploadNames, uploadLocks } = collections
   return {

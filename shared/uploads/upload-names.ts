@@ -24,6 +24,7 @@ export function fileNameProblem(name: string): string | null {
 
 const unfinishedPrefix = '.unfinished-'
 
+/** 16 hexadecimal digits. */
 export const newUploadToken = (): string => randomBytes(8).toString('hex')
 
 /**

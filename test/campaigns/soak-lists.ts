@@ -23,7 +23,7 @@ export interface DoneImport {
   expected: Record<string, number>
 }
 
-export const rowAddress = (row: number): string => `row.${row}@example.com`
+const rowAddress = (row: number): string => `row.${row}@example.com`
 const note = 'as long as what people write into such fields'
 
 /** One import after the other of one kind of source, resting three times as long as each took. */

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { programs } from '../../control-plane/cli/processes.ts'
 import type { ProcessName, RunningProcess, Service } from '../helpers/service.ts'
 import { Life } from './soak-figures.ts'
 
@@ -20,9 +21,11 @@ export class Supervised {
     this.name = name
   }
 
-  /** As in package.json. */
   async #start(ports: Record<string, string>): Promise<void> {
-    this.#running = await this.#service.start(this.name, { ...environment[this.name], ...ports })
+    this.#running = await this.#service.start(this.name, {
+      ...programs[this.name].environment,
+      ...ports,
+    })
     this.lives.push(new Life(Object.values(this.running.ready.metrics)[0]!))
   }
 
@@ -56,10 +59,4 @@ export class Supervised {
       }
     }
   }
-}
-
-const environment: Record<ProcessName, Record<string, string>> = {
-  'control-plane': {},
-  engine: { MALLOC_ARENA_MAX: '2' },
-  ftp: { UV_THREADPOOL_SIZE: '32' },
 }

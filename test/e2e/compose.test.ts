@@ -12,6 +12,7 @@ import { MongoClient } from 'mongodb'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
 import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
+import { missing } from '../helpers/missing-programs.ts'
 import { basic, bootstrapKey, callerOf, startProgram, testMongodbUri, until } from '../helpers/service.ts'
 
 /**
@@ -109,8 +110,9 @@ async function copyPackages(folder: string): Promise<void> {
 
 /** Behind whatever ends TLS, the proxy passes on whose request it is: who sends wrong keys shuts out nobody else. */
 async function checkProxy(t: Test, controlPlanePort: number): Promise<void> {
-  if (spawnSync('caddy', ['version']).status !== 0) {
-    t.comment('caddy is not installed')
+  const withoutCaddy = missing('caddy')
+  if (withoutCaddy !== false) {
+    t.comment(withoutCaddy)
     return
   }
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-caddy-'))

@@ -8,6 +8,7 @@ import { Client } from 'basic-ftp'
 import t from 'tap'
 import { makeCertificate } from '../helpers/certificate.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
+import { missing } from '../helpers/missing-programs.ts'
 import { bootstrapKey, startService, until } from '../helpers/service.ts'
 
 // The clients that partners have, against the process, in the clear and in TLS, one and many of them. What arrives is
@@ -45,12 +46,6 @@ async function run(
   const [code] = (await closed) as [number | null]
   return { code, output }
 }
-
-/** For `skip`: a sentence when the program is not here. */
-const missing = (program: string) =>
-  run('sh', ['-c', `command -v ${program}`]).then(({ code }) =>
-    code === 0 ? false : `there is no ${program} here`,
-  )
 
 /** The SHA-256 of a file as the server hands it out. */
 async function hashAtServer(name: string): Promise<string> {
@@ -97,7 +92,7 @@ const curlModes: Record<string, { url: string; args: string[] }> = {
   'implicit TLS': { url: ready.ftps, args: ['--insecure'] },
 }
 for (const [mode, { url, args }] of Object.entries(curlModes))
-  t.test(`curl, ${mode}`, { skip: await missing('curl') }, async (t) => {
+  t.test(`curl, ${mode}`, { skip: missing('curl') }, async (t) => {
     const user = ['-sS', '--user', `api:${bootstrapKey}`, ...args]
     const name = `curl ${mode}.csv`
     const target = `${url}/${encodeURIComponent(name)}`
@@ -133,7 +128,7 @@ const lftpModes: Record<string, { url: string; set: string }> = {
   'implicit TLS': { url: ready.ftps, set: '' },
 }
 for (const [mode, { url, set }] of Object.entries(lftpModes))
-  t.test(`lftp, ${mode}`, { skip: await missing('lftp') }, async (t) => {
+  t.test(`lftp, ${mode}`, { skip: missing('lftp') }, async (t) => {
     const lftp = (commands: string, killed?: Promise<unknown>) =>
       run(
         'lftp',
@@ -174,7 +169,7 @@ for (const [mode, { url, set }] of Object.entries(lftpModes))
     })
   })
 
-t.test('ncftpput and ncftpget', { skip: await missing('ncftpput') }, async (t) => {
+t.test('ncftpput and ncftpget', { skip: missing('ncftpput') }, async (t) => {
   const asUser = ['-u', 'api', '-p', bootstrapKey, '-P', port]
   t.match(await run('ncftpput', [...asUser, '-C', hostname, big, 'ncftp.csv']), { code: 0 })
   t.equal(await hashAtServer('ncftp.csv'), bigHash)
@@ -184,7 +179,7 @@ t.test('ncftpput and ncftpget', { skip: await missing('ncftpput') }, async (t) =
   t.equal(hashOf(await readFile(path.join(work, 'ncftp-back.csv'))), bigHash)
 })
 
-t.test('tnftp', { skip: await missing('tnftp') }, async (t) => {
+t.test('tnftp', { skip: missing('tnftp') }, async (t) => {
   const input = [
     `open ${hostname} ${port}`,
     `user api ${bootstrapKey}`,
@@ -243,7 +238,7 @@ t.test('a hundred sessions at once', async (t) => {
   t.equal(results.filter(Boolean).length, 100)
 })
 
-t.test('an upload goes on after the server was killed', { skip: await missing('curl') }, async (t) => {
+t.test('an upload goes on after the server was killed', { skip: missing('curl') }, async (t) => {
   const tls = ['-sS', '--user', `api:${bootstrapKey}`, '--ssl-reqd', '--insecure', '-T', big]
   const target = `${ready.ftp}/survivor.csv`
   const slow = run('curl', [...tls, '--limit-rate', '200k', target])

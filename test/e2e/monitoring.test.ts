@@ -1,4 +1,4 @@
-import { execFile, spawnSync } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -8,6 +8,7 @@ import { grafanaJson } from '../../docs/monitoring/dashboard.ts'
 import { dashboards } from '../../docs/monitoring/dashboards.ts'
 import { alertDays } from '../helpers/alert-days.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
+import { missing } from '../helpers/missing-programs.ts'
 import {
   monitoringFolder,
   prometheusMissing,
@@ -105,11 +106,9 @@ t.test('every alert fires on its bad day, and not on its good one', { skip }, as
   t.equal(check.status, 0, check.output)
 })
 
-const curlMissing = spawnSync('curl', ['--version']).status === 0 ? false : 'curl is not installed'
-
 t.test(
   'what the runbook and the dashboards say to ask for can be asked for',
-  { skip: curlMissing },
+  { skip: missing('curl') },
   async (t) => {
     const operating = await readFile(new URL('../../docs/operating.md', import.meta.url), 'utf8')
     const descriptions = dashboards.flatMap(({ panels }) => panels.map(({ description = '' }) => description))

@@ -9,9 +9,8 @@ import { fileURLToPath } from 'node:url'
 import pino from 'pino'
 import t from 'tap'
 import { superviseChild } from '../../control-plane/cli/supervised-child.ts'
-import { programSearchPath } from '../../shared/config.ts'
 import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
-import { findMongod, defaultCacheFolder } from '../../shared/mongod/find-mongod.ts'
+import { findMongod } from '../../shared/mongod/find-mongod.ts'
 import { processesOf } from '../helpers/processes-of.ts'
 import { callerOf, freePorts, startProgram, testMongodbUri, until } from '../helpers/service.ts'
 
@@ -226,8 +225,7 @@ t.test(
 t.test('a standalone server is refused, with what to do about it', { timeout: 300_000 }, async (t) => {
   const mongod = await findMongod({
     binarySetting: process.env['MONGOD_BINARY'],
-    searchPath: programSearchPath(),
-    cacheFolder: process.env['MONGOD_CACHE_DIR'] ?? defaultCacheFolder(),
+    cacheFolder: process.env['MONGOD_CACHE_DIR'],
     log: pino({ level: 'silent' }),
     signal: new AbortController().signal,
   })

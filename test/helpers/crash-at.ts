@@ -26,7 +26,7 @@ interface Command {
   text: string | undefined
 }
 
-export interface CrashPoint {
+interface CrashPoint {
   /** In one transaction, one after the other. */
   path: Command[]
   moment: 'before' | 'after'
@@ -43,7 +43,7 @@ if (setting !== undefined) {
   Connection.prototype.command = crashingAt(parseCrashPoint(setting), Connection.prototype.command)
 }
 
-export function parseCrashPoint(written: string): CrashPoint {
+function parseCrashPoint(written: string): CrashPoint {
   const words = written.trim().split(/\s+/)
   const signal = words.at(-1) === 'SIGSTOP' ? (words.pop() as 'SIGSTOP') : 'SIGKILL'
   const count = Number(words.pop())

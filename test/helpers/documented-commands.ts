@@ -1,8 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { programSearchPath } from '../../shared/config.ts'
+import { searchPath } from './missing-programs.ts'
 
 /** The shell commands of a page of docs, each of which has its place in a test. */
 export class DocumentedCommands {
@@ -46,21 +45,4 @@ export function runCommands(commands: string, environment: Record<string, string
   })
   if (status !== 0) throw new Error(`${commands}\nended with ${status}: ${stderr.slice(-4_000)}`)
   return stdout
-}
-
-/** With the MongoDB Database Tools that were built for a test, if any. */
-const searchPath = (): string =>
-  [
-    ...(process.env['MONGODB_TOOLS'] === undefined ? [] : [process.env['MONGODB_TOOLS']]),
-    path.dirname(process.execPath),
-    programSearchPath(),
-  ].join(path.delimiter)
-
-/** Programs of which one isn't there, as the reason why a test is skipped; false when all are. */
-export function missing(...programs: string[]): string | false {
-  const absent = programs.filter(
-    (program) =>
-      spawnSync('sh', ['-c', `command -v ${program}`], { env: { PATH: searchPath() } }).status !== 0,
-  )
-  return absent.length > 0 && `${absent.join(' and ')} not installed`
 }

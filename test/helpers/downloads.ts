@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
+import { programs } from '../../control-plane/cli/processes.ts'
 import { downloadsSetting, type Downloads } from './hasty-engine-setting.ts'
 import { createList, startProgram, type Json, type Service } from './service.ts'
 
@@ -19,7 +20,7 @@ export async function startHastyEngine(
 ) {
   const engine = await startProgram([program], {
     ...service.settings,
-    MALLOC_ARENA_MAX: '2',
+    ...programs.engine.environment,
     ...settings,
     [downloadsSetting]: JSON.stringify(downloads),
   })

@@ -6,13 +6,11 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { parse } from 'yaml'
 import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
+import { missing } from './missing-programs.ts'
 import { until, type Json, type Service } from './service.ts'
 
 /** Debian's `prometheus`; false, or why tests that need it are skipped. */
-export const prometheusMissing =
-  spawnSync('prometheus', ['--version']).status === 0 && spawnSync('promtool', ['--version']).status === 0
-    ? false
-    : 'prometheus and promtool are not installed'
+export const prometheusMissing = missing('prometheus', 'promtool')
 
 export const monitoringFolder = fileURLToPath(new URL('../../docs/monitoring/', import.meta.url))
 export const ruleFiles = ['recording-rules.yml', 'alert-rules.yml'].map((name) =>

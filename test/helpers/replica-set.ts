@@ -4,10 +4,9 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { MongoClient, type Document } from 'mongodb'
 import type { Test } from 'tap'
-import { programSearchPath } from '../../shared/config.ts'
 import { createLogger } from '../../shared/logger.ts'
 import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
-import { defaultCacheFolder, findMongod } from '../../shared/mongod/find-mongod.ts'
+import { findMongod } from '../../shared/mongod/find-mongod.ts'
 import { until } from './service.ts'
 
 /** A replica set of real servers on loopback, to be killed, stepped down and told to fail; gone at teardown. */
@@ -36,8 +35,7 @@ export async function startReplicaSet(t: Test, size: number): Promise<ReplicaSet
   const log = createLogger({ process: 'test', level: 'warn' })
   const { binary } = await findMongod({
     binarySetting: process.env['MONGOD_BINARY'],
-    searchPath: programSearchPath(),
-    cacheFolder: process.env['MONGOD_CACHE_DIR'] ?? defaultCacheFolder(),
+    cacheFolder: process.env['MONGOD_CACHE_DIR'],
     log,
     signal: new AbortController().signal,
   })

@@ -20,6 +20,7 @@ import type { Terminal } from '../../control-plane/cli/terminal.ts'
 import { watchImport } from '../../control-plane/cli/watch.ts'
 import { loadClientSettings } from '../../shared/config.ts'
 import { uploadFolder } from '../../shared/uploads/upload-names.ts'
+import { missing } from '../helpers/missing-programs.ts'
 import { bootstrapKey, startProgram, startService, until, type Json } from '../helpers/service.ts'
 
 /**
@@ -562,7 +563,7 @@ t.test('makes a key where all are lost, starts processes, and completes commands
   t.match(ftp.ready, { ready: true, process: 'ftp' })
   t.equal(await ftp.stop(), 0, ftp.log())
   t.equal(script.code, 0)
-  if (spawnSync('bash', ['--version']).status !== 0) return
+  if (missing('bash') !== false) return
   const complete = (...words: string[]) =>
     spawnSync(
       'bash',
@@ -584,11 +585,11 @@ t.test('makes a key where all are lost, starts processes, and completes commands
 
   const shell = (name: string, args: string[]) =>
     spawnSync(name, args, { cwd: folder, env: { ...process.env, XDG_CONFIG_HOME: folder, HOME: folder } })
-  if (shell('fish', ['--version']).status === 0) {
+  if (missing('fish') === false) {
     const offered = shell('fish', ['-c', `${fish.out}\ncomplete -C 'rollcall list '`]).stdout.toString()
     t.match(offered, /^create\t[^]*^list\t/m, 'of a group that is called as one of its commands')
   }
-  if (shell('zsh', ['--version']).status === 0) {
+  if (missing('zsh') === false) {
     await file('_rollcall', zsh.out)
     const begin =
       'fpath=($PWD $fpath); autoload -U compinit bashcompinit && compinit -u -D && bashcompinit; bashcompinit() { : }'

@@ -5,6 +5,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { FtpSession } from '../helpers/ftp-session.ts'
+import { missing } from '../helpers/missing-programs.ts'
 import { bootstrapKey, startService, until } from '../helpers/service.ts'
 import { storedUploads } from '../helpers/stored-uploads.ts'
 
@@ -313,13 +314,6 @@ async function run(program: string, args: string[], killAfter?: Promise<unknown>
   return { code, output }
 }
 
-/** Whether such a program is here; who has none skips its test. */
-const has = (program: string) =>
-  run(program, ['--version']).then(
-    () => true,
-    () => false,
-  )
-
 const someOf = (name: string) =>
   until(
     `some bytes of ${name}`,
@@ -333,7 +327,7 @@ const someOf = (name: string) =>
 const big = path.join(service.dataFolder, 'big.csv')
 await writeFile(big, Array.from({ length: 200_000 }, (_, row) => `${row}@example.com\n`).join(''))
 
-t.test('curl goes on at once with what a killed curl began', { skip: !(await has('curl')) }, async (t) => {
+t.test('curl goes on at once with what a killed curl began', { skip: missing('curl') }, async (t) => {
   const url = (running: typeof one) => `${running.ready.ftp!}/curl.csv`
   const user = ['-sS', '--user', `api:${bootstrapKey}`]
   for (const second of [one, two]) {
@@ -346,7 +340,7 @@ t.test('curl goes on at once with what a killed curl began', { skip: !(await has
   }
 })
 
-t.test('so does lftp', { skip: !(await has('lftp')) }, async (t) => {
+t.test('so does lftp', { skip: missing('lftp') }, async (t) => {
   const { host } = new URL(one.ready.ftp!)
   const put = (bytesPerSecond: number, option: string) => [
     '--norc',

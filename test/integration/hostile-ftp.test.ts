@@ -9,7 +9,7 @@ import { FtpSession } from '../helpers/ftp-session.ts'
 import { bootstrapKey, startService, until } from '../helpers/service.ts'
 
 const commandCount = Number(process.env['ROLLCALL_HOSTILE_COMMANDS'] ?? 10_000)
-const seed = Number(process.env['ROLLCALL_HOSTILE_SEED'] ?? 7)
+const seed = Number(process.env['ROLLCALL_SEED'] ?? 7)
 const sessionCount = 8
 const batchSize = 30
 

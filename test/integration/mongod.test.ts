@@ -8,9 +8,8 @@ import { promisify } from 'node:util'
 import { MongoClient } from 'mongodb'
 import pino from 'pino'
 import t from 'tap'
-import { programSearchPath } from '../../shared/config.ts'
 import { startEmbeddedMongoDB } from '../../shared/mongod/embedded-mongodb.ts'
-import { defaultCacheFolder, findMongod, type MongodSearch } from '../../shared/mongod/find-mongod.ts'
+import { findMongod, type MongodSearch } from '../../shared/mongod/find-mongod.ts'
 import { ownProcess, processIsAlive, withFolderLock } from '../../shared/mongod/folder-lock.ts'
 import { startProgram, until } from '../helpers/service.ts'
 
@@ -47,8 +46,7 @@ const search = (cacheFolder: string, changes: Partial<MongodSearch> = {}) => {
 // The real one that the suite itself runs on.
 const real = await findMongod({
   binarySetting: process.env['MONGOD_BINARY'],
-  searchPath: programSearchPath(),
-  cacheFolder: process.env['MONGOD_CACHE_DIR'] ?? defaultCacheFolder(),
+  cacheFolder: process.env['MONGOD_CACHE_DIR'],
   log,
   signal: new AbortController().signal,
 })

@@ -1,6 +1,12 @@
 import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { programs } from '../../control-plane/cli/processes.ts'
 import { loadSettings, parsePortRange, settingsTable } from '../../shared/config.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const read = (file: string) => readFile(path.join(root, file), 'utf8')
 
 t.test('without any setting the defaults hold', async (t) => {
   t.match(loadSettings({}), {
@@ -63,6 +69,20 @@ t.test('port ranges', async (t) => {
 })
 
 t.test("the README's table is made from the settings", async (t) => {
-  const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8')
+  const readme = await read('README.md')
   t.ok(readme.includes(settingsTable()), 'run `npm run readme` after a change of the settings')
+})
+
+t.test('a program is started alike by `npm start`, by its own script and by the image', async (t) => {
+  const { scripts } = JSON.parse(await read('package.json')) as { scripts: Record<string, string> }
+  const [dockerfile, compose] = [await read('Dockerfile'), await read('docker-compose.yml')]
+  for (const [name, { file, environment }] of Object.entries(programs)) {
+    const { NODE_OPTIONS, NODE_COMPILE_CACHE, ...others } = environment as Record<string, string>
+    const args = [...(NODE_OPTIONS?.split(' ') ?? []), path.relative(root, file)]
+    const variables = Object.entries(others).map(([variable, value]) => `${variable}=${value}`)
+    const cache = `NODE_COMPILE_CACHE=${path.relative(root, NODE_COMPILE_CACHE!)}`
+    t.equal(scripts[name], [...variables, cache, 'exec node', ...args].join(' '), name)
+    for (const variable of variables) t.match(dockerfile, `    ${variable} `)
+    t.match(compose, `    command: [${args.join(', ')}]\n`)
+  }
 })

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
-const rooms = ['shared', 'control-plane', 'engine', 'ftp', 'bench', 'test'] as const
+const rooms = ['shared', 'control-plane', 'engine', 'ftp', 'bench', 'docs', 'test'] as const
 
 /** Who may import whom. Rooms that serve a request or an import meet in documents, never in code. */
 const allowed: Record<(typeof rooms)[number], readonly string[]> = {
@@ -13,7 +13,8 @@ const allowed: Record<(typeof rooms)[number], readonly string[]> = {
   engine: ['shared'],
   ftp: ['shared'],
   bench: ['shared', 'engine', 'control-plane'],
-  test: ['shared', 'engine', 'control-plane', 'ftp', 'bench'],
+  docs: [],
+  test: ['shared', 'engine', 'control-plane', 'ftp', 'bench', 'docs'],
 }
 
 interface Source {
@@ -90,16 +91,28 @@ t.test(
   },
 )
 
-t.test('only the store touches import, chunk and engine documents', async (t) => {
-  const writes =
-    /\b(imports|chunks|engines)\s*\.\s*((insert|update|delete|replace)(One|Many)|findOneAnd\w+|bulkWrite)\b/
+t.test('only the store touches the documents that it has the state changes of', async (t) => {
+  const kept = 'imports|chunks|engines|callbacks|uploadLocks|uploadUsage'
+  const writes = new RegExp(
+    String.raw`\b(${kept})\s*\.\s*((insert|update|delete|replace)(One|Many)|findOneAnd\w+|bulkWrite)\b`,
+  )
   // Under another name, or as an argument, a collection could be written unseen.
-  const handedOn =
-    /\bcollections\.(imports|chunks|engines)\b(?!\s*\.)|\b(imports|chunks|engines): \w+[^{}]*\} = [\w.#]*\bcollections\b/
-  for (const room of ['control-plane', 'engine', 'ftp']) {
+  const handedOn = new RegExp(
+    String.raw`\bcollections\.(${kept})\b(?!\s*\.)|\b(${kept}): \w+[^{}]*\} = [\w.#]*\bcollections\b`,
+  )
+  const store = path.join('shared', 'store', path.sep)
+  for (const room of ['shared', 'control-plane', 'engine', 'ftp']) {
     for (const { file, text } of await sourcesOf(room)) {
+      if (file.startsWith(store)) continue
       t.notOk(writes.test(text), file)
       t.notOk(handedOn.test(text), file)
     }
+  }
+})
+
+t.test('routes leave reads and writes to services', async (t) => {
+  for (const { file, text } of await sourcesOf('control-plane')) {
+    if (path.basename(file) === 'routes.ts')
+      t.notMatch(text, /\bcollections\s*\.|\} = [\w.]*\bcollections\b|\breadPage\(/, file)
   }
 })

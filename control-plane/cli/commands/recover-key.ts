@@ -17,7 +17,6 @@ export async function makeRecoveredKey(): Promise<string> {
     level: settings.LOG_LEVEL === 'info' ? 'warn' : settings.LOG_LEVEL,
   })
   const parts: Part[] = []
-  const stopping = new AbortController()
   const where =
     settings.MONGODB_URI === undefined
       ? `in DATA_DIR, ${path.resolve(settings.DATA_DIR)}`
@@ -32,14 +31,10 @@ export async function makeRecoveredKey(): Promise<string> {
     const database = await startDatabase({
       settings,
       log,
-      stopping: stopping.signal,
+      stopping: new AbortController().signal,
       add: (part) => {
         parts.push(part)
         return part
-      },
-      ready: () => undefined,
-      stop: () => {
-        stopping.abort()
       },
     })
     if ((await database.collections.organizations.findOne()) === null) throw nothing()

@@ -1,9 +1,18 @@
 import { z } from 'zod'
+import { refuseMoreThanAsked } from '../../api/authorization.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { pagingQuery } from '../../api/fields.ts'
-import { readPage } from '../../api/paging.ts'
 import { apiKeyChange, apiKeyCreation, apiKeyView, createdApiKeyView, exampleApiKey } from './schemas.ts'
-import { changeApiKey, createApiKey, deleteApiKey, toViews } from './service.ts'
+import {
+  changeApiKey,
+  createApiKey,
+  deleteApiKey,
+  findApiKey,
+  listApiKeys,
+  refuseMoreThanCaller,
+  toView,
+  toViews,
+} from './service.ts'
 
 const tag = 'API keys'
 
@@ -26,11 +35,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
       reply: { data: z.array(apiKeyView), paging: 'pages', example: [exampleApiKey] },
       async handle({ deps, organizationId, query }) {
-        const { documents, paging } = await readPage(
-          deps.database.collections.apiKeys,
-          { organization_id: organizationId },
-          { ...query(), sort: { _id: 1 } },
-        )
+        const { documents, paging } = await listApiKeys(deps, organizationId, query())
         return { data: await toViews(deps, documents), paging }
       },
     }),
@@ -53,8 +58,10 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
         data: createdApiKeyView,
         example: { ...exampleApiKey, key: 'rollcall_4t5r8wqx1h0g6y2m9c3k7v5b' },
       },
-      async handle(call) {
-        return { data: await createApiKey(call) }
+      async handle({ deps, caller, organizationId, body, documentAsSent }) {
+        refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
+        const { document, secret } = await createApiKey(deps, caller, organizationId, body())
+        return { data: { ...(await toView(deps, document)), key: secret } }
       },
     }),
     endpoint({
@@ -73,8 +80,12 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       refusals: { not_found: noKey, validation_failed: [foreignUser, misplacedRole, lastKey] },
       forbids: [more],
       reply: { data: apiKeyView, example: { ...exampleApiKey, active: false } },
-      async handle(call) {
-        return { data: await changeApiKey(call) }
+      async handle({ deps, caller, organizationId, params, body, documentAsSent }) {
+        const key = await findApiKey(deps, caller, params['id'], prefix === '' ? null : organizationId)
+        // Before any other rule about it, the body's shape included.
+        await refuseMoreThanCaller(deps, caller, key)
+        refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
+        return { data: await toView(deps, await changeApiKey(deps, caller, key, body())) }
       },
     }),
     endpoint({
@@ -87,8 +98,9 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       refusals: { not_found: noKey, validation_failed: lastKey },
       forbids: [more],
       reply: { data: z.null(), example: null },
-      async handle(call) {
-        await deleteApiKey(call)
+      async handle({ deps, caller, organizationId, params }) {
+        const key = await findApiKey(deps, caller, params['id'], prefix === '' ? null : organizationId)
+        await deleteApiKey(deps, caller, key)
         return { data: null }
       },
     }),

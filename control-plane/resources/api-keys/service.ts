@@ -5,8 +5,8 @@ import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import type { ApiKeyDocument, Role } from '../../../shared/schemas/api-key.ts'
 import { systemOrganizationId } from '../../../shared/schemas/organization.ts'
-import { refuseMore, refuseMoreThanAsked } from '../../api/authorization.ts'
-import type { Call } from '../../api/endpoint.ts'
+import { refuseMore } from '../../api/authorization.ts'
+import { readPage, type PageQuery } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
 import { withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -18,20 +18,23 @@ import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
  * and after any change at least one usable system-admin key is left.
  */
 
-export async function createApiKey({
-  deps,
-  caller,
-  organizationId,
-  body,
-  documentAsSent,
-}: Call<unknown, ApiKeyCreation>) {
+/** One page of the organization's keys, by id. */
+export const listApiKeys = ({ database }: ControlPlane, organizationId: number, query: PageQuery) =>
+  readPage(database.collections.apiKeys, { organization_id: organizationId }, { ...query, sort: { _id: 1 } })
+
+/** Throws 403 for more than the caller may do, `validation_failed` for the user or the role, and as takingTurns. */
+export async function createApiKey(
+  deps: ControlPlane,
+  caller: Caller,
+  organizationId: number,
+  given: ApiKeyCreation,
+): Promise<{ document: ApiKeyDocument; secret: string }> {
   const { collections } = deps.database
-  refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
   const secret = generateKey()
   const document: ApiKeyDocument = {
     _id: 0,
     organization_id: organizationId,
-    ...body(),
+    ...given,
     key_hash: hashKey(secret, deps.keyHashSecret),
     created_at: clock.now(),
   }
@@ -42,27 +45,20 @@ export async function createApiKey({
     await refuseForeignUser(deps, document, session)
     await collections.apiKeys.insertOne(document, { session })
   })
-  return { ...(await toView(deps, document)), key: secret }
+  return { document, secret }
 }
 
-export async function changeApiKey({
-  deps,
-  caller,
-  params,
-  organizationId,
-  body,
-  documentAsSent,
-}: Call<unknown, ApiKeyChange>) {
+/** The key as stored then. Throws `not_found` when it has gone meanwhile, and as createApiKey. */
+export async function changeApiKey(
+  deps: ControlPlane,
+  caller: Caller,
+  { _id: id, organization_id: organizationId }: ApiKeyDocument,
+  given: ApiKeyChange,
+): Promise<ApiKeyDocument> {
   const { collections } = deps.database
-  const scope = params['organization_id'] === undefined ? null : organizationId
-  // Before any other rule about it, the body's shape included.
-  const found = await findApiKey(deps, caller, params['id'], scope)
-  await refuseMoreThanCaller(deps, caller, found)
-  refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
-  const given = body()
   const set: Partial<ApiKeyDocument> = withoutUndefined(given)
-  const changed = await takingTurns(deps, caller, async (session) => {
-    const current = await findApiKey(deps, caller, params['id'], scope, session)
+  return takingTurns(deps, caller, async (session) => {
+    const current = await findApiKey(deps, caller, String(id), organizationId, session)
     await refuseMoreThanCaller(deps, caller, current, session)
     const wanted = { ...current, ...set }
     await refuseMoreThanCaller(deps, caller, wanted, session)
@@ -73,24 +69,23 @@ export async function changeApiKey({
       await collections.apiKeys.updateOne({ _id: current._id }, { $set: set }, { session })
     return wanted
   })
-  return toView(deps, changed)
 }
 
-export async function deleteApiKey({
-  deps,
-  caller,
-  params,
-  organizationId,
-}: Call<unknown, unknown>): Promise<void> {
-  const scope = params['organization_id'] === undefined ? null : organizationId
+/** Throws `not_found` when it has gone meanwhile, 403 for more than the caller may do, and as takingTurns. */
+export async function deleteApiKey(
+  deps: ControlPlane,
+  caller: Caller,
+  { _id: id, organization_id: organizationId }: ApiKeyDocument,
+): Promise<void> {
   await takingTurns(deps, caller, async (session) => {
-    const key = await findApiKey(deps, caller, params['id'], scope, session)
+    const key = await findApiKey(deps, caller, String(id), organizationId, session)
     await refuseMoreThanCaller(deps, caller, key, session)
     await deps.database.collections.apiKeys.deleteOne({ _id: key._id }, { session })
   })
 }
 
-async function findApiKey(
+/** Throws `not_found`; `organizationId` null means any that the caller reaches. */
+export async function findApiKey(
   { database }: ControlPlane,
   caller: Caller,
   id: string | undefined,
@@ -131,8 +126,11 @@ export async function toViews({ database }: ControlPlane, keys: ApiKeyDocument[]
   }))
 }
 
-/** A key is as much as its user, where it belongs to one, and as its own role, which it has again without him. */
-async function refuseMoreThanCaller(
+/**
+ * Throws 403: a key is as much as its user, where it belongs to one, and as its own role, which it has again without
+ * him.
+ */
+export async function refuseMoreThanCaller(
   { database }: ControlPlane,
   caller: Caller,
   key: Pick<ApiKeyDocument, 'role' | 'user_id' | 'organization_id'>,

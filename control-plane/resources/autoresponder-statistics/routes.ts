@@ -1,5 +1,6 @@
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { findMailingList, missing, pathId, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
+import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
+import { findAutoresponder } from '../autoresponders/service.ts'
 import { statisticsOf } from './formulas.ts'
 import { dayExpectation, exampleStatistics, sendingDays, statisticsView } from './schemas.ts'
 import { sumDays } from './service.ts'
@@ -26,15 +27,9 @@ export const autoresponderStatisticsEndpoints = [
       ],
     },
     async handle({ deps, caller, params, query }) {
-      const { collections } = deps.database
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       refuseRemoteList(list)
-      const id = pathId(params['id'], 'autoresponder')
-      const found = await collections.autoresponders.findOne(
-        { _id: id, mailing_list_id: list._id },
-        { projection: { _id: 1 } },
-      )
-      if (found === null) throw missing('autoresponder', id)
+      const { _id: id } = await findAutoresponder(deps, list, params['id'])
       const { start_date: first = firstDay, end_date: last = lastDay } = query()
       const { counts, bounceCodes } = await sumDays(deps.database, id, { first, last })
       return { data: statisticsOf(counts, bounceCodes) }

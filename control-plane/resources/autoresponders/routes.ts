@@ -14,7 +14,13 @@ import {
   minimalAutoresponderView,
   type AutoresponderChange,
 } from './schemas.ts'
-import { autoresponderNames, changeAutoresponder, createAutoresponder, findAutoresponder } from './service.ts'
+import {
+  autoresponderNames,
+  changeAutoresponder,
+  createAutoresponder,
+  findAutoresponder,
+  listAutoresponders,
+} from './service.ts'
 import { viewer } from './view.ts'
 
 const tag = 'Autoresponders'
@@ -60,12 +66,8 @@ export const autoresponderEndpoints = [
     async handle({ deps, caller, params, query }) {
       const list = await findList(deps, caller, params['mailing_list_id'])
       const { name, minimal } = query()
-      const named = await autoresponderNames(deps, list, name)
-      if (minimal === 'true' || minimal === '1') return { data: named }
-      const documents = await deps.database.collections.autoresponders
-        .find({ _id: { $in: named.map(({ id }) => id) } })
-        .sort({ _id: 1 })
-        .toArray()
+      if (minimal === 'true' || minimal === '1') return { data: await autoresponderNames(deps, list, name) }
+      const documents = await listAutoresponders(deps, list, name)
       return { data: documents.map(await viewer(deps, list)) }
     },
   }),

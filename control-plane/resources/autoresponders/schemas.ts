@@ -1,5 +1,9 @@
 import { z } from 'zod'
-import { autoresponderTriggers, delayUnits } from '../../../shared/schemas/autoresponder.ts'
+import {
+  autoresponderDefaults,
+  autoresponderTriggers,
+  delayUnits,
+} from '../../../shared/schemas/autoresponder.ts'
 import { contentFormats } from '../../../shared/schemas/campaign-template.ts'
 import {
   boundedText,
@@ -135,11 +139,15 @@ export const minimalAutoresponderView = z
   .object({ id: z.int(), name: z.string() })
   .meta({ id: 'MinimalAutoresponder' })
 
+const { triggered_at: _stored, ...defaults } = autoresponderDefaults
+
 export const exampleAutoresponder: AutoresponderView = {
   id: 7,
   mailing_list_id: 12,
   name: 'Welcome',
-  paused: false,
+  trigger: 'subscription',
+  triggered_on: '2026-01-31',
+  ...defaults,
   paused_at: null,
   delay: 'with_delay',
   delay_amount: 1,
@@ -147,33 +155,8 @@ export const exampleAutoresponder: AutoresponderView = {
   delay_unit: 'days',
   from_email: 'news@example.com',
   from_name: 'Example Ltd',
-  reply_to: null,
-  bounce_email_domain_id: null,
-  bounce_email_user_id: null,
-  url_domain_id: null,
   virtual_mta_id: 0,
-  use_external_delivery_setting: true,
-  special_sending_rule_id: null,
-  special_sending_rule_name: null,
-  segmentation_criteria_id: null,
-  segmentation_criteria_name: null,
-  track_links: true,
-  track_opens: true,
-  trigger: 'subscription',
-  trigger_autoresponder_to_click_id: null,
-  trigger_autoresponder_to_click_on_any_url: null,
-  trigger_autoresponder_to_click_urls: null,
-  trigger_autoresponder_to_open_id: null,
-  trigger_autoresponder_to_send_id: null,
-  trigger_campaign_to_click_id: null,
-  trigger_campaign_to_click_on_any_url: null,
-  trigger_campaign_to_click_urls: null,
-  trigger_campaign_to_open_id: null,
-  trigger_include_subscribers_from_import: false,
-  trigger_run_on_api: true,
-  triggered_on: '2026-01-31',
   content_subject: 'Welcome',
-  content_format: 'both',
   content_html: '<p>Good to have you.</p>',
   content_text: 'Good to have you.',
 }

@@ -15,6 +15,7 @@ import { faultsOf, impliedByDelay, triggeredBy } from './rules.ts'
 import type { AutoresponderChange, AutoresponderCreation } from './schemas.ts'
 import { refuseMissingTargets, refuseRing } from './targets.ts'
 
+/** Throws `not_found` where the list has none with that id. */
 export async function findAutoresponder(
   { database }: ControlPlane,
   list: MailingListDocument,
@@ -26,6 +27,19 @@ export async function findAutoresponder(
   })
   if (found === null) throw missing('autoresponder', text)
   return found
+}
+
+/** The list's autoresponders, by id; only those whose name the glob matches, where there is one. */
+export async function listAutoresponders(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  glob: string | undefined,
+): Promise<AutoresponderDocument[]> {
+  const named = await autoresponderNames(deps, list, glob)
+  return deps.database.collections.autoresponders
+    .find({ _id: { $in: named.map(({ id }) => id) } })
+    .sort({ _id: 1 })
+    .toArray()
 }
 
 /** Ids and names of the list's autoresponders, by id; only those whose name the glob matches, where there is one. */
@@ -42,6 +56,7 @@ export async function autoresponderNames(
   return all.filter(({ name }) => matches(name)).map(({ _id, name }) => ({ id: _id, name }))
 }
 
+/** The autoresponder as stored. Throws `validation_failed` with all that is wrong, or for a name that is taken. */
 export async function createAutoresponder(
   deps: ControlPlane,
   list: MailingListDocument,
@@ -68,6 +83,7 @@ export async function createAutoresponder(
   return document
 }
 
+/** The autoresponder as stored then. Throws `not_found` when it has gone meanwhile, and as createAutoresponder. */
 export async function changeAutoresponder(
   deps: ControlPlane,
   list: MailingListDocument,

@@ -7,6 +7,7 @@ import { triggeredBy, type WithTargets } from './rules.ts'
 
 /** The autoresponders that an autoresponder answers: they must be the organization's, and go round in no ring. */
 
+/** Throws `validation_failed` with every target that the organization doesn't have. */
 export async function refuseMissingTargets(
   { autoresponders }: Collections,
   document: AutoresponderDocument,
@@ -29,9 +30,9 @@ export async function refuseMissingTargets(
 }
 
 /**
- * Goes from the autoresponder to the one that triggers it, and on, which must not lead back to it. Resolves to the
- * lists that it came through: whoever changes one of their autoresponders at the same time may make a ring of it, so
- * their revisions are to be raised too.
+ * Goes from the autoresponder to the one that triggers it, and on; throws `validation_failed` where that leads back to
+ * it. Resolves to the lists that it came through: whoever changes one of their autoresponders at the same time may make
+ * a ring of it, so their revisions are to be raised too.
  */
 export async function refuseRing(
   { autoresponders }: Collections,

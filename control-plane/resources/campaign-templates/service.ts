@@ -11,6 +11,7 @@ import { changedContents, newContentsIn } from './contents.ts'
 import { changedDispatch } from './delivery.ts'
 import type { TemplateChange, TemplateCreation } from './schemas.ts'
 
+/** Throws `not_found`, also for one that the caller doesn't reach. */
 export async function findTemplate(
   { database }: ControlPlane,
   caller: Caller,
@@ -23,6 +24,7 @@ export async function findTemplate(
   return found
 }
 
+/** The template as stored. Throws `validation_failed` with all that is wrong, or for a name that is taken. */
 export async function createTemplate(
   deps: ControlPlane,
   list: MailingListDocument,
@@ -52,7 +54,8 @@ export async function createTemplate(
 
 /**
  * The change is made of the document that was read, and written only over that one: where another change came between,
- * it is made anew of what that one left. Each time somebody's change has succeeded, so this comes to an end.
+ * it is made anew of what that one left. Each time somebody's change has succeeded, so this comes to an end. Throws
+ * `not_found` when it has gone meanwhile, and as createTemplate.
  */
 export async function changeTemplate(
   deps: ControlPlane,

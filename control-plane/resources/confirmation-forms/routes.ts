@@ -1,10 +1,9 @@
 import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { pagingQuery } from '../../api/fields.ts'
-import { readPage } from '../../api/paging.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import { confirmationFormCreation, confirmationFormView, exampleConfirmationForm } from './schemas.ts'
-import { createConfirmationForm, toView } from './service.ts'
+import { createConfirmationForm, listConfirmationForms, toView } from './service.ts'
 
 const tag = 'Confirmation forms'
 const path = '/mailing_lists/:mailing_list_id/confirmation_forms'
@@ -21,11 +20,7 @@ export const confirmationFormEndpoints = [
     reply: { data: z.array(confirmationFormView), paging: 'pages', example: [exampleConfirmationForm] },
     async handle({ deps, caller, params, query }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      const { documents, paging } = await readPage(
-        deps.database.collections.confirmationForms,
-        { mailing_list_id: list._id },
-        { ...query(), sort: { _id: 1 } },
-      )
+      const { documents, paging } = await listConfirmationForms(deps, list, query())
       return { data: documents.map(toView), paging }
     },
   }),

@@ -2,9 +2,23 @@ import { clock } from '../../../shared/clock.ts'
 import { nextIds } from '../../../shared/database.ts'
 import type { ConfirmationFormDocument } from '../../../shared/schemas/confirmation.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { readPage, type PageQuery } from '../../api/paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { ConfirmationFormCreation, ConfirmationFormView } from './schemas.ts'
 
+/** One page of the list's confirmation forms, by id. */
+export const listConfirmationForms = (
+  { database }: ControlPlane,
+  list: MailingListDocument,
+  query: PageQuery,
+) =>
+  readPage(
+    database.collections.confirmationForms,
+    { mailing_list_id: list._id },
+    { ...query, sort: { _id: 1 } },
+  )
+
+/** The form as stored. */
 export async function createConfirmationForm(
   { database }: ControlPlane,
   list: MailingListDocument,

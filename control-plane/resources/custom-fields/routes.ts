@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { pagingQuery } from '../../api/fields.ts'
-import { readPage } from '../../api/paging.ts'
 import { findMailingList } from '../../api/scope.ts'
 import { customFieldChange, customFieldCreation, customFieldView, exampleCustomField } from './schemas.ts'
 import {
@@ -9,6 +8,7 @@ import {
   createCustomField,
   deleteCustomField,
   findCustomField,
+  listCustomFields,
   toView,
 } from './service.ts'
 
@@ -41,11 +41,7 @@ export const customFieldEndpoints = [
     reply: { data: z.array(customFieldView), paging: 'pages', example: [exampleCustomField] },
     async handle({ deps, caller, params, query }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      const { documents, paging } = await readPage(
-        deps.database.collections.customFields,
-        { mailing_list_id: list._id },
-        { ...query(), sort: { _id: 1 } },
-      )
+      const { documents, paging } = await listCustomFields(deps, list, query())
       return { data: documents.map(toView), paging }
     },
   }),

@@ -11,12 +11,18 @@ import { builtInColumns } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
+import { readPage, type PageQuery } from '../../api/paging.ts'
 import { missing, pathId } from '../../api/scope.ts'
 import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurnsOnList } from '../list-changes.ts'
 import type { CustomFieldChange, CustomFieldCreation } from './schemas.ts'
 
+/** One page of the list's custom fields, by id. */
+export const listCustomFields = ({ database }: ControlPlane, list: MailingListDocument, query: PageQuery) =>
+  readPage(database.collections.customFields, { mailing_list_id: list._id }, { ...query, sort: { _id: 1 } })
+
+/** Throws `not_found` where the list has none with that id. */
 export async function findCustomField(
   deps: ControlPlane,
   list: MailingListDocument,
@@ -30,6 +36,7 @@ export async function findCustomField(
   return field
 }
 
+/** The field as stored. Throws `validation_failed` with all that is wrong, or for a name that is taken. */
 export async function createCustomField(
   deps: ControlPlane,
   list: MailingListDocument,
@@ -49,6 +56,7 @@ export async function createCustomField(
   return document
 }
 
+/** The field as stored then. Throws `not_found` when it has gone meanwhile, and as createCustomField. */
 export async function changeCustomField(
   deps: ControlPlane,
   list: MailingListDocument,
@@ -76,7 +84,10 @@ export async function changeCustomField(
   return { _id, ...changed }
 }
 
-/** The field goes at once; its values, which nobody can see any more, are removed in the background by the engine. */
+/**
+ * The field goes at once; its values, which nobody can see any more, are removed in the background by the engine.
+ * Throws `validation_failed` for the primary key, and while an unfinished import maps the field.
+ */
 export async function deleteCustomField(
   deps: ControlPlane,
   list: MailingListDocument,

@@ -70,6 +70,7 @@ export const daysBetween = (autoresponderId: number, { first, last }: { first: n
 const stripes = 8
 let lastStripe = Math.floor(Math.random() * stripes)
 
+/** Adds them to what is stored, in the session's transaction. */
 export async function writeFigures(
   { autoresponderDays, bounceCodes }: Collections,
   session: ClientSession,

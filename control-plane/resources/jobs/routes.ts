@@ -6,11 +6,11 @@ import { listJobs } from './service.ts'
 interface Listing {
   path: string
   operationId: string
-  scope: 'own' | 'path' | 'everywhere'
+  whose: 'own' | 'path' | 'everywhere'
   unfinished: boolean
 }
 
-function jobsEndpoint({ path, operationId, scope, unfinished }: Listing): Endpoint {
+function jobsEndpoint({ path, operationId, whose, unfinished }: Listing): Endpoint {
   const which = unfinished ? 'The jobs that have not ended' : 'All jobs'
   const where = {
     own: "of the caller's organization",
@@ -21,9 +21,9 @@ function jobsEndpoint({ path, operationId, scope, unfinished }: Listing): Endpoi
     method: 'get',
     path,
     operationId,
-    summary: `${which} ${where[scope]}, newest first`,
+    summary: `${which} ${where[whose]}, newest first`,
     tag: 'Background jobs',
-    needs: scope === 'everywhere' ? 'system_admin' : 'any_key',
+    needs: whose === 'everywhere' ? 'system_admin' : 'any_key',
     query: jobQuery,
     reply: { data: z.array(jobView), paging: 'pages', example: [exampleJob] },
     refusals: {
@@ -33,7 +33,7 @@ function jobsEndpoint({ path, operationId, scope, unfinished }: Listing): Endpoi
     async handle({ deps, organizationId, query }) {
       const { jobs, paging } = await listJobs(deps, query(), {
         organizationId,
-        everywhere: scope === 'everywhere',
+        everywhere: whose === 'everywhere',
         unfinished,
       })
       return { data: jobs, paging }
@@ -45,37 +45,37 @@ export const jobEndpoints = [
   jobsEndpoint({
     path: '/jobs/all',
     operationId: 'listJobs',
-    scope: 'own',
+    whose: 'own',
     unfinished: false,
   }),
   jobsEndpoint({
     path: '/jobs/unfinished',
     operationId: 'listUnfinishedJobs',
-    scope: 'own',
+    whose: 'own',
     unfinished: true,
   }),
   jobsEndpoint({
     path: '/jobs/all_on_all_organizations',
     operationId: 'listJobsOnAllOrganizations',
-    scope: 'everywhere',
+    whose: 'everywhere',
     unfinished: false,
   }),
   jobsEndpoint({
     path: '/jobs/unfinished_on_all_organizations',
     operationId: 'listUnfinishedJobsOnAllOrganizations',
-    scope: 'everywhere',
+    whose: 'everywhere',
     unfinished: true,
   }),
   jobsEndpoint({
     path: '/organizations/:organization_id/jobs/all',
     operationId: 'listJobsOfOrganization',
-    scope: 'path',
+    whose: 'path',
     unfinished: false,
   }),
   jobsEndpoint({
     path: '/organizations/:organization_id/jobs/unfinished',
     operationId: 'listUnfinishedJobsOfOrganization',
-    scope: 'path',
+    whose: 'path',
     unfinished: true,
   }),
 ]

@@ -20,6 +20,7 @@ export interface JobScope {
   unfinished: boolean
 }
 
+/** One page of them, newest first. Throws `invalid_request` for a time that is none. */
 export async function listJobs(
   deps: ControlPlane,
   query: JobQuery,

@@ -1,10 +1,9 @@
 import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { pagingQuery } from '../../api/fields.ts'
-import { readPage } from '../../api/paging.ts'
 import { findMailingList } from '../../api/scope.ts'
 import { exampleMailingList, mailingListChange, mailingListCreation, mailingListView } from './schemas.ts'
-import { changeMailingList, createMailingList, toView } from './service.ts'
+import { changeMailingList, createMailingList, listMailingLists, toView } from './service.ts'
 
 const tag = 'Mailing lists'
 
@@ -21,11 +20,7 @@ function listing(path: string, operationId: string, summary: string) {
     query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
     reply: { data: z.array(mailingListView), paging: 'pages', example: [exampleMailingList] },
     async handle({ deps, organizationId, query }) {
-      const { documents, paging } = await readPage(
-        deps.database.collections.mailingLists,
-        { organization_id: organizationId },
-        { ...query(), sort: { _id: 1 } },
-      )
+      const { documents, paging } = await listMailingLists(deps, organizationId, query())
       return { data: documents.map(toView), paging }
     },
   })

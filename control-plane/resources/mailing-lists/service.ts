@@ -7,11 +7,21 @@ import { unfinishedStates } from '../../../shared/import-state.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
+import { readPage, type PageQuery } from '../../api/paging.ts'
 import { refusingTaken, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurnsOnList } from '../list-changes.ts'
 import type { MailingListChange, MailingListCreation } from './schemas.ts'
 
+/** One page of the organization's mailing lists, by id. */
+export const listMailingLists = ({ database }: ControlPlane, organizationId: number, query: PageQuery) =>
+  readPage(
+    database.collections.mailingLists,
+    { organization_id: organizationId },
+    { ...query, sort: { _id: 1 } },
+  )
+
+/** The list as stored. Throws `validation_failed` for an organization that isn't there, or a name that is taken. */
 export async function createMailingList(
   deps: ControlPlane,
   caller: Caller,
@@ -37,6 +47,7 @@ export async function createMailingList(
   return document
 }
 
+/** The list as stored then. Throws `validation_failed` for a name that is taken, or a primary key that can't be one. */
 export async function changeMailingList(
   deps: ControlPlane,
   list: MailingListDocument,

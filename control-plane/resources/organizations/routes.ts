@@ -1,9 +1,14 @@
 import { z } from 'zod'
 import { endpoint } from '../../api/endpoint.ts'
 import { pagingQuery } from '../../api/fields.ts'
-import { readPage } from '../../api/paging.ts'
 import { exampleOrganization, organizationChange, organizationCreation, organizationView } from './schemas.ts'
-import { changeOrganization, createOrganization, findOrganization, toView } from './service.ts'
+import {
+  changeOrganization,
+  createOrganization,
+  findOrganization,
+  listOrganizations,
+  toView,
+} from './service.ts'
 
 const tag = 'Organizations'
 
@@ -24,11 +29,7 @@ export const organizationEndpoints = [
     query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
     reply: { data: z.array(organizationView), paging: 'pages', example: [exampleOrganization] },
     async handle({ deps, caller, query }) {
-      const filter = caller.role === 'system_admin' ? {} : { _id: caller.organizationId }
-      const { documents, paging } = await readPage(deps.database.collections.organizations, filter, {
-        ...query(),
-        sort: { _id: 1 },
-      })
+      const { documents, paging } = await listOrganizations(deps, caller, query())
       return { data: documents.map(toView), paging }
     },
   }),

@@ -4,11 +4,21 @@ import { inTransaction, nextIds } from '../../../shared/database.ts'
 import type { OrganizationDocument } from '../../../shared/schemas/organization.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
 import { enforceLimit } from '../../../shared/store/places.ts'
+import { readPage, type PageQuery } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
 import { withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { OrganizationChange, OrganizationCreation, OrganizationView } from './schemas.ts'
 
+/** One page of the organizations that the caller reaches, by id. */
+export const listOrganizations = ({ database }: ControlPlane, caller: Caller, query: PageQuery) =>
+  readPage(
+    database.collections.organizations,
+    caller.role === 'system_admin' ? {} : { _id: caller.organizationId },
+    { ...query, sort: { _id: 1 } },
+  )
+
+/** Throws `not_found`, also for one that the caller doesn't reach. */
 export async function findOrganization(
   { database }: ControlPlane,
   caller: Caller,
@@ -22,6 +32,7 @@ export async function findOrganization(
   return organization
 }
 
+/** The organization as stored. */
 export async function createOrganization(
   { database }: ControlPlane,
   given: OrganizationCreation,
@@ -37,6 +48,7 @@ export async function createOrganization(
   return document
 }
 
+/** The organization as stored then; a new limit holds for all that is written after this has resolved. */
 export async function changeOrganization(
   { database }: ControlPlane,
   { _id }: OrganizationDocument,

@@ -8,10 +8,7 @@ import type { Collections } from '../../../shared/schemas/collections.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-
-/** As the API shows them: `held` is what waits for its paused autoresponder, wherever it is stored. */
-export const shownStates = ['queued', 'held', 'due', 'sent', 'dropped'] as const
-export type ShownState = (typeof shownStates)[number]
+import type { ShownState } from './schemas.ts'
 
 export interface ReactionFilter {
   listId: number

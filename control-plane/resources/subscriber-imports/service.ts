@@ -23,6 +23,7 @@ import { fullView } from './view.ts'
 
 const recentDays = 14
 
+/** Throws `not_found`, also for one that the caller doesn't reach. */
 export async function findImport(
   deps: ControlPlane,
   caller: Caller,

@@ -89,6 +89,7 @@ export async function bodyAfterRecord<Body>(
   }
 }
 
+/** Throws `not_found` or `multiple_records_found`, which name the subscriber as `shown`. */
 export async function refuseUnlessOne(
   { database }: ControlPlane,
   address: SubscriberAddress,

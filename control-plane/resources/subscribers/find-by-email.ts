@@ -74,6 +74,18 @@ export async function findByEmail(
   }
 }
 
+/** Of those whose lists these are, by id. */
+export async function organizationNames(
+  { database }: ControlPlane,
+  found: readonly FoundInList[],
+): Promise<Map<number, string>> {
+  const ids = [...new Set(found.map(({ list }) => list.organization_id))]
+  const organizations = await database.collections.organizations
+    .find({ _id: { $in: ids } }, { projection: { name: 1 } })
+    .toArray()
+  return new Map(organizations.map(({ _id, name }) => [_id, name]))
+}
+
 /** By id. Asked for with the scope as JSON. */
 const listsToSearch = sharedRead(
   async ({ collections }: Database, scope: string): Promise<SearchedList[]> => {

@@ -33,6 +33,7 @@ export interface Reading {
   isCreation: boolean
 }
 
+/** What is wrong goes to `problems`, and its value here means nothing then. */
 export function readGiven(
   given: Partial<SubscriberCreation> | Partial<GivenUpdate>,
   { context, problems, isCreation }: Reading,
@@ -67,6 +68,7 @@ function readTime<Text extends string | null | undefined>(
   return time ?? new Date(0)
 }
 
+/** In its canonical form; what is no address goes to `problems` under the name, and is blank here. */
 export function readIp<Text extends string | null | undefined>(
   name: string,
   text: Text,

@@ -21,6 +21,7 @@ export interface SubscriberList {
   zone: string
 }
 
+/** The list that a path names. Throws `not_found`, and `invalid_request` for a Remote List. */
 export async function findSubscriberList(
   deps: ControlPlane,
   caller: Caller,

@@ -3,6 +3,7 @@ import type { SubscriberWrite } from '../../../shared/store/subscribers.ts'
 
 /** What became of a write, in the API's words. */
 
+/** Throws what the outcome is to a client, unless it is `done`; `shown` names the subscriber. */
 export function refuseWrite(outcome: Exclude<SubscriberWrite, 'list_changed'>, shown: string): void {
   switch (outcome) {
     case 'done':

@@ -1,5 +1,4 @@
 import { z } from 'zod'
-import type { OrganizationDocument } from '../../../shared/schemas/organization.ts'
 import { describeNeed } from '../../api/authorization.ts'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
@@ -7,7 +6,7 @@ import type { TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { unsubscribe, updateSubscriber } from './change.ts'
 import { createSubscriber } from './creation.ts'
-import { findByEmail, type ListsToSearch } from './find-by-email.ts'
+import { findByEmail, organizationNames, type ListsToSearch } from './find-by-email.ts'
 import { listSubscribers, namedSubscribers } from './find.ts'
 import { findSubscriberList } from './list-context.ts'
 import { deleteSubscribers } from './removal.ts'
@@ -314,11 +313,7 @@ async function foundWithOrganizations(
   query: TokenPageQuery,
 ) {
   const { data, paging, matches } = await found(deps, email, lists, query)
-  const ids = [...new Set(matches.map(({ list }) => list.organization_id))]
-  const organizations = await deps.database.collections.organizations
-    .find<Pick<OrganizationDocument, '_id' | 'name'>>({ _id: { $in: ids } }, { projection: { name: 1 } })
-    .toArray()
-  const names = new Map(organizations.map(({ _id, name }) => [_id, name]))
+  const names = await organizationNames(deps, matches)
   return {
     data: data.map((view, i): FoundView => {
       const id = matches[i]!.list.organization_id

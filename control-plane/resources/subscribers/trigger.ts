@@ -50,7 +50,7 @@ export async function triggerAutoresponders(
     const address = addressOf(context.list, path.subscriberText)
     if (address === null) throw missing('subscriber', path.subscriberText)
     const mayCreate = typeof address === 'string' || 'emailKey' in address
-    const read = (): Pick<Call, 'given' | 'replacements' | 'sections'> => {
+    const read = (): Pick<TriggerCall, 'given' | 'replacements' | 'sections'> => {
       const given = body()
       if (given.create_missing_subscriber) refuseUnless(caller, needOfCreation)
       const replacements = readReplacements(given)
@@ -62,7 +62,7 @@ export async function triggerAutoresponders(
         await refuseUnlessOne(deps, address, path.subscriberText)
     })
     const chosen = await chooseAutoresponders(deps.database, context.list._id, asked.given)
-    const call: Call = { deps, context, address, shown: path.subscriberText, chosen, ...asked }
+    const call: TriggerCall = { deps, context, address, shown: path.subscriberText, chosen, ...asked }
     const result = await triggerExisting(call)
     if (result !== 'missing') return result
     if (!mayCreate || !asked.given.create_missing_subscriber) throw missing('subscriber', path.subscriberText)
@@ -70,7 +70,7 @@ export async function triggerAutoresponders(
   })
 }
 
-interface Call {
+interface TriggerCall {
   deps: ControlPlane
   context: SubscriberList
   address: SubscriberAddress
@@ -96,7 +96,7 @@ function refuseUnlessEither({ autoresponder_names: names = [], autoresponder_ids
 const asksToCreate = (document: unknown): boolean =>
   (document as { create_missing_subscriber?: unknown } | null | undefined)?.create_missing_subscriber === true
 
-async function triggerExisting(call: Call): Promise<Attempt | 'missing'> {
+async function triggerExisting(call: TriggerCall): Promise<Attempt | 'missing'> {
   const { deps, context, address, shown, given, sections, chosen } = call
   const { list } = context
   const values = {
@@ -143,7 +143,7 @@ async function triggerExisting(call: Call): Promise<Attempt | 'missing'> {
 }
 
 /** Of two calls for one missing subscriber, the one that comes second finds it there and begins anew. */
-async function createAndTrigger(call: Call): Promise<Attempt> {
+async function createAndTrigger(call: TriggerCall): Promise<Attempt> {
   const { deps, context, address, shown, given, sections, chosen } = call
   const { list } = context
   const creation = subscriberCreation.parse({ email: shown, custom_fields: sections.for_new })
@@ -177,7 +177,7 @@ async function createAndTrigger(call: Call): Promise<Attempt> {
 }
 
 async function reactionsOf(
-  { deps: { database }, context: { zone }, replacements }: Call,
+  { deps: { database }, context: { zone }, replacements }: TriggerCall,
   autoresponders: Chosen[],
 ): Promise<RequestedReactions> {
   return {

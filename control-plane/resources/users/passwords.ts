@@ -16,12 +16,13 @@ const turns = new HashingTurns({ atOnce: 2, mostWaiting: 200 })
 
 const compute = promisify(argon2)
 
+/** In the PHC format. Throws 429 and 503 when it has no turn to be computed (HashingTurns). */
 export async function hashPassword(password: string, of: HashingFor): Promise<string> {
   const salt = randomBytes(saltLength)
   return format(parameters, salt, await computeTag(password, { ...parameters, salt, tagLength }, of))
 }
 
-/** Whether a password is the one that was hashed; takes as long for every password, right or wrong. */
+/** Whether a password is the one that was hashed; takes as long for right and wrong ones. Throws as hashPassword. */
 export async function isPassword(password: string, hash: string, of: HashingFor): Promise<boolean> {
   const match = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([\w+/]+)\$([\w+/]+)$/.exec(hash)
   if (match === null) throw new Error('a stored password hash is no Argon2id hash in the PHC format')

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { refuseMore } from '../../api/authorization.ts'
+import { refuseMore, refuseMoreThanAsked } from '../../api/authorization.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import {
   lockoutReset,
@@ -106,7 +106,7 @@ export const userEndpoints = [
     reply: { data: userView, example: userExample },
     refusals: { not_found: noUser },
     async handle({ deps, caller, params }) {
-      return { data: await toView(deps, await findUser(deps, caller, params)) }
+      return { data: await toView(deps, await findUser(deps, caller, params['id'])) }
     },
   }),
   endpoint({
@@ -145,8 +145,9 @@ export const userEndpoints = [
       ],
     },
     forbids: [more],
-    async handle(call) {
-      return { data: await toView(call.deps, await createUser(call)) }
+    async handle({ deps, caller, body, documentAsSent }) {
+      refuseMoreThanAsked(documentAsSent(), caller, 'a user')
+      return { data: await toView(deps, await createUser(deps, caller, body())) }
     },
   }),
   endpoint({
@@ -171,8 +172,12 @@ export const userEndpoints = [
       ],
     },
     forbids: [more],
-    async handle(call) {
-      return { data: await toView(call.deps, await changeUser(call)) }
+    async handle({ deps, caller, params, body, documentAsSent }) {
+      const user = await findUser(deps, caller, params['id'])
+      // Before any other rule about it, the body's shape included.
+      refuseMore(user, caller, 'a user')
+      refuseMoreThanAsked(documentAsSent(), caller, 'a user')
+      return { data: await toView(deps, await changeUser(deps, caller, user, body())) }
     },
   }),
   endpoint({
@@ -187,7 +192,7 @@ export const userEndpoints = [
     refusals: { not_found: noUser },
     forbids: [more],
     async handle({ deps, caller, params, body }) {
-      const user = await findUser(deps, caller, params)
+      const user = await findUser(deps, caller, params['id'])
       refuseMore(user, caller, 'a user')
       body()
       const wasLocked = await resetLockout(deps, user)
@@ -207,8 +212,10 @@ export const userEndpoints = [
     },
     forbids: [more],
     reply: { data: z.null(), example: null },
-    async handle(call) {
-      await deleteUser(call)
+    async handle({ deps, caller, params }) {
+      const user = await findUser(deps, caller, params['id'])
+      refuseMore(user, caller, 'a user')
+      await deleteUser(deps, caller, user)
       return { data: null }
     },
   }),

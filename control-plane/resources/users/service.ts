@@ -7,8 +7,7 @@ import { RequestError } from '../../../shared/errors.ts'
 import { systemOrganizationId } from '../../../shared/schemas/organization.ts'
 import type { UserDocument } from '../../../shared/schemas/user.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
-import { refuseMore, refuseMoreThanAsked } from '../../api/authorization.ts'
-import type { Call } from '../../api/endpoint.ts'
+import { refuseMore } from '../../api/authorization.ts'
 import { readPage } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
 import { refuseProblems, refusingTaken, withoutUndefined } from '../../api/validation.ts'
@@ -19,8 +18,8 @@ import { hashPassword } from './passwords.ts'
 import type { userChange, userCreation, userQuery } from './schemas.ts'
 
 /**
- * Users. As with keys, nobody makes or changes one into more than he is himself, and changes of them take turns so
- * that the last system admin stays. Emails are unique over the system, by their index.
+ * Users. Changes of them take turns so that the last system admin stays. Emails are unique over the system, by their
+ * index. What a caller may ask for at all, the handlers say.
  */
 
 const sortKeys = { full_name: 'full_name_key', email: 'email_key', id: '_id' } as const
@@ -53,34 +52,31 @@ export function listUsers(
   })
 }
 
+/** Throws `not_found`, also for one that the caller doesn't reach. */
 export async function findUser(
   deps: ControlPlane,
   caller: Caller,
-  params: Call<unknown, unknown>['params'],
+  text: string | undefined,
   session?: ClientSession,
 ): Promise<UserDocument> {
   const user = await deps.database.collections.users.findOne(
-    { _id: pathId(params['id'], 'user') },
+    { _id: pathId(text, 'user') },
     session === undefined ? {} : { session },
   )
-  if (user === null || !reaches(caller, user.organization_id)) throw missing('user', params['id'])
+  if (user === null || !reaches(caller, user.organization_id)) throw missing('user', text)
   return user
 }
 
 /**
- * The user as stored. Throws 403 when the body asks for more than the caller may do; `validation_failed` with all that
- * is wrong, or for an email that is taken; 429 and 503 when the password has no turn to be hashed (HashingTurns); and
- * what takingTurns throws.
+ * The user as stored. Throws `validation_failed` with all that is wrong, or for an email that is taken; 429 and 503 when
+ * the password has no turn to be hashed (HashingTurns); and what takingTurns throws.
  */
-export async function createUser({
-  deps,
-  caller,
-  body,
-  documentAsSent,
-}: Call<unknown, z.infer<typeof userCreation>>): Promise<UserDocument> {
+export async function createUser(
+  deps: ControlPlane,
+  caller: Caller,
+  { organization_id: wanted, password1, password2: _same, ...given }: z.infer<typeof userCreation>,
+): Promise<UserDocument> {
   const { collections } = deps.database
-  refuseMoreThanAsked(documentAsSent(), caller, 'a user')
-  const { organization_id: wanted, password1, password2: _same, ...given } = body()
   const organizationId = wanted ?? caller.organizationId
   refuseProblems([
     ...(await missingOrganization(deps, organizationId)),
@@ -107,21 +103,15 @@ export async function createUser({
 }
 
 /**
- * The user as stored then: what the body leaves out stays, of the permissions too. Throws `not_found`, 403 when the
- * user may do more than the caller already, and as createUser.
+ * The user as stored then: what isn't given stays, of the permissions too. Throws `not_found` and 403 when the user has
+ * gone meanwhile, or may do more than the caller by now, and as createUser.
  */
-export async function changeUser({
-  deps,
-  caller,
-  params,
-  body,
-  documentAsSent,
-}: Call<unknown, z.infer<typeof userChange>>): Promise<UserDocument> {
-  const found = await findUser(deps, caller, params)
-  // Before any other rule about it, the body's shape included.
-  refuseMore(found, caller, 'a user')
-  refuseMoreThanAsked(documentAsSent(), caller, 'a user')
-  const { password1, password2: _same, permissions, ...given } = body()
+export async function changeUser(
+  deps: ControlPlane,
+  caller: Caller,
+  found: UserDocument,
+  { password1, password2: _same, permissions, ...given }: z.infer<typeof userChange>,
+): Promise<UserDocument> {
   refuseProblems([
     ...misplacedRole(given.role ?? found.role, found.organization_id),
     ...termsProblems(deps, given.terms_and_conditions_version, found.terms_and_conditions_version),
@@ -139,7 +129,7 @@ export async function changeUser({
   }
   return refusingTaken(taken(given.email), () =>
     takingTurns(deps, caller, async (session) => {
-      const current = await findUser(deps, caller, params, session)
+      const current = await findUser(deps, caller, String(found._id), session)
       refuseMore(current, caller, 'a user')
       if (Object.keys(set).length === 0) return current
       const changed = await deps.database.collections.users.findOneAndUpdate(
@@ -152,11 +142,15 @@ export async function changeUser({
   )
 }
 
-export async function deleteUser({ deps, caller, params }: Call<unknown, unknown>): Promise<void> {
+/** Throws `validation_failed` for the caller himself, `not_found` and 403 as changeUser, and as takingTurns. */
+export async function deleteUser(
+  deps: ControlPlane,
+  caller: Caller,
+  { _id: id }: UserDocument,
+): Promise<void> {
   const { users } = deps.database.collections
-  refuseMore(await findUser(deps, caller, params), caller, 'a user')
   await takingTurns(deps, caller, async (session) => {
-    const user = await findUser(deps, caller, params, session)
+    const user = await findUser(deps, caller, String(id), session)
     refuseMore(user, caller, 'a user')
     if (user._id === caller.userId)
       throw new RequestError('validation_failed', `nobody deletes himself: user ${user._id} is the caller`)

@@ -140,7 +140,7 @@ t.test('connections over the limit have a short time for their handshake, and fe
   const narrow = await start(t, {
     tls: offered,
     sessions: { inProcess: 100, perAddress: 1, perAccount: 100 },
-    timeouts: { login: 600_000 },
+    timeouts: { loginMs: 600_000 },
   })
   const first = await FtpSession.connect(narrow.implicitUrl)
   const sockets = Array.from({ length: 30 }, () => connect(narrow.implicitTlsPort!, '127.0.0.1'))
@@ -176,7 +176,7 @@ t.test('a stop does not wait for a database that is silent', async (t) => {
   const deleteOne: typeof collections.uploadLocks.deleteOne = (...args) =>
     isSilent ? new Promise(() => undefined) : collections.uploadLocks.deleteOne(...args)
   const uploadLocks = Object.create(collections.uploadLocks, { deleteOne: { value: deleteOne } }) as never
-  const silent = await start(t, { collections: { ...collections, uploadLocks }, timeouts: { stop: 100 } })
+  const silent = await start(t, { collections: { ...collections, uploadLocks }, timeouts: { stopMs: 100 } })
   const session = await FtpSession.open(silent.url)
   const data = await session.beginUpload('STOR silent.csv')
   data.write('some')

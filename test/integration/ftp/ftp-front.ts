@@ -58,7 +58,7 @@ async function freeRange(size: number): Promise<string> {
 t.test('an account has at most half of the passive ports, and they come back', async (t) => {
   const front = await start(t, {
     passivePorts: await freeRange(4),
-    timeouts: { passivePort: 200 },
+    timeouts: { passivePortMs: 200 },
   })
   const sessions = await Promise.all([1, 2, 3].map(() => FtpSession.open(front.url)))
   const [first, second, third] = sessions as [FtpSession, FtpSession, FtpSession]
@@ -94,7 +94,7 @@ t.test('a port is free again as soon as the client has come', async (t) => {
 })
 
 t.test('a port that the client does not dial is given back', async (t) => {
-  const front = await start(t, { passivePorts: await freeRange(1), timeouts: { dataConnection: 100 } })
+  const front = await start(t, { passivePorts: await freeRange(1), timeouts: { dataConnectionMs: 100 } })
   const [idler, worker] = [await FtpSession.open(front.url), await FtpSession.open(front.url)]
   t.match(await idler.command('PASV'), /^227 /)
   t.match(await worker.command('PASV'), /^227 /, 'after a wait')
@@ -274,7 +274,7 @@ t.test('three wrong passwords end the session', async (t) => {
 })
 
 t.test('who does not log in is sent away', async (t) => {
-  const front = await start(t, { timeouts: { login: 300 } })
+  const front = await start(t, { timeouts: { loginMs: 300 } })
   const session = await FtpSession.connect(front.url)
   const knocking = setInterval(() => session.write('NOOP\r\n'), 50)
   t.match(await session.ended(), /421 nobody logged in/)
@@ -282,7 +282,7 @@ t.test('who does not log in is sent away', async (t) => {
 })
 
 t.test('so is who says nothing, but a transfer may take longer', async (t) => {
-  const front = await start(t, { timeouts: { idle: 3_000 } })
+  const front = await start(t, { timeouts: { idleMs: 3_000 } })
   const session = await FtpSession.open(front.url)
   const data = await session.beginUpload('STOR patient.csv')
   for (let pieces = 0; pieces < 9; pieces += 1) {
@@ -296,7 +296,7 @@ t.test('so is who says nothing, but a transfer may take longer', async (t) => {
 })
 
 t.test('a transfer that stalls is broken off, and its upload can be gone on with', async (t) => {
-  const front = await start(t, { tls: offered, timeouts: { stall: 2_000 } })
+  const front = await start(t, { tls: offered, timeouts: { stallMs: 2_000 } })
   const sessions = await Promise.all([FtpSession.open(front.url), FtpSession.openPrivate(front.url)])
   await Promise.all(
     sessions.map(async (session, i) => {
@@ -314,7 +314,7 @@ t.test('a transfer that stalls is broken off, and its upload can be gone on with
 
 t.test('sessions end with their key, in the middle of an upload too', async (t) => {
   const { apiKeys } = collections
-  const front = await start(t, { timeouts: { keyWatch: 100 } })
+  const front = await start(t, { timeouts: { keyWatchMs: 100 } })
   const other = await FtpSession.open(front.url)
   const endings: [string, (id: number) => Promise<unknown>][] = [
     ['deleted', (id) => service.call('DELETE', `/api_keys/${id}`)],
@@ -351,7 +351,7 @@ t.test('a database that is away ends no session', async (t) => {
   const apiKeys = Object.create(collections.apiKeys, { find: { value: find } }) as never
   const front = await start(t, {
     collections: { ...collections, apiKeys },
-    timeouts: { keyWatch: 20 },
+    timeouts: { keyWatchMs: 20 },
   })
   const session = await FtpSession.open(front.url)
   await until(

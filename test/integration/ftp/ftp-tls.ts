@@ -152,7 +152,7 @@ t.test('a renewed certificate is used without a restart, a broken one is not', a
   const note = (text: unknown) => typeof text === 'string' && log.push(text)
   const front = await start(t, {
     tls: { cert, key, implicitPort: null, isRequired: false },
-    timeouts: { certificateWatch: 50 },
+    timeouts: { certificateWatchMs: 50 },
     log: Object.assign(createLogger({ process: 'ftp', level: 'silent' }), { info: note, warn: note }),
   })
   const shown = async () => {

@@ -1,4 +1,4 @@
-import { spawn, spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { MongoClient } from 'mongodb'
 import pino from 'pino'
 import { Registry } from 'prom-client'
@@ -10,6 +10,7 @@ import {
   type WatchBounds,
 } from '../../../control-plane/resources/subscriber-imports/import-watch.ts'
 import { collectionsOf } from '../../../shared/schemas/collections.ts'
+import { missing } from '../../helpers/missing-programs.ts'
 import { basic, bootstrapKey, createList, startProcess, until, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
@@ -124,8 +125,7 @@ t.test('an EventSource follows one that runs, and is done when it is', async (t)
   t.equal(states(seen).filter((state) => state === 'finished').length, 1, 'the last state comes once')
 })
 
-const skip = spawnSync('curl', ['--version']).error === undefined ? false : 'curl is not installed here'
-t.test('curl shows the events as they come', { skip }, async (t) => {
+t.test('curl shows the events as they come', { skip: missing('curl') }, async (t) => {
   const { id } = await createImport()
   const url = `${origin}/svc/api/v2/subscriber_imports/${id}/events`
   const curl = spawn('curl', ['-sN', '--compressed', '-u', `api:${bootstrapKey}`, url])

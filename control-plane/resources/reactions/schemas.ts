@@ -1,0 +1,61 @@
+import { z } from 'zod'
+import { wholeNumber } from '../../api/fields.ts'
+import { tokenPagingQuery } from '../../api/token-paging.ts'
+
+/** What reactions look like in requests and replies. */
+
+/** `held` is what waits for its paused autoresponder, wherever it is stored. */
+export const shownStates = ['queued', 'held', 'due', 'sent', 'dropped'] as const
+export type ShownState = (typeof shownStates)[number]
+
+export const reactionView = z
+  .object({
+    id: z.int(),
+    autoresponder_id: z.int(),
+    subscriber_id: z.int(),
+    import_id: z.int().nullable().describe('the import that caused it; null for everything else'),
+    state: z
+      .enum(shownStates)
+      .describe(
+        'queued: waits for its time; held: its autoresponder is paused; due: its mail is in the outbox; sent: acknowledged; dropped: it is not sent',
+      ),
+    due_at: z.string().describe("when its mail is to be sent, in the organization's time zone"),
+    created_at: z.string(),
+  })
+  .meta({ id: 'Reaction' })
+export type ReactionView = z.infer<typeof reactionView>
+
+export const exampleReaction: ReactionView = {
+  id: 77001,
+  autoresponder_id: 5,
+  subscriber_id: 9001,
+  import_id: null,
+  state: 'queued',
+  due_at: '2026-11-22T09:00:00+01:00',
+  created_at: '2026-11-21T09:00:00+01:00',
+}
+
+const states = z
+  .string()
+  .transform((text) => text.split(',').map((part) => part.trim()))
+  .refine((parts) => parts.every((part) => (shownStates as readonly string[]).includes(part)), {
+    error: `must be made of ${shownStates.join(', ')}`,
+  })
+  .transform((parts): readonly ShownState[] => shownStates.filter((state) => parts.includes(state)))
+  .optional()
+  .meta({
+    description: `states, comma-separated: ${shownStates.join(', ')}`,
+    override: { type: 'string' },
+  })
+
+export const reactionQuery = tokenPagingQuery({ perPage: 100, most: 500 }).safeExtend({
+  subscriber_id: filterId('the subscriber that they are for'),
+  autoresponder_id: filterId('the autoresponder that answers'),
+  state: states,
+})
+
+function filterId(description: string) {
+  return wholeNumber(1)
+    .optional()
+    .meta({ description, override: { type: 'integer', minimum: 1 } })
+}

@@ -1,0 +1,20 @@
+import { measuredProcess } from '../../bench/processes.ts'
+
+const askEveryMs = 500
+
+/** Watches the resident memory of a Rollcall process by its metrics; `stop` resolves to the most that was seen, in MB. */
+export function watchMemory(metricsUrl: string): { stop: () => Promise<number> } {
+  const { usage } = measuredProcess('', metricsUrl)
+  let peak = 0
+  const look = async () => {
+    peak = Math.max(peak, (await usage()).memoryMB)
+  }
+  const timer = setInterval(() => void look().catch(() => undefined), askEveryMs)
+  return {
+    async stop() {
+      clearInterval(timer)
+      await look()
+      return peak
+    },
+  }
+}
