@@ -74,8 +74,8 @@ t.test('many engines', { timeout: 300_000 }, async (t) => {
     const after = await chunksOfLarge()
     const meanwhile = after - (before ?? after)
     t.same(countsOf(await service.get(`/subscriber_imports/${small.id}`)), { added: 500 })
-    // Each of the two lanes ends the chunk that it has; the lane that the small one doesn't take may do one or two more.
-    t.ok(meanwhile <= 4, `${meanwhile} chunks of the large one were done while the small one was ready`)
+    // Each of the two lanes ends the chunk that it has; the one that the small import doesn't take goes on with the large.
+    t.ok(meanwhile <= 8, `${meanwhile} chunks of the large one were done while the small one was ready`)
     t.ok(after < 24, 'the large one goes on after the small one')
     undisturbed = await importEnd(service, large.id)
     t.match(undisturbed, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
