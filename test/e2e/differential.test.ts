@@ -7,9 +7,9 @@ import { startService } from '../helpers/service.ts'
  * `ROLLCALL_CASES=2000 ROLLCALL_SEED=7 npm run tap -- test/e2e/differential.test.ts`, `ROLLCALL_LIST=12`.
  */
 const number = (name: string, fallback: number) => Number(process.env[name] ?? fallback)
-const cases = number('ROLLCALL_CASES', 30)
+const cases = number('ROLLCALL_CASES', 20)
 const seed = number('ROLLCALL_SEED', 1)
-const grids = { rows: number('ROLLCALL_GRID_ROWS', 60), rounds: number('ROLLCALL_GRIDS', 1) }
+const grids = { rows: number('ROLLCALL_GRID_ROWS', 40), rounds: number('ROLLCALL_GRIDS', 1) }
 /** Share of the lists whose organization has a subscriber limit. */
 const limitShare = number('ROLLCALL_LIMIT_SHARE', 0.15)
 const onlyList = process.env['ROLLCALL_LIST']

@@ -22,7 +22,7 @@ const isLong = minutes > 0
 const killEveryMs = isLong ? 20_000 : 1_000
 const scrapeEveryMs = isLong ? 5_000 : 1_000
 const size = isLong ? { rows: 40_000, listRows: 150_000 } : { rows: 2_000, listRows: 5_000 }
-const requesters = isLong ? { count: 4, pauseMs: 120 } : { count: 2, pauseMs: 40 }
+const requesters = isLong ? { count: 4, pauseMs: 120 } : { count: 2, pauseMs: 120 }
 /** Of a long soak: the beginning, in which caches fill, and what it may grow by afterwards. */
 const warmUpShare = 0.25
 const mostMbPerMinute = 1

@@ -13,7 +13,7 @@ import { callerOf, createList, startService, until, type Json } from '../helpers
 import { eventsThatMoved, recount } from '../model/delivery-statistics.ts'
 
 /** By hand, for long: ROLLCALL_CASES=1000 */
-const cases = Number(process.env['ROLLCALL_CASES'] ?? 60)
+const cases = Number(process.env['ROLLCALL_CASES'] ?? 40)
 const seed = Number(process.env['ROLLCALL_SEED'] ?? 1)
 
 const service = await startService(t, ['control-plane'])

@@ -147,7 +147,7 @@ t.test('a body read in pieces is what JSON.parse makes of it whole', async (t) =
       if (typeof contentIn(whole) === 'string') contents++
       assert.deepEqual(readInPieces(cut(bytes, cuts)), whole)
     }),
-    { numRuns: 3_000 },
+    { numRuns: 2_000 },
   )
   t.ok(contents > 500, `${contents} of them have a content`)
 })
@@ -174,7 +174,7 @@ t.test('a damaged body is refused by both, or by neither', async (t) => {
         assert.deepEqual(readInPieces(cut(damaged, cuts)), whole)
       },
     ),
-    { numRuns: 5_000 },
+    { numRuns: 3_000 },
   )
   t.ok(refused > 500 && refused < 4_500, `${refused} of them are refused`)
 })

@@ -25,7 +25,7 @@ t.test('what is written is read again, cell by cell, as one record', async (t) =
         )
       },
     ),
-    { numRuns: 20_000 },
+    { numRuns: 10_000 },
   )
   t.pass('20,000 lines')
 })
