@@ -1,4 +1,4 @@
-import type { ObjectId } from 'mongodb'
+import type { Filter, ObjectId } from 'mongodb'
 import {
   appendToGridFile,
   createGridFile,
@@ -8,6 +8,7 @@ import {
   removeStrayPieces,
   type GridBucket,
 } from '../gridfs/grid-bucket.ts'
+import type { GridFileDocument } from '../schemas/grid-file.ts'
 import { importOfStaged, type StagedFile, type StagedWriter, type Staging } from './staging.ts'
 
 /** How much of a file is gathered before it is sent. */
@@ -16,6 +17,10 @@ const sendBytes = 1024 * 1024
 /** Staging in the database, for processes that share no folder. */
 export function gridStaging(bucket: GridBucket): Staging {
   const create = (name: string) => createGridFile(bucket, { filename: name, import_id: importOfStaged(name) })
+  const removeFiles = async (filter: Filter<GridFileDocument>) => {
+    const entries = await bucket.files.find(filter, { projection: { _id: 1 } }).toArray()
+    for (const { _id } of entries) await removeGridFile(bucket, _id)
+  }
   return {
     async write(name, content) {
       const file = await create(`${name}.part`)
@@ -39,16 +44,9 @@ export function gridStaging(bucket: GridBucket): Staging {
       if (entry === null) return null
       return gridFile(bucket, entry._id, entry.length ?? (await gridFileSize(bucket, entry._id)))
     },
-    async remove(name) {
-      const entries = await bucket.files.find({ filename: name }, { projection: { _id: 1 } }).toArray()
-      for (const { _id } of entries) await removeGridFile(bucket, _id)
-    },
-    async removeImport(importId, { keep = [] } = {}) {
-      const entries = await bucket.files
-        .find({ import_id: importId }, { projection: { filename: 1 } })
-        .toArray()
-      for (const { _id, filename } of entries) if (!keep.includes(filename)) await removeGridFile(bucket, _id)
-    },
+    remove: (name) => removeFiles({ filename: name }),
+    removeImport: (importId, { keep = [] } = {}) =>
+      removeFiles({ import_id: importId, filename: { $nin: keep } }),
     async listImports({ olderThanMs }) {
       const before = { $subtract: ['$$NOW', olderThanMs] }
       const old = await bucket.files

@@ -24,6 +24,8 @@ const misplacedRole = 'role can be system_admin only in organization 1'
 
 /** The same four endpoints, on the caller's organization and on one that the path names. */
 function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: string): Endpoint[] {
+  /** Where a key is looked for: null is wherever the caller reaches. */
+  const scopeOf = (organizationId: number) => (prefix === '' ? null : organizationId)
   return [
     endpoint({
       method: 'get',
@@ -81,7 +83,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       forbids: [more],
       reply: { data: apiKeyView, example: { ...exampleApiKey, active: false } },
       async handle({ deps, caller, organizationId, params, body, documentAsSent }) {
-        const key = await findApiKey(deps, caller, params['id'], prefix === '' ? null : organizationId)
+        const key = await findApiKey(deps, caller, params['id'], scopeOf(organizationId))
         // Before any other rule about it, the body's shape included.
         await refuseMoreThanCaller(deps, caller, key)
         refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
@@ -99,8 +101,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       forbids: [more],
       reply: { data: z.null(), example: null },
       async handle({ deps, caller, organizationId, params }) {
-        const key = await findApiKey(deps, caller, params['id'], prefix === '' ? null : organizationId)
-        await deleteApiKey(deps, caller, key)
+        await deleteApiKey(deps, caller, params['id'], scopeOf(organizationId))
         return { data: null }
       },
     }),

@@ -71,14 +71,15 @@ export async function changeApiKey(
   })
 }
 
-/** Throws `not_found` when it has gone meanwhile, 403 for more than the caller may do, and as takingTurns. */
+/** Throws as findApiKey and takingTurns, and 403 for more than the caller may do. */
 export async function deleteApiKey(
   deps: ControlPlane,
   caller: Caller,
-  { _id: id, organization_id: organizationId }: ApiKeyDocument,
+  id: string | undefined,
+  organizationId: number | null,
 ): Promise<void> {
   await takingTurns(deps, caller, async (session) => {
-    const key = await findApiKey(deps, caller, String(id), organizationId, session)
+    const key = await findApiKey(deps, caller, id, organizationId, session)
     await refuseMoreThanCaller(deps, caller, key, session)
     await deps.database.collections.apiKeys.deleteOne({ _id: key._id }, { session })
   })
