@@ -1,6 +1,7 @@
 import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
+import { batchRecords } from '../../shared/records/chunk-records.ts'
 import { idsOfImport, logKinds } from '../../shared/schemas/import.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/schemas/subscriber.ts'
 import { autoresponder } from './autoresponder.ts'
@@ -11,8 +12,8 @@ import { settleUpload } from './settled-upload.ts'
  * One import, done again and again into lists that are the same, to be compared: whatever happened to the engines on
  * the way, it has to leave the same table, counts and logs, and nothing else.
  *
- * It does all that an import can: adds, overwrites, skips by status, skips duplicates (one address often enough to be in
- * several batches), fails rows, queues reactions, deactivates who isn't in it (in one
+ * It does all that an import can: adds, overwrites, skips by status, skips duplicates (one address often enough for
+ * three batches), fails rows, queues reactions, deactivates who isn't in it (in one
  * range of identities in several transactions); and it takes its places under a subscriber limit.
  */
 
@@ -40,7 +41,7 @@ function* linesBefore(file: SubscriberFile): Generator<string> {
 }
 
 function* repeatedLines(): Generator<string> {
-  for (let i = 0; i < 4_100; i += 1) yield `again@example.com,Again${i},,,,,,${dates}\n`
+  for (let i = 0; i < 2 * batchRecords + 100; i += 1) yield `again@example.com,Again${i},,,,,,${dates}\n`
 }
 
 /** Lists with the same subscribers. */
