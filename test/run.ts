@@ -18,6 +18,8 @@ import { findMongod } from '../shared/mongod/find-mongod.ts'
  */
 const root = fileURLToPath(new URL('..', import.meta.url))
 const folder = await mkdtemp(path.join(await roomyMemory(), 'rollcall-test-'))
+/** What the tests put into temporary folders: gone with this one, whatever ended them. */
+const temporary = await mkdtemp(path.join(tmpdir(), 'rollcall-test-'))
 const log = createLogger({ process: 'test', level: process.env['ROLLCALL_TEST_LOG'] ?? 'info' })
 /**
  * tap keeps a record of the files that each process loads, those that a test starts included. Nobody reads it here, and
@@ -33,7 +35,7 @@ process.on('SIGINT', interrupted)
 process.on('SIGTERM', interrupted)
 
 let exitCode = 1
-let summary = ''
+let summary = 'interrupted'
 const server = await startEmbeddedMongoDB({
   dataFolder: folder,
   cacheMB: 1024,
@@ -53,7 +55,7 @@ try {
   exitCode = await runTap(process.argv.slice(2).map(filesOf))
 } finally {
   await server.stop()
-  await rm(folder, { recursive: true, force: true })
+  for (const made of [folder, temporary]) await rm(made, { recursive: true, force: true, maxRetries: 5 })
 }
 console.log(summary)
 process.exit(exitCode)
@@ -79,7 +81,10 @@ async function roomyMemory(): Promise<string> {
   return Math.min(bavail * bsize, process.availableMemory()) < least ? tmpdir() : '/dev/shm'
 }
 
-/** Runs tap; resolves to its exit code. */
+/**
+ * Runs tap; resolves to its exit code. It and all that its tests start are a group: a signal reaches everybody in it
+ * (tap passes none on), and nobody outlives it, such as what a test started that ran out of time.
+ */
 async function tap(args: string[]): Promise<number> {
   const child = spawn(process.execPath, [path.join(root, 'node_modules/tap/dist/esm/run.mjs'), ...args], {
     cwd: root,
@@ -88,6 +93,7 @@ async function tap(args: string[]): Promise<number> {
       ...process.env,
       PATH: `${path.dirname(process.execPath)}${path.delimiter}${programSearchPath()}`,
       NODE_OPTIONS: `${process.env['NODE_OPTIONS'] ?? ''} --import=${withoutRecord}`.trim(),
+      TMPDIR: temporary,
       ROLLCALL_TEST_MONGODB_URI: server.uri,
       // Kept by the first test that asks for it.
       ROLLCALL_TEST_DESCRIPTION: path.join(folder, 'openapi.json'),
@@ -95,9 +101,19 @@ async function tap(args: string[]): Promise<number> {
       NODE_COMPILE_CACHE: path.join(root, 'node_modules/.cache/rollcall'),
     },
     stdio: 'inherit',
+    detached: true,
   })
-  stopping.signal.addEventListener('abort', () => child.kill('SIGTERM'))
-  return new Promise((resolve) => child.once('exit', (status) => resolve(status ?? 1)))
+  const signalAll = (signal: NodeJS.Signals) => {
+    try {
+      process.kill(-child.pid!, signal)
+    } catch {
+      // Nobody is left.
+    }
+  }
+  stopping.signal.addEventListener('abort', () => signalAll('SIGTERM'))
+  const status = await new Promise<number | null>((resolve) => child.once('exit', resolve))
+  signalAll('SIGKILL')
+  return status ?? 1
 }
 
 /**
@@ -106,10 +122,12 @@ async function tap(args: string[]): Promise<number> {
  */
 async function runTap(args: string[]): Promise<number> {
   const first = await runFiles(args, 'all')
+  if (stopping.signal.aborted) return 130
   if (first.failedFiles.length === 0) return conclude(first.code, first)
   console.log(`failed, now run again by itself: ${first.failedFiles.join(' ')}`)
   const options = args.filter((arg) => arg.startsWith('-'))
   const again = await runFiles([...options, '--jobs=1', ...first.failedFiles], 'again')
+  if (stopping.signal.aborted) return 130
   const recovered = first.failedFiles.filter((file) => !again.failedFiles.includes(file))
   if (recovered.length > 0) console.log(`passed only when run again: ${recovered.join(' ')}`)
   return conclude(again.code, {
