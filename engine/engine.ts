@@ -61,6 +61,8 @@ interface Life {
 export class Engine implements Part {
   readonly #options: EngineOptions
   #life: Life | null = null
+  /** The beginning of a new life that is under way, if any. */
+  #rebirth: Promise<void> = Promise.resolve()
   #stopping = false
   #stopped: Promise<void> | null = null
 
@@ -179,7 +181,9 @@ export class Engine implements Part {
           dead.callbacks.stop(),
           dead.pool.destroy(),
         ])
-        this.#life = await this.#begin()
+        if (this.#stopping) return
+        this.#rebirth = this.#begin().then((life) => void (this.#life = life))
+        await this.#rebirth
       } catch (error) {
         log.warn(`the engine's lease couldn't be renewed, trying again: ${messageOf(error)}`)
       }
@@ -200,6 +204,7 @@ export class Engine implements Part {
 
   async #end(): Promise<void> {
     this.#stopping = true
+    await this.#rebirth.catch(() => undefined)
     const life = this.#life
     if (life === null) return
     life.ended.abort()

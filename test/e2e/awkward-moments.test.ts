@@ -4,6 +4,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { crashSetting } from '../helpers/crash-at.ts'
+import { Engines } from '../helpers/engines.ts'
 import { holdRow } from '../helpers/held-row.ts'
 import {
   countsOf,
@@ -211,6 +212,17 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     const metrics = await (await fetch(ready.metrics['engine']!)).text()
     t.match(metrics, /^rollcall_engine_leases_lost_total [1-9]/m)
     t.comment(metrics.match(/^rollcall_import_chunks_total.*/gm)!.join(' '))
+  })
+
+  t.test('told to stop while it begins a new life, it leaves nothing of that one', async (t) => {
+    const engines = new Engines(t, service)
+    const engine = await engines.start('update engines started_at after 2 SIGSTOP')
+    await collections.engines.updateMany({ process_id: engine.pid }, { $set: { dead: true } })
+    await engines.untilSuspended(engine)
+    engine.signal('SIGTERM')
+    engine.signal('SIGCONT')
+    t.equal(await engine.ended, 0)
+    t.equal(await engines.documentOf(engine), null)
   })
 
   t.test(
