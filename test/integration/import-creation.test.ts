@@ -297,6 +297,8 @@ t.test('an Idempotency-Key answers again as the first time', async (t) => {
     'another list is another matter',
   )
   t.match((await send('x'.repeat(256))).body, { error_code: 'invalid_request' })
+  const longest = Buffer.from('💥'.repeat(255)).toString('latin1')
+  t.match((await send(longest)).body, { success: true }, 'characters are counted, not bytes or halves')
   t.match((await send('k3', { subscriber_import: { column_mapping: [] } })).body, {
     error_code: 'validation_failed',
   })

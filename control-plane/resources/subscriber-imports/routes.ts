@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { RequestError } from '../../../shared/errors.ts'
+import { codePoints } from '../../../shared/values/field-value.ts'
 import { endpoint, permission, type Endpoint } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import { creationRefusals } from './creation-check.ts'
@@ -189,7 +190,7 @@ export const subscriberImportEndpoints = [
 function readIdempotencyKey([key, ...others]: readonly string[]): string | null {
   if (key === undefined) return null
   // Node reads headers byte by byte.
-  const { length } = Buffer.from(key, 'latin1').toString()
+  const length = codePoints(Buffer.from(key, 'latin1').toString())
   if (others.length > 0 || length < 1 || length > 255)
     throw new RequestError('invalid_request', 'Idempotency-Key must have 1 to 255 characters, once')
   return key

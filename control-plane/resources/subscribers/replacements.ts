@@ -25,7 +25,7 @@ export function readReplacements({
   refuseProblems(given.flatMap(([name, hash]) => valueProblems(name, hash)))
   const characters = given
     .flatMap(([, hash]) => Object.entries(hash).flat())
-    .reduce((sum: number, text) => sum + String(text).length, 0)
+    .reduce((sum: number, text) => sum + codePoints(String(text)), 0)
   if (characters > mostCharacters)
     refuseProblems([
       `content_replacement_fields and content_replacement_fields_raw must have at most ${mostCharacters} characters together, and have ${characters}`,

@@ -258,6 +258,11 @@ t.test('replacement keys are such as can stand in a mail', async (t) => {
       t.match(await send(hash), { error_code: 'validation_failed', error_message: message })
     const odd = '{"$set":"a","a.b":"b","__proto__":"c","Ä":"","k":"💥"}'
     t.match(await send(JSON.parse(odd)), { success: true })
+    t.match(
+      await send({ a: '💥'.repeat(100_000) }),
+      { error_message: /and have 100001$/ },
+      'characters are counted',
+    )
     const [reaction] = await reactionsOn(list.id)
     t.equal(JSON.stringify(name.endsWith('raw') ? reaction!.raw_fields : reaction!.fields), odd)
     t.equal(name.endsWith('raw') ? reaction!.fields : reaction!.raw_fields, undefined)
