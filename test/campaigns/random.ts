@@ -1,22 +1,16 @@
+import { seededRandom } from '../../bench/load/random.ts'
+
 /** Seeded chance: the same seed makes the same lists, files and options on every machine. */
 export class Random {
-  #state: number
+  /** From 0 to below 1. */
+  readonly fraction: () => number
 
   /** How likely slips are, from 0 to 1: most writers of files are careful. */
   carelessness = 1
 
   constructor(seed: number) {
-    this.#state = Math.imul(seed ^ 0x9e3779b9, 0x85ebca6b) >>> 0
+    this.fraction = seededRandom(Math.imul(seed ^ 0x9e3779b9, 0x85ebca6b))
     this.fraction()
-  }
-
-  /** From 0 to below 1 (mulberry32). */
-  fraction(): number {
-    this.#state = (this.#state + 0x6d2b79f5) >>> 0
-    let mixed = this.#state
-    mixed = Math.imul(mixed ^ (mixed >>> 15), mixed | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
   }
 
   chance(probability: number): boolean {

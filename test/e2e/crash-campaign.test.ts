@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { seededRandom } from '../../bench/load/random.ts'
 import {
   beginImport,
   differences,
@@ -24,10 +25,8 @@ import { startService, until, type Service } from '../helpers/service.ts'
  * own point, and so on, each finding what several deaths before it left; then two are suspended. Leases are ended by hand
  * there, to spare the wait.
  *
- *     ROLLCALL_ROUNDS=100 npm run tap -- --reporter=tap test/e2e/crash-campaign.test.ts
- *
- * goes through so many rounds instead, one import and one or several deaths each, with the leases as they are and the
- * time measured from the last death to the end of the import. ROLLCALL_SEED gives another campaign.
+ * With ROLLCALL_ROUNDS (docs/campaigns.md) it goes through so many rounds instead, one import and one or several deaths
+ * each, with the leases as they are and the time measured from the last death to the end of the import.
  */
 
 /** Where an engine dies: see test/helpers/crash-at.ts. */
@@ -484,15 +483,4 @@ async function untilDeadOrSettled(field: Field, engines: RunningEngine[]): Promi
     (is) => is,
     60_000,
   )
-}
-
-/** Numbers from 0 to 1, the same ones for the same seed. */
-function seededRandom(start: number): () => number {
-  let state = start
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
-  }
 }

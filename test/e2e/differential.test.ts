@@ -2,10 +2,7 @@ import t from 'tap'
 import { runCampaign } from '../campaigns/differential.ts'
 import { startService } from '../helpers/service.ts'
 
-/**
- * The service against the model in test/model. More of it by hand, and a single list of a seed:
- * `ROLLCALL_CASES=2000 ROLLCALL_SEED=7 npm run tap -- test/e2e/differential.test.ts`, `ROLLCALL_LIST=12`.
- */
+/** The service against the model in test/model. At full size, and a single list of a seed: docs/campaigns.md. */
 const number = (name: string, fallback: number) => Number(process.env[name] ?? fallback)
 const cases = number('ROLLCALL_CASES', 20)
 const seed = number('ROLLCALL_SEED', 1)

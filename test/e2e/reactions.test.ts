@@ -11,9 +11,7 @@ import { settleUpload } from '../helpers/settled-upload.ts'
 /**
  * Two autoresponders answer every row of an import, and engines are killed in turn, in batches and on the way into the
  * outbox, while people pause, unpause, unsubscribe and are deleted, and a mail sender takes: each reaction is there
- * once, each mail is taken once, and nobody gets one who left.
- *
- *     ROLLCALL_ROWS=200000 npm run tap -- --reporter=tap --timeout=900 test/e2e/reactions.test.ts
+ * once, each mail is taken once, and nobody gets one who left. At full size: docs/campaigns.md.
  */
 const isLong = process.env['ROLLCALL_ROWS'] !== undefined
 const rows = Number(process.env['ROLLCALL_ROWS'] ?? 4_000)

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { seededRandom } from '../../bench/load/random.ts'
 import { isDuplicateKey, openDatabase } from '../../shared/database.ts'
 import type { SubscriberDocument } from '../../shared/schemas/subscriber.ts'
 import { changeSubscriber, insertSubscriber, removeSubscribers } from '../../shared/store/subscribers.ts'
@@ -69,9 +70,9 @@ t.test('requests race an import of the same subscribers', { timeout: 600_000 }, 
   let ended = false
   let next = 1
   const requester = async (seed: number): Promise<void> => {
-    let random = seed
+    const fraction = seededRandom(seed)
     while (!ended) {
-      random = (random * 48_271) % 2_147_483_647
+      const random = Math.floor(fraction() * 2 ** 31)
       // Each requester has addresses of its own, so that it knows what the last value of B is.
       const i = (random % Math.floor(rows / 4)) * 4 + (seed - 1)
       const key = `${list.id}:${address(i)}`

@@ -12,10 +12,7 @@ import { countsOf, startService, until, type ProcessName } from '../helpers/serv
  * A long day in short: imports from all three sources, requests on the subscribers that they write, uploads, while one
  * of two engines, control planes and FTP servers is killed again and again. Nothing is lost, nothing counted twice, the
  * metrics say what happened, and the three processes that aren't killed stay as large as they were.
- *
- *     ROLLCALL_MINUTES=30 npm run tap -- --reporter=tap --timeout=3600 test/e2e/soak.test.ts
- *
- * ROLLCALL_SAMPLES=FILE writes memory and handles as CSV. The short form kills each kind once and says nothing of memory.
+ * The short form kills each kind once and says nothing of memory; the long one is in docs/campaigns.md.
  */
 const minutes = Number(process.env['ROLLCALL_MINUTES'] ?? 0)
 const isLong = minutes > 0

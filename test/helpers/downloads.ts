@@ -1,7 +1,3 @@
-import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { programs } from '../../control-plane/cli/processes.ts'
@@ -37,21 +33,4 @@ export async function createUrlImport(service: Service, url: string, more: Json 
   return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: { ...emailsOnly, file_source: { type: 'url', url }, ...more },
   })
-}
-
-/** A self-signed certificate for the names; null where there is no openssl to make it. */
-export function selfSigned(t: Test, names: string): { key: string; cert: string; file: string } | null {
-  const folder = mkdtempSync(path.join(tmpdir(), 'rollcall-tls-'))
-  t.teardown(() => {
-    rmSync(folder, { recursive: true, force: true })
-  })
-  const [keyFile, file] = [path.join(folder, 'key.pem'), path.join(folder, 'cert.pem')]
-  const request = ['req', '-x509', '-nodes', '-days', '2', '-newkey', 'ec', '-pkeyopt']
-  const subject = ['ec_paramgen_curve:prime256v1', '-subj', '/CN=test', '-addext', `subjectAltName=${names}`]
-  try {
-    execFileSync('openssl', [...request, ...subject, '-keyout', keyFile, '-out', file], { stdio: 'ignore' })
-  } catch {
-    return null
-  }
-  return { key: readFileSync(keyFile, 'utf8'), cert: readFileSync(file, 'utf8'), file }
 }

@@ -1,5 +1,8 @@
+import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import { createUrlImport, emailsOnly, selfSigned, startHastyEngine } from '../helpers/downloads.ts'
+import { makeCertificate } from '../helpers/certificate.ts'
+import { createUrlImport, emailsOnly, startHastyEngine } from '../helpers/downloads.ts'
+import { missing } from '../helpers/missing-programs.ts'
 import { answer, drip, head, redirect, startRawWebServer, type RawAnswer } from '../helpers/raw-web-server.ts'
 import { createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
 
@@ -52,12 +55,9 @@ t.test('credentials stay with the origin that they were given for, and out of si
   for (const secret of ['s%3Acret', 's:cret', 'sesame', 't0ken']) t.notMatch(shown, secret)
 })
 
-t.test('a certificate that nobody vouches for', async (t) => {
-  const pair = selfSigned(t, 'DNS:other.test')
-  if (pair === null) {
-    t.comment('openssl is not installed: nothing was tried')
-    return
-  }
+t.test('a certificate that nobody vouches for', { skip: missing('openssl') }, async (t) => {
+  const files = await makeCertificate(service.dataFolder, 'unvouched', 'DNS:other.test')
+  const pair = { cert: await readFile(files.cert, 'utf8'), key: await readFile(files.key, 'utf8') }
   const secure = await startRawWebServer(t, { '/a.csv': answer(200, {}, rows) }, { tls: pair })
   const { id } = await createUrlImport(service, `https://other.test:${secure.port}/a.csv`)
   t.match(await end(id), {

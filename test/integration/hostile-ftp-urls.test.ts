@@ -1,6 +1,9 @@
+import { readFile } from 'node:fs/promises'
 import t from 'tap'
-import { createUrlImport, selfSigned, startHastyEngine } from '../helpers/downloads.ts'
+import { makeCertificate } from '../helpers/certificate.ts'
+import { createUrlImport, startHastyEngine } from '../helpers/downloads.ts'
 import { forbiddenServer } from '../helpers/forbidden-server.ts'
+import { missing } from '../helpers/missing-programs.ts'
 import { answer, redirect, startRawWebServer } from '../helpers/raw-web-server.ts'
 import { startFtpServer, type FtpScript } from '../helpers/scripted-ftp-server.ts'
 import { countsOf, importEnd, startService, type Json } from '../helpers/service.ts'
@@ -13,8 +16,10 @@ const content = Buffer.from(Array.from({ length: 5_000 }, (_, i) => `s${i}@examp
 const half = content.indexOf('\n', content.length / 2) + 1
 const noSize = { SIZE: '502 unknown' }
 
-const tls = selfSigned(t, 'DNS:files.test')
 const service = await startService(t, ['control-plane'])
+const withoutOpenssl = missing('openssl')
+const files =
+  withoutOpenssl === false ? await makeCertificate(service.dataFolder, 'files', 'DNS:files.test') : undefined
 const engine = await startHastyEngine(
   t,
   service,
@@ -22,7 +27,7 @@ const engine = await startHastyEngine(
     bounds: { retryAfterMs: [50], silenceMs: 4_000, connectMs: 10_000 },
     answers: { 'files.test': [['127.0.0.1']] },
   },
-  tls === null ? {} : { NODE_EXTRA_CA_CERTS: tls.file },
+  files && { NODE_EXTRA_CA_CERTS: files.cert },
 )
 
 const end = (id: number): Promise<Json> => importEnd(service, id, 90_000)
@@ -104,33 +109,34 @@ t.test('good ones: without SIZE, and at the end of a redirect', async (t) => {
   t.ok(ftp.commands.includes('USER anonymous'), 'credentials of neither URL are used')
 })
 
-t.test('ftps: from the first byte, or after AUTH TLS where the server answers in the clear', async (t) => {
-  if (tls === null) {
-    t.comment('openssl is not installed: nothing was tried')
-    return
-  }
-  for (const mode of ['implicit', 'explicit'] as const) {
-    const ftp = await startFtpServer(t, { content, tls: { mode, context: tls } })
-    const { id } = await createUrlImport(service, `ftps://files.test:${ftp.port}/a.csv`)
-    const view = await end(id)
-    t.same(countsOf(view), { added: 5_000 }, `${mode}: ${view.error_message}`)
-    t.ok(ftp.commands.includes('PROT P'))
-    ftp.commands.length = 0
-    const wrong = await createUrlImport(service, `ftps://ann:secret@127.0.0.1:${ftp.port}/a.csv`)
-    t.match(await end(wrong.id), { state: 'failed', error_message: /Hostname\/IP does not match/ })
+t.test(
+  'ftps: from the first byte, or after AUTH TLS where the server answers in the clear',
+  { skip: withoutOpenssl },
+  async (t) => {
+    const context = { cert: await readFile(files!.cert, 'utf8'), key: await readFile(files!.key, 'utf8') }
+    for (const mode of ['implicit', 'explicit'] as const) {
+      const ftp = await startFtpServer(t, { content, tls: { mode, context } })
+      const { id } = await createUrlImport(service, `ftps://files.test:${ftp.port}/a.csv`)
+      const view = await end(id)
+      t.same(countsOf(view), { added: 5_000 }, `${mode}: ${view.error_message}`)
+      t.ok(ftp.commands.includes('PROT P'))
+      ftp.commands.length = 0
+      const wrong = await createUrlImport(service, `ftps://ann:secret@127.0.0.1:${ftp.port}/a.csv`)
+      t.match(await end(wrong.id), { state: 'failed', error_message: /Hostname\/IP does not match/ })
+      t.notOk(
+        ftp.commands.some((line) => line.startsWith('USER')),
+        'nobody logs in without a certificate',
+      )
+    }
+    const plain = await startFtpServer(t, { content })
+    const { id } = await createUrlImport(service, `ftps://ann:secret@127.0.0.1:${plain.port}/a.csv`)
+    t.match(await end(id), { state: 'failed' })
     t.notOk(
-      ftp.commands.some((line) => line.startsWith('USER')),
-      'nobody logs in without a certificate',
+      plain.commands.some((line) => line.startsWith('USER')),
+      'nor in the clear',
     )
-  }
-  const plain = await startFtpServer(t, { content })
-  const { id } = await createUrlImport(service, `ftps://ann:secret@127.0.0.1:${plain.port}/a.csv`)
-  t.match(await end(id), { state: 'failed' })
-  t.notOk(
-    plain.commands.some((line) => line.startsWith('USER')),
-    'nor in the clear',
-  )
-})
+  },
+)
 
 t.test('nobody was at the forbidden address', async (t) => {
   t.same(forbidden.knocks, [])

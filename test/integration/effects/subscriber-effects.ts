@@ -1,4 +1,5 @@
 import t from 'tap'
+import { seededRandom } from '../../../bench/load/random.ts'
 import { unsubscribeToken } from '../../../control-plane/api/signed-token.ts'
 import { keyHashSecret } from '../../../shared/api-keys.ts'
 import { importReactionId } from '../../../shared/schemas/autoresponder.ts'
@@ -369,9 +370,9 @@ t.test(
     const last = new Map<number, { b: number; email: string } | null>()
     let ended = false
     const requester = async (seed: number): Promise<void> => {
-      let random = seed
+      const fraction = seededRandom(seed)
       for (let turn = 0; !ended || turn < 40; turn += 1) {
-        random = (random * 48_271) % 2_147_483_647
+        const random = Math.floor(fraction() * 2 ** 31)
         // Each requester has addresses of its own, so that it knows what it wrote last.
         const i = (random % (rows / 4)) * 4 + (seed - 1)
         const email = random % 2 === 0 ? `s${i}@example.com` : `moved${i}@example.com`

@@ -206,7 +206,7 @@ t.test('status is written with its times, by its switch alone', async (t) => {
     { set: { status: 'active' }, unset: ['remove_time', 'remove_ip'] },
   )
   const ignored = decide(['a@b.co', 'unsubscribed'], {}, { overwrite: true })
-  t.match(ignored, { to: 'active' })
+  t.match(ignored, { to: 'active', set: {} })
   t.notOk('set' in ignored && 'status' in ignored.set)
 })
 
@@ -224,6 +224,7 @@ t.test('on a list with a primary key an update writes the email and leaves the k
     unset: [],
   })
   const update = decide(['New@B.co', 'KEY'], {}, { overwrite: true }, keyed)
+  t.match(update, { set: { email: 'New@B.co' } })
   t.notOk('set' in update && 'custom_fields.1' in update.set)
   t.match(decide(['New@B.co', 'KEY'], undefined, {}, keyed), {
     document: { email_key: 'new@b.co', custom_fields: { 1: 'KEY' } },

@@ -6,6 +6,7 @@ import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
 import t, { type Test } from 'tap'
+import { seededRandom } from '../../../bench/load/random.ts'
 import { splitFile, type SplitResult } from '../../../engine/splitting/split.ts'
 import { scanTail, type SecondThread } from '../../../engine/splitting/tail-scan.ts'
 import {
@@ -412,8 +413,8 @@ for (const [name, { content, format, isTwo }] of Object.entries(awkward)) {
 }
 
 t.test('and of anything', async (t) => {
-  let state = 7
-  const random = (below: number) => (state = (state * 48_271) % 0x7fffffff) % below
+  const fraction = seededRandom(7)
+  const random = (below: number) => Math.floor(fraction() * below)
   const pieces = [
     'a@b.co',
     'c@d.co,',

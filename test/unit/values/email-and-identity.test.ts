@@ -64,6 +64,8 @@ t.test('the reader of bytes and the reader of texts never disagree', async (t) =
   const character = fc.constantFrom(...'aZ09-_.@+ü ^"\t\n\r\0\u00a0'.split(''))
   const address = fc.array(character, { maxLength: 14 }).map((list) => list.join(''))
   const key = Buffer.alloc(2048)
+  let decided = 0
+  let runs = 0
   fc.assert(
     fc.property(
       fc.oneof(
@@ -74,13 +76,15 @@ t.test('the reader of bytes and the reader of texts never disagree', async (t) =
       (text) => {
         const bytes = Buffer.from(text)
         const length = asciiEmailIdentity(bytes, 0, bytes.length, key)
+        runs += 1
+        if (length !== -1) decided += 1
         // -1 leaves the decision to emailIdentity; anything else has to be its answer.
         return length === -1 || key.toString('utf8', 0, length) === emailIdentity(text.trim())
       },
     ),
     { numRuns: 20_000 },
   )
-  t.pass('50,000 texts')
+  t.ok(decided > runs / 10 && decided < runs, `of ${runs} texts the bytes decide ${decided}`)
 })
 
 t.test('texts are compared without case, composed', async (t) => {
