@@ -48,6 +48,7 @@ export interface HttpServer extends Part {
   server: Server
 }
 
+/** A server with bounds against slow and silent clients, not yet listening; its `stop` lets running requests end. */
 export function createHttpServer(listener: RequestListener, limits: HttpLimits = httpLimits): HttpServer {
   const server = createServer(
     {

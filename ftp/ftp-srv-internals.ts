@@ -4,7 +4,7 @@ import { FtpSrv } from 'ftp-srv'
 import type { Logger } from '../shared/logger.ts'
 import type { Command } from './connections/command-lines.ts'
 import type { ControlConnection } from './connections/control-connection.ts'
-import type { UploadDirectory } from './upload-directory.ts'
+import type { UploadDirectory } from './uploads/upload-directory.ts'
 
 /**
  * The parts of ftp-srv 4.6.3 that it doesn't declare and that our layer needs: its session, its commands table, the

@@ -1,6 +1,6 @@
 import { findCaller, type Caller } from '../shared/api-keys.ts'
 import type { FtpSession } from './session.ts'
-import { UploadDirectory } from './upload-directory.ts'
+import { UploadDirectory } from './uploads/upload-directory.ts'
 
 /** So many wrong passwords end a session. */
 const mostWrongLogins = 3

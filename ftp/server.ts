@@ -2,8 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parsePortRange } from '../shared/config.ts'
-import { StartError } from '../shared/errors.ts'
-import { describeListenError, type Part } from '../shared/service.ts'
+import { listen, type Part } from '../shared/service.ts'
 import { TurnQueue } from '../shared/turn-queue.ts'
 import { installCommands } from './commands/command-table.ts'
 import { Certificate, type CertificateFiles } from './connections/certificate.ts'
@@ -92,11 +91,11 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
   })
   const parts: Part[] = [keyWatch, ...(certificate === null ? [] : [certificate])]
   const servers: Server[] = []
-  const listen = async (port: number, setting: string, isImplicitTls: boolean) => {
+  const open = async (port: number, setting: string, isImplicitTls: boolean): Promise<number> => {
     const server = createServer((socket) => void gate.accept(socket, isImplicitTls))
     server.maxConnections = options.sessions.inProcess + mostRefused
     servers.push(server)
-    return listening(server, { host, port, setting })
+    return (await listen(server, { host, port, setting })).port
   }
   const stop = async () => {
     for (const server of servers) server.close()
@@ -104,9 +103,9 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
     await Promise.all(parts.map((part) => part.stop()))
   }
   try {
-    const port = await listen(options.port, 'FTP_PORT', false)
+    const port = await open(options.port, 'FTP_PORT', false)
     const implicitPort = tls?.implicitPort ?? null
-    const implicitTlsPort = implicitPort === null ? null : await listen(implicitPort, 'FTPS_PORT', true)
+    const implicitTlsPort = implicitPort === null ? null : await open(implicitPort, 'FTPS_PORT', true)
     return { port, implicitTlsPort, stop }
   } catch (error) {
     await stop()
@@ -194,17 +193,4 @@ class Gate {
     void session.reply(220, 'Rollcall')
     control.listen(session)
   }
-}
-
-async function listening(
-  server: Server,
-  address: { host: string; port: number; setting: string },
-): Promise<number> {
-  server.listen(address.port, address.host)
-  try {
-    await once(server, 'listening')
-  } catch (error) {
-    throw new StartError(describeListenError(error as NodeJS.ErrnoException, address), { cause: error })
-  }
-  return (server.address() as { port: number }).port
 }

@@ -6,7 +6,7 @@ import { clock } from '../shared/clock.ts'
 import { FtpError } from './ftp-error.ts'
 import type { TransferKind, TransferResult } from './metrics.ts'
 import type { FtpSession } from './session.ts'
-import type { Upload } from './upload.ts'
+import type { Upload } from './uploads/upload.ts'
 
 /**
  * What goes over the data connection, in either direction. Each ends when its work is done, when its data connection

@@ -1,5 +1,6 @@
+import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Server as NetServer } from 'node:net'
 import type { Registry } from 'prom-client'
 import { clock } from './clock.ts'
 import { loadSettings, type Settings } from './config.ts'
@@ -191,22 +192,21 @@ export async function answerOperations(
   }
 }
 
-/** Listens, or throws a StartError that names the setting. */
-export function listen(
-  server: Server,
-  options: { host: string; port: number; setting: string },
+/** Listens, for HTTP or FTP, or throws a StartError that names the setting. */
+export async function listen(
+  server: NetServer,
+  address: { host: string; port: number; setting: string },
 ): Promise<AddressInfo> {
-  return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => {
-      reject(new StartError(describeListenError(error, options), { cause: error }))
-    })
-    server.listen(options.port, options.host, () => {
-      resolve(server.address() as AddressInfo)
-    })
-  })
+  server.listen(address.port, address.host)
+  try {
+    await once(server, 'listening')
+  } catch (error) {
+    throw new StartError(describeListenError(error as NodeJS.ErrnoException, address), { cause: error })
+  }
+  return server.address() as AddressInfo
 }
 
-export function describeListenError(
+function describeListenError(
   error: NodeJS.ErrnoException,
   options: { host: string; port: number; setting: string },
 ): string {

@@ -2,8 +2,8 @@ import type { z } from 'zod'
 import type { Caller } from '../../shared/api-keys.ts'
 import type { RequestErrorCode } from '../../shared/errors.ts'
 import type { ControlPlane } from '../control-plane.ts'
-import type { ContentSample } from './sampled-content.ts'
-import type { InlineContent } from './staged-content.ts'
+import type { ContentSample } from './body/sampled-content.ts'
+import type { InlineContent } from './body/staged-content.ts'
 
 /**
  * An endpoint is a value: where it is, who may call it, what goes in and out, and what it does. The router, the

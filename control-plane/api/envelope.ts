@@ -2,7 +2,7 @@ import { STATUS_CODES } from 'node:http'
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
 import { retryReasonOfDriver } from '../../shared/database.ts'
 import { RequestError } from '../../shared/errors.ts'
-import { drain } from './body-pieces.ts'
+import { drain } from './body/body-pieces.ts'
 import type { Paging, TokenPaging } from './endpoint.ts'
 import { localsOf } from './request-locals.ts'
 

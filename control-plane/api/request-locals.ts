@@ -1,7 +1,7 @@
 import type { Response } from 'express'
 import type { Caller } from '../../shared/api-keys.ts'
 import type { Logger } from '../../shared/logger.ts'
-import type { RequestBody } from './request-body.ts'
+import type { RequestBody } from './body/request-body.ts'
 
 /** What a request carries along from one handler to the next, in `response.locals`. */
 export interface RequestLocals {

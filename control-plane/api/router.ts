@@ -7,7 +7,7 @@ import { organizationOf, refuseCaller } from './authorization.ts'
 import { credentialCandidates } from './credentials.ts'
 import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
-import { readInlineBody, readSmallBody } from './request-body.ts'
+import { readInlineBody, readSmallBody } from './body/request-body.ts'
 import { localsOf } from './request-locals.ts'
 import { documentIn, readBody, readQuery } from './validation.ts'
 

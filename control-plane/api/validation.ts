@@ -19,7 +19,10 @@ export function readQuery<Query>(
   return parse(schema, query, 'invalid_request')
 }
 
-/** Takes the document out of its wrapper and checks it, without the keys that are to be ignored. */
+/**
+ * Takes the document out of its wrapper and checks it, without the keys that are to be ignored. Throws `invalid_request`
+ * for a body without the wrapper, `validation_failed` for what the schema refuses.
+ */
 export function readBody<Body>(
   description: BodyDescription<Body>,
   body: unknown,

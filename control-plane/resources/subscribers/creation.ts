@@ -1,17 +1,22 @@
 import type { Caller } from '../../../shared/api-keys.ts'
-import { isDuplicateKey, nextIds } from '../../../shared/database.ts'
+import { nextIds } from '../../../shared/database.ts'
 import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
 import { insertTogether } from '../../../shared/store/subscribers-together.ts'
+import { refusingTaken } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { planReactions } from './autoresponders.ts'
 import { requestConfirmation } from './confirmation.ts'
 import { findSubscriberList } from './list-context.ts'
 import { newSubscriber } from './new-subscriber.ts'
-import { checkedAgain, refuseWrite, takenProblem } from './outcomes.ts'
+import { checkedAgain, refuseWrite, takenIdentity } from './outcomes.ts'
 import type { SubscriberCreation } from './schemas.ts'
 import { toView } from './view.ts'
 
-/** Adds a subscriber, or asks it to confirm first. Resolves to its view, or to null when it was asked. */
+/**
+ * Adds a subscriber, or asks it to confirm first. Resolves to its view, or to null when it was asked. Throws `not_found`
+ * (list, confirmation form), `validation_failed` (values, an identity that is taken, a subscriber limit), and what
+ * `checkedAgain` throws.
+ */
 export async function createSubscriber(
   deps: ControlPlane,
   caller: Caller,
@@ -32,7 +37,7 @@ export async function createSubscriber(
       planned.status === 'active' ? planReactions(deps, context, given) : undefined,
     ])
     const document: SubscriberDocument = { ...planned, id }
-    const outcome = await refusingTaken(() =>
+    const outcome = await refusingTaken(takenIdentity, () =>
       insertTogether(deps.database, list.organization_id, document, {
         listRevision: list.revision,
         ...(reactions === undefined ? {} : { reactions }),
@@ -42,13 +47,4 @@ export async function createSubscriber(
     refuseWrite(outcome, document.email)
     return { done: toView(document, context) }
   })
-
-  async function refusingTaken<T>(write: () => Promise<T>): Promise<T> {
-    try {
-      return await write()
-    } catch (error) {
-      if (isDuplicateKey(error)) throw takenProblem()
-      throw error
-    }
-  }
 }

@@ -51,7 +51,10 @@ const mostNamed = 100
 /** An email on a list with another primary key may be that of any number of subscribers. */
 const mostFound = 500
 
-/** The subscribers that a comma-separated path segment names, in its order, each once; what names nobody is left out. */
+/**
+ * The subscribers that a comma-separated path segment names, in its order, each once; what names nobody is left out.
+ * Throws `requested_too_many` for more than 100 names, or more than 500 subscribers.
+ */
 export async function namedSubscribers(
   { database }: ControlPlane,
   list: MailingListDocument,

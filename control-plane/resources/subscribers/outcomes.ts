@@ -28,12 +28,16 @@ export function refuseWrite(outcome: Exclude<SubscriberWrite, 'list_changed'>, s
   }
 }
 
-export const takenProblem = (): RequestError =>
-  new RequestError('validation_failed', 'the list already has a subscriber with this identity')
+export const takenIdentity = 'the list already has a subscriber with this identity'
+
+export const takenProblem = (): RequestError => new RequestError('validation_failed', takenIdentity)
 
 const mostChecks = 20
 
-/** Does `write` again, from the start, when the list changed between the check and the write. */
+/**
+ * Does `write` again, from the start, when the list changed between the check and the write: so writes of subscribers
+ * look the list up themselves, and read the body anew against it. Throws 503 when it changes again and again.
+ */
 export async function checkedAgain<T>(write: () => Promise<{ done: T } | 'again'>): Promise<T> {
   for (let tries = 0; tries < mostChecks; tries += 1) {
     const result = await write()

@@ -7,7 +7,10 @@ import type { SubscriberList } from './list-context.ts'
 
 const mostAtOnce = 10
 
-/** Removes the subscriber with an id, or up to ten of those with an email, lowest id first. */
+/**
+ * Removes the subscriber with an id, or up to ten of those with an email, lowest id first. Throws `not_found`, and
+ * `validation_failed` where deletion is switched off.
+ */
 export async function deleteSubscribers(
   { database, settings }: ControlPlane,
   { list }: SubscriberList,

@@ -4,11 +4,12 @@ import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { unsubscribe, updateSubscriber } from './change.ts'
+import { updateSubscriber } from './change.ts'
 import { createSubscriber } from './creation.ts'
 import { findByEmail, organizationNames, type ListsToSearch } from './find-by-email.ts'
 import { listSubscribers, namedSubscribers } from './find.ts'
 import { findSubscriberList } from './list-context.ts'
+import { takenIdentity } from './outcomes.ts'
 import { deleteSubscribers } from './removal.ts'
 import {
   exampleFound,
@@ -23,6 +24,7 @@ import {
 } from './schemas.ts'
 import { exampleTriggered, triggeredView, faultyTriggering, triggering } from './trigger-schemas.ts'
 import { needOfCreation, triggerAutoresponders } from './trigger.ts'
+import { unsubscribe } from './unsubscription.ts'
 import { toView } from './view.ts'
 
 const tag = 'Subscribers'
@@ -33,7 +35,6 @@ const subscriberPath = `${listPath}/:id_or_email`
 
 const noSubscriber = 'there is no subscriber 4711'
 const severalSubscribers = 'several subscribers have the email ann@example.com: name one of them by its id'
-const takenIdentity = 'the list already has a subscriber with this identity'
 const noPlace = [
   "status can't be active: the organization's subscriber limit is reached",
   "status can't be active just now: imports hold what is left under the organization's subscriber limit, try again when they have ended",

@@ -16,13 +16,14 @@ import {
 import { refuseUnless } from '../../api/authorization.ts'
 import { permission } from '../../api/endpoint.ts'
 import { missing } from '../../api/scope.ts'
+import { refusingTaken } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { bodyAfterRecord, changeOf, refuseUnlessOne } from './change.ts'
 import { addressOf } from './find.ts'
 import { readGiven } from './given-values.ts'
 import { findSubscriberList, type SubscriberList } from './list-context.ts'
 import { newSubscriber } from './new-subscriber.ts'
-import { checkedAgain, refuseWrite, takenProblem } from './outcomes.ts'
+import { checkedAgain, refuseWrite, takenIdentity, takenProblem } from './outcomes.ts'
 import { readReplacements, type Replacements } from './replacements.ts'
 import { subscriberCreation } from './schemas.ts'
 import { chooseAutoresponders, onSubscriptionOf, type Chosen } from './trigger-choice.ts'
@@ -37,7 +38,9 @@ export const needOfCreation = permission('subscriber', 'create')
 
 /**
  * Queues a mail of each autoresponder that is named or has the id, for one subscriber, whatever its trigger. The
- * subscriber's change, or its creation, and the mails come about together or not at all.
+ * subscriber's change, or its creation, and the mails come about together or not at all. Throws `not_found` (list,
+ * subscriber, autoresponder), `multiple_records_found`, `not_authorized` for a creation that the caller has no right to,
+ * `invalid_request`, `requested_too_many`, `validation_failed`, and what `checkedAgain` throws.
  */
 export async function triggerAutoresponders(
   deps: ControlPlane,
@@ -126,18 +129,13 @@ async function triggerExisting(call: TriggerCall): Promise<Attempt | 'missing'> 
     after = changed(existing, changes)
     return changes
   }
-  try {
-    const outcome = await changeSubscriber(deps.database, list.organization_id, address, change, {
-      listRevision: list.revision,
-      reactions: await reactionsOf(call, chosen),
-    })
-    if (outcome === 'list_changed') return 'again'
-    if (outcome === 'missing') return 'missing'
-    refuseWrite(outcome, shown)
-  } catch (error) {
-    if (isDuplicateKey(error)) throw takenProblem()
-    throw error
-  }
+  const options = { listRevision: list.revision, reactions: await reactionsOf(call, chosen) }
+  const outcome = await refusingTaken(takenIdentity, () =>
+    changeSubscriber(deps.database, list.organization_id, address, change, options),
+  )
+  if (outcome === 'list_changed') return 'again'
+  if (outcome === 'missing') return 'missing'
+  refuseWrite(outcome, shown)
   const result = wasActive ? 'remained_active' : 'reactivated'
   return { done: viewOf(chosen, toView(after!, context), result) }
 }

@@ -2,11 +2,6 @@ import type { Caller } from '../../../shared/api-keys.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 
-/**
- * The few places at which passwords are hashed, and who waits for one. Each organization has a line of its own, and the
- * lines are served in turn: whoever brings two hundred at once holds up others by one hash, not by two hundred.
- */
-
 /** On whose behalf a password is hashed, and the signal of the process's stop, which sends those who wait away. */
 export interface HashingFor {
   organizationId: number
@@ -23,6 +18,10 @@ interface Waiting {
   begin: () => void
 }
 
+/**
+ * The few places at which passwords are hashed, and who waits for one. Each organization has a line of its own, and the
+ * lines are served in turn: whoever brings two hundred at once holds up others by one hash, not by two hundred.
+ */
 export class HashingTurns {
   readonly #mostWaiting: number
   /** Places that nobody has; there are none while somebody waits. */

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { UploadDirectory } from '../../../ftp/upload-directory.ts'
+import { UploadDirectory } from '../../../ftp/uploads/upload-directory.ts'
 import type { Logger } from '../../../shared/logger.ts'
 import { openUploads } from '../../../shared/uploads/open-uploads.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { PassThrough, type Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { bodyPieces, type BodyPatience } from '../../../control-plane/api/body-pieces.ts'
+import { bodyPieces, type BodyPatience } from '../../../control-plane/api/body/body-pieces.ts'
 
 async function bytesOf(body: Readable, patience: BodyPatience): Promise<number> {
   let bytes = 0

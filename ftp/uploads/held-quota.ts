@@ -1,6 +1,6 @@
-import type { Collections } from '../shared/schemas/collections.ts'
-import { endUpload, growUpload, type UploadLimits } from '../shared/store/upload-usage.ts'
-import type { UploadStore } from '../shared/uploads/upload-store.ts'
+import type { Collections } from '../../shared/schemas/collections.ts'
+import { endUpload, growUpload, type UploadLimits } from '../../shared/store/upload-usage.ts'
+import type { UploadStore } from '../../shared/uploads/upload-store.ts'
 import { inTurn } from './name-turn.ts'
 
 /** Reserved ahead of what is written, so that few blocks ask the database. */

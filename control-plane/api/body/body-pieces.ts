@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { pipeline, type Transform } from 'node:stream'
 import zlib from 'node:zlib'
-import { RequestError } from '../../shared/errors.ts'
+import { RequestError } from '../../../shared/errors.ts'
 import { refusedBody } from './json-text.ts'
 
 /** For how long, and how many bytes of it, the rest of a body is taken from a client that was refused already. */

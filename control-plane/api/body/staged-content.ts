@@ -1,8 +1,8 @@
 import { PassThrough } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
-import { nextIds, type Database } from '../../shared/database.ts'
-import { RequestError } from '../../shared/errors.ts'
-import { isStagingFull, stagedSource, type Staging } from '../../shared/staging/staging.ts'
+import { nextIds, type Database } from '../../../shared/database.ts'
+import { RequestError } from '../../../shared/errors.ts'
+import { isStagingFull, stagedSource, type Staging } from '../../../shared/staging/staging.ts'
 import type { StringSink } from './json-skeleton.ts'
 import { halfPair } from './json-text.ts'
 

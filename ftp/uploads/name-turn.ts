@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { clock } from '../shared/clock.ts'
-import type { Collections } from '../shared/schemas/collections.ts'
-import { releaseUploadLock, takeUploadLock, uploadLeaseMs } from '../shared/store/upload-locks.ts'
-import { newUploadToken } from '../shared/uploads/upload-names.ts'
+import { clock } from '../../shared/clock.ts'
+import type { Collections } from '../../shared/schemas/collections.ts'
+import { releaseUploadLock, takeUploadLock, uploadLeaseMs } from '../../shared/store/upload-locks.ts'
+import { newUploadToken } from '../../shared/uploads/upload-names.ts'
 
 /** A dead process's turn has ended by then. */
 const patienceMs = uploadLeaseMs + 15_000

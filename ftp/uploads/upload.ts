@@ -1,11 +1,11 @@
-import { isStagingFull } from '../shared/staging/staging.ts'
+import { isStagingFull } from '../../shared/staging/staging.ts'
 import {
   UploadChanged,
   type TakeUp,
   type UploadInProgress,
   type UploadStore,
-} from '../shared/uploads/upload-store.ts'
-import { FtpError } from './ftp-error.ts'
+} from '../../shared/uploads/upload-store.ts'
+import { FtpError } from '../ftp-error.ts'
 import type { HeldQuota, UploadOutcome } from './held-quota.ts'
 import type { UploadLock } from './upload-lock.ts'
 import type { UploadQuota } from './upload-quota.ts'

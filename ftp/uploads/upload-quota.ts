@@ -1,5 +1,5 @@
-import { clock } from '../shared/clock.ts'
-import type { Collections } from '../shared/schemas/collections.ts'
+import { clock } from '../../shared/clock.ts'
+import type { Collections } from '../../shared/schemas/collections.ts'
 import {
   addName,
   correctUsage,
@@ -9,8 +9,8 @@ import {
   listLiveUploads,
   readUsage,
   type UploadLimits,
-} from '../shared/store/upload-usage.ts'
-import type { UploadStore } from '../shared/uploads/upload-store.ts'
+} from '../../shared/store/upload-usage.ts'
+import type { UploadStore } from '../../shared/uploads/upload-store.ts'
 import { HeldQuota } from './held-quota.ts'
 import { inTurn } from './name-turn.ts'
 

@@ -1,0 +1,46 @@
+import { access, readdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+
+/** What is written for people: each link leads somewhere, and each page can be come to. */
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const inFolder = async (folder: string): Promise<string[]> =>
+  (await readdir(path.join(root, folder)))
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => path.join(folder, name))
+const pages = (await Promise.all(['', 'docs', 'bench'].map(inFolder))).flat()
+const texts = new Map(
+  await Promise.all(
+    pages.map(async (page) => [page, await readFile(path.join(root, page), 'utf8')] as const),
+  ),
+)
+
+/** As GitHub makes them of headings. */
+const anchorsOf = (text: string): string[] =>
+  [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading]) =>
+    heading!
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replaceAll(' ', '-'),
+  )
+
+t.test('links lead to files and headings that are there, and every page is linked', async (t) => {
+  const linked = new Set<string>()
+  for (const [page, text] of texts) {
+    for (const [, target] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (/^\w+:/.test(target!)) continue
+      const [file, anchor] = target!.split('#') as [string, string | undefined]
+      const to = file === '' ? page : path.join(path.dirname(page), file)
+      if (to !== page) linked.add(to)
+      await t.resolves(access(path.join(root, to)), `${page} links ${target}`)
+      if (anchor !== undefined && texts.has(to))
+        t.ok(anchorsOf(texts.get(to)!).includes(anchor), `${page} links ${target}`)
+    }
+  }
+  t.same(
+    pages.filter((page) => page.startsWith('docs') && !linked.has(page)),
+    [],
+  )
+})
