@@ -151,10 +151,15 @@ interface RunResult {
 
 async function runFiles(args: string[], name: string): Promise<RunResult> {
   const protocol = path.join(folder, `${name}.tap`)
-  const code = await tap(['--reporter=terse', `--output-file=${protocol}`, ...args])
+  // Drawing progress where nobody sees it takes as long as two test files; failures are shown when all have ended.
+  const isWatched = process.stdout.isTTY || name === 'again'
+  const reporter = isWatched ? 'terse' : 'silent'
+  const code = await tap([`--reporter=${reporter}`, `--output-file=${protocol}`, ...args])
   const text = await readFile(protocol, 'utf8').catch(() => '')
   const total = [...text.matchAll(/^# \{ total: (\d+)(?:, pass: (\d+))?(?:, fail: (\d+))?.*\}$/gm)].at(-1)
   const failedFiles = [...text.matchAll(/^not ok \d+ - (\S+\.test\.ts)/gm)].map((match) => match[1]!)
+  if (code !== 0 && !isWatched && !stopping.signal.aborted)
+    await tap(['replay', '--reporter=terse', ...failedFiles])
   return {
     code,
     passed: Number(total?.[2] ?? 0),

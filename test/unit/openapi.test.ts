@@ -1,4 +1,5 @@
 import { createConfig, lintFromString } from '@redocly/openapi-core'
+import formats from 'ajv-formats'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import t from 'tap'
 import { needText } from '../../control-plane/api/authorization.ts'
@@ -11,6 +12,7 @@ const operations: Json[] = Object.entries<Json>(document.paths)
   .filter(([path]) => path.startsWith(basePath))
   .flatMap(([, methods]) => Object.values<Json>(methods))
 const ajv = new Ajv2020({ strict: false })
+;(formats as unknown as (target: Ajv2020) => void)(ajv)
 ajv.addSchema({ $id: 'openapi', ...document })
 
 t.test('the description has no fault that its linter knows', async (t) => {
