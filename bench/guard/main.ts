@@ -137,5 +137,6 @@ function print(verdicts: Verdict[]): void {
     )
 }
 
-const inWords = ({ cpu, elapsed }: LeastParts): string =>
-  `CPU time below ${cpu} and time below ${elapsed} of what was recorded`
+function inWords({ cpu, elapsed }: LeastParts): string {
+  return `CPU time below ${cpu} and time below ${elapsed} of what was recorded`
+}

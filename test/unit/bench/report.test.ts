@@ -171,8 +171,8 @@ t.test(
     t.strictSame(fallen(24), [])
     const clients = ['new rows, client', 'overwriting, client', 'all skipped, client']
     t.strictSame(fallen(26), clients)
-    t.strictSame(fallen(32, leastParts.elsewhere), [])
-    t.strictSame(fallen(34, leastParts.elsewhere), clients)
+    t.strictSame(fallen(44, leastParts.elsewhere), [])
+    t.strictSame(fallen(45, leastParts.elsewhere), clients)
     const times = ['new rows, elapsed', 'overwriting, elapsed', 'all skipped, elapsed']
     t.strictSame(fallen(20, leastParts.here, 27), [], 'a neighbour on one of two cores')
     t.strictSame(fallen(20, leastParts.here, 28), times, 'a wait that costs no CPU time')
