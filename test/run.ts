@@ -3,6 +3,7 @@ import { statSync } from 'node:fs'
 import { mkdtemp, readFile, rm, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { programSearchPath } from '../shared/config.ts'
 import { createLogger } from '../shared/logger.ts'
@@ -103,15 +104,18 @@ async function tap(args: string[]): Promise<number> {
     stdio: 'inherit',
     detached: true,
   })
-  const signalAll = (signal: NodeJS.Signals) => {
+  /** Whether anybody is there still; 0 only asks. */
+  const signalAll = (signal: NodeJS.Signals | 0): boolean => {
     try {
-      process.kill(-child.pid!, signal)
+      return process.kill(-child.pid!, signal)
     } catch {
-      // Nobody is left.
+      return false
     }
   }
   stopping.signal.addEventListener('abort', () => signalAll('SIGTERM'))
   const status = await new Promise<number | null>((resolve) => child.once('exit', resolve))
+  // Who was told to end has a moment for it: `npm start` ends its MongoDB, which is in no group of ours.
+  for (let looks = 0; looks < 50 && signalAll(0); looks += 1) await sleep(100)
   signalAll('SIGKILL')
   return status ?? 1
 }
