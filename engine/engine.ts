@@ -204,7 +204,9 @@ export class Engine implements Part {
 
   async #end(): Promise<void> {
     this.#stopping = true
-    await this.#rebirth.catch(() => undefined)
+    // With the database away it may take long, and then there is nothing yet to be handed back.
+    const tooLong = sleep(handOverMs, undefined, { ref: false })
+    await Promise.race([this.#rebirth.catch(() => undefined), tooLong])
     const life = this.#life
     if (life === null) return
     life.ended.abort()
