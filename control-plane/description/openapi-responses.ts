@@ -3,9 +3,9 @@ import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import { requestErrorCodes, type RequestErrorCode } from '../../shared/errors.ts'
 import { describeNeed } from '../api/authorization.ts'
 import { tooLarge } from '../api/body/body-pieces.ts'
-import type { Endpoint } from '../api/endpoint.ts'
 import { allElseTooLarge } from '../api/body/json-skeleton.ts'
 import { megabyte } from '../api/body/request-body.ts'
+import type { Endpoint } from '../api/endpoint.ts'
 import { documentedRefusals, type Refusal } from './refusals.ts'
 
 /** What an endpoint answers, for the description: its reply, its refusals, and what every endpoint may answer. */

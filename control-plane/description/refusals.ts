@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { RequestError, type RequestErrorCode } from '../../shared/errors.ts'
-import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
 import { parseJson } from '../api/body/json-text.ts'
+import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
 import { missing } from '../api/scope.ts'
 import { isHash, readBody, readQuery } from '../api/validation.ts'
 

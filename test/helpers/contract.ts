@@ -22,6 +22,9 @@ export interface Contract {
   problems: (reply: ContractReply) => string[]
 }
 
+/** What `format` means, told to a validator: the package's types don't say that it is a function. */
+export const addFormats = formats as unknown as (ajv: Ajv2020) => void
+
 /** The description's schemas are made strict in place. */
 export function contractOf(description: Json): Contract {
   const document = strict(description)
@@ -35,7 +38,7 @@ export function contractOf(description: Json): Contract {
     inlineRefs: false,
     code: { optimize: false },
   })
-  ;(formats as unknown as (target: Ajv2020) => void)(ajv)
+  addFormats(ajv)
   ajv.addSchema({ $id: 'openapi', ...document })
   const validators = new Map<string, ValidateFunction>()
   const validatorAt = (pointer: string): ValidateFunction => {

@@ -1,10 +1,10 @@
 import { createConfig, lintFromString } from '@redocly/openapi-core'
-import formats from 'ajv-formats'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import t from 'tap'
 import { needText } from '../../control-plane/api/authorization.ts'
 import { basePath, openApiDocument } from '../../control-plane/description/openapi.ts'
 import { endpoints } from '../../control-plane/endpoints.ts'
+import { addFormats } from '../helpers/contract.ts'
 import type { Json } from '../helpers/service.ts'
 
 const document: Json = JSON.parse(JSON.stringify(openApiDocument(endpoints, 'http://127.0.0.1:8080')))
@@ -12,7 +12,7 @@ const operations: Json[] = Object.entries<Json>(document.paths)
   .filter(([path]) => path.startsWith(basePath))
   .flatMap(([, methods]) => Object.values<Json>(methods))
 const ajv = new Ajv2020({ strict: false })
-;(formats as unknown as (target: Ajv2020) => void)(ajv)
+addFormats(ajv)
 ajv.addSchema({ $id: 'openapi', ...document })
 
 t.test('the description has no fault that its linter knows', async (t) => {
