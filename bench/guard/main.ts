@@ -1,5 +1,6 @@
 import { mkdtemp, readFile, rename, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { onServer } from '../compare.ts'
 import { exitAfter, removeFolder } from '../interrupt.ts'
@@ -55,7 +56,8 @@ await exitAfter('rollcall-guard-', (folder) => (given.record ? record(folder) : 
 
 async function record(folder: string): Promise<number> {
   const machine = describeMachine()
-  const before = JSON.parse(await readFile(recordedFile, 'utf8')) as Recorded
+  const all = await readRecorded()
+  const replaced = ofMachine(all, machine)
   const passes: Ratios[] = []
   while (passes.length < recordedPasses) passes.push(await measureRatios(folder))
   const ratios = mediansOf(passes)
@@ -71,25 +73,33 @@ async function record(folder: string): Promise<number> {
   const round = (_: string, value: unknown) =>
     typeof value === 'number' ? Number(value.toPrecision(4)) : value
   const part = new URL('./recorded.json.part', import.meta.url)
-  await writeFile(part, `${JSON.stringify(recorded, round, 2)}\n`)
+  const others = all.filter((one) => one !== replaced)
+  await writeFile(part, `${JSON.stringify([...others, recorded], round, 2)}\n`)
   await rename(part, recordedFile)
-  console.log(`against what was recorded at ${before.at}, of ${before.versions['rollcall']}:`)
-  print(judge(before.ratios, ratios, leastParts.here))
+  const before = replaced ?? others[0]
+  if (before === undefined) return 0
+  console.log(
+    `against what was recorded at ${before.at} on ${describe(before.machine)}, of ${before.versions['rollcall']}:`,
+  )
+  print(judge(before.ratios, ratios, replaced === undefined ? leastParts.elsewhere : leastParts.here))
   return 0
 }
 
 async function guard(folder: string): Promise<number> {
-  const recorded = JSON.parse(await readFile(recordedFile, 'utf8')) as Recorded
+  const all = await readRecorded()
+  const here = describeMachine()
+  const ofHere = ofMachine(all, here)
+  const recorded = ofHere ?? all[0]
+  if (recorded === undefined)
+    throw new Error(`${fileURLToPath(recordedFile)} holds no record: npm run guard -- --record writes one`)
   if (rows !== recorded.rows) {
     console.error(
       `--rows ${rows}: the recorded ratios are those of ${recorded.rows} rows, and an import has costs that aren't a row's. Leave it out, or add --record.`,
     )
     return 2
   }
-  const here = describeMachine()
-  const isSame = here.cpu === recorded.machine.cpu && here.cores === recorded.machine.cores
-  const parts = isSame ? leastParts.here : leastParts.elsewhere
-  if (!isSame)
+  const parts = ofHere === undefined ? leastParts.elsewhere : leastParts.here
+  if (ofHere === undefined)
     console.log(
       `the ratios were recorded on ${describe(recorded.machine)}, and this is ${describe(here)}, on which a row may cost otherwise: ${inWords(leastParts.here)} fail there, ${inWords(parts)} here; npm run guard -- --record writes down those of this machine`,
     )
@@ -110,11 +120,19 @@ async function guard(folder: string): Promise<number> {
   }
   const fallen = verdicts.filter(({ hasFallen }) => hasFallen)
   if (fallen.length === 0) return 0
-  const machine = describeMachine()
   console.error(
-    `${fallen.map(({ name }) => name).join('; ')}: a row costs more, or takes longer, than it did. See with npm run bench what became slower; where it is meant to be, npm run guard -- --record writes down the new ratios. Recorded on ${describe(recorded.machine)}, this is ${describe(machine)}.`,
+    `${fallen.map(({ name }) => name).join('; ')}: a row costs more, or takes longer, than it did. See with npm run bench what became slower; where it is meant to be, npm run guard -- --record writes down the new ratios. Recorded on ${describe(recorded.machine)}, this is ${describe(describeMachine())}.`,
   )
   return 1
+}
+
+/** One record for each kind of machine: what a row costs a peer in terms of ours differs by as much as a half. */
+async function readRecorded(): Promise<Recorded[]> {
+  return JSON.parse(await readFile(recordedFile, 'utf8')) as Recorded[]
+}
+
+function ofMachine(all: Recorded[], { cpu, cores }: Machine): Recorded | undefined {
+  return all.find(({ machine }) => machine.cpu === cpu && machine.cores === cores)
 }
 
 async function measureRatios(folder: string): Promise<Ratios> {
