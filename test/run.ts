@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { statSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { mkdtemp, readFile, rm, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -18,6 +18,12 @@ import { findMongod } from '../shared/mongod/find-mongod.ts'
  * 120 files that a disk would sync one by one.
  */
 const root = fileURLToPath(new URL('..', import.meta.url))
+const named = process.argv.slice(2)
+const missing = named.filter((arg) => isTestPath(arg) && !existsSync(path.resolve(root, arg)))
+if (missing.length > 0) {
+  console.error(`no such test file or folder: ${missing.join(' ')} (looked for in ${root}); nothing was run`)
+  process.exit(2)
+}
 const folder = await mkdtemp(path.join(await roomyMemory(), 'rollcall-test-'))
 /** What the tests put into temporary folders: gone with this one, whatever ended them. */
 const temporary = await mkdtemp(path.join(tmpdir(), 'rollcall-test-'))
@@ -53,7 +59,7 @@ const server = await startEmbeddedMongoDB({
 try {
   // After an installation tap has its default plugins, and would use them for the run in which it builds ours.
   if (await hasForeignPlugins()) await tap(['build'])
-  exitCode = await runTap(process.argv.slice(2).map(filesOf))
+  exitCode = await runTap(named.map(filesOf))
 } finally {
   await server.stop()
   for (const made of [folder, temporary]) await rm(made, { recursive: true, force: true, maxRetries: 5 })
@@ -67,6 +73,11 @@ async function hasForeignPlugins(): Promise<boolean> {
   const signature = /signature = `([^`]*)`/.exec(await readFile(built, 'utf8').catch(() => ''))?.[1]
   const left = (await readFile(path.join(root, '.taprc'), 'utf8')).matchAll(/"!(.+)"/g)
   return signature === undefined || [...left].some(([, plugin]) => signature.split('\n').includes(plugin!))
+}
+
+/** Neither an option, nor its value, nor a pattern. */
+function isTestPath(arg: string): boolean {
+  return /^[^-][^*?{[]*$/.test(arg) && (arg.includes('/') || arg.endsWith('.ts'))
 }
 
 /** A folder stands for the tests in it, which tap wouldn't look for. */

@@ -1,3 +1,4 @@
+import type { Machine } from '../machine.ts'
 import { spread } from '../statistics.ts'
 
 /** What three kinds of work cost Rollcall and a peer in CPU time, and how long they take them; see README.md. */
@@ -19,6 +20,31 @@ export interface Pair {
   ours: Cost
   peer: Cost
 }
+
+/** What was measured on one kind of machine. */
+export interface Recorded {
+  at: string
+  machine: Machine
+  versions: Record<string, string>
+  rows: number
+  rounds: number
+  ratios: Ratios
+}
+
+/** Those by which a machine is judged: that of its own kind, or else all there are. */
+export function recordsFor(machine: Machine, all: Recorded[]): Recorded[] {
+  const own = all.find((one) => isSameKind(one.machine, machine))
+  return own === undefined ? all : [own]
+}
+
+/** With it in the place of the one of its kind of machine, or after all others. */
+export function withRecord(all: Recorded[], recorded: Recorded): Recorded[] {
+  const place = all.findIndex((one) => isSameKind(one.machine, recorded.machine))
+  return place === -1 ? [...all, recorded] : all.with(place, recorded)
+}
+
+export const isSameKind = (one: Machine, other: Machine): boolean =>
+  one.cpu === other.cpu && one.cores === other.cores
 
 export type Rounds = Record<WorkName, Pair[]>
 
@@ -48,10 +74,10 @@ export interface LeastParts {
   elapsed: number
 }
 
-/** Where the ratios were recorded, and on a machine where rows cost otherwise. */
+/** Of the record of this kind of machine, and of the lowest of all records where this one has none. */
 export const leastParts = {
   here: { cpu: 0.8, elapsed: 0.55 },
-  elsewhere: { cpu: 0.45, elapsed: 0.4 },
+  elsewhere: { cpu: 0.6, elapsed: 0.4 },
 } as const satisfies Record<string, LeastParts>
 
 export interface Verdict {
@@ -74,6 +100,9 @@ export function judge(recorded: Ratios, measured: Ratios, parts: LeastParts): Ve
 /** The better of two runs, ratio by ratio: a neighbour that comes and goes spoils one, what became dearer spoils both. */
 export const betterOf = (one: Ratios, other: Ratios): Ratios =>
   combined([one, other], (ratios) => Math.max(...ratios))
+
+/** What each machine of those reached at least, ratio by ratio. */
+export const lowestOf = (records: Ratios[]): Ratios => combined(records, (ratios) => Math.min(...ratios))
 
 export const mediansOf = (passes: Ratios[]): Ratios => combined(passes, (ratios) => spread(ratios).median)
 

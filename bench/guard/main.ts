@@ -8,29 +8,26 @@ import { describeMachine, loadAverage, versions, type Machine } from '../machine
 import { describe } from '../report/text.ts'
 import {
   betterOf,
+  isSameKind,
   judge,
   leastParts,
+  lowestOf,
   mediansOf,
   ratiosOf,
+  recordsFor,
+  withRecord,
   type LeastParts,
   type Ratios,
+  type Recorded,
   type Verdict,
 } from './judge.ts'
 import { becomesQuiet } from './quiet.ts'
 import { runRounds } from './run-rounds.ts'
 
-/**
+/*
  * Fails when a row costs more CPU time, or takes much longer, than it did: against what it costs a peer in the same
  * minute, compared with what was recorded. No figure by itself is of use on a machine that others load.
  */
-interface Recorded {
-  at: string
-  machine: Machine
-  versions: Record<string, string>
-  rows: number
-  rounds: number
-  ratios: Ratios
-}
 
 /** Only what is about to fail takes so long. */
 const mostRepeats = 2
@@ -57,10 +54,13 @@ await exitAfter('rollcall-guard-', (folder) => (given.record ? record(folder) : 
 async function record(folder: string): Promise<number> {
   const machine = describeMachine()
   const all = await readRecorded()
-  const replaced = ofMachine(all, machine)
   const passes: Ratios[] = []
   while (passes.length < recordedPasses) passes.push(await measureRatios(folder))
-  const ratios = mediansOf(passes)
+  const medians = Object.entries(mediansOf(passes)).map(([name, ratio]) => [
+    name,
+    Number(ratio.toPrecision(4)),
+  ])
+  const ratios = Object.fromEntries(medians) as Ratios
   machine.load_average_after = loadAverage()
   const recorded: Recorded = {
     at: new Date().toISOString(),
@@ -70,38 +70,33 @@ async function record(folder: string): Promise<number> {
     rounds,
     ratios,
   }
-  const round = (_: string, value: unknown) =>
-    typeof value === 'number' ? Number(value.toPrecision(4)) : value
   const part = new URL('./recorded.json.part', import.meta.url)
-  const others = all.filter((one) => one !== replaced)
-  await writeFile(part, `${JSON.stringify([...others, recorded], round, 2)}\n`)
+  await writeFile(part, `${JSON.stringify(withRecord(all, recorded), null, 2)}\n`)
   await rename(part, recordedFile)
-  const before = replaced ?? others[0]
-  if (before === undefined) return 0
-  console.log(
-    `against what was recorded at ${before.at} on ${describe(before.machine)}, of ${before.versions['rollcall']}:`,
-  )
-  print(judge(before.ratios, ratios, replaced === undefined ? leastParts.elsewhere : leastParts.here))
+  const before = recordsFor(machine, all)
+  if (before.length === 0) return 0
+  console.log(`against what was recorded ${inPlaces(before)}:`)
+  print(judge(lowestOf(before.map((one) => one.ratios)), ratios, partsFor(machine, before)))
   return 0
 }
 
 async function guard(folder: string): Promise<number> {
-  const all = await readRecorded()
   const here = describeMachine()
-  const ofHere = ofMachine(all, here)
-  const recorded = ofHere ?? all[0]
-  if (recorded === undefined)
+  const records = recordsFor(here, await readRecorded())
+  if (records.length === 0)
     throw new Error(`${fileURLToPath(recordedFile)} holds no record: npm run guard -- --record writes one`)
-  if (rows !== recorded.rows) {
+  const other = records.find((one) => one.rows !== rows)
+  if (other !== undefined) {
     console.error(
-      `--rows ${rows}: the recorded ratios are those of ${recorded.rows} rows, and an import has costs that aren't a row's. Leave it out, or add --record.`,
+      `--rows ${rows}: the recorded ratios are those of ${other.rows} rows, and an import has costs that aren't a row's. Leave it out, or add --record.`,
     )
     return 2
   }
-  const parts = ofHere === undefined ? leastParts.elsewhere : leastParts.here
-  if (ofHere === undefined)
+  const parts = partsFor(here, records)
+  const recorded = lowestOf(records.map(({ ratios }) => ratios))
+  if (parts !== leastParts.here)
     console.log(
-      `the ratios were recorded on ${describe(recorded.machine)}, and this is ${describe(here)}, on which a row may cost otherwise: ${inWords(leastParts.here)} fail there, ${inWords(parts)} here; npm run guard -- --record writes down those of this machine`,
+      `the ratios were recorded ${inPlaces(records)}, and this is ${describe(here)}, on which a row may cost otherwise: what counts here is the lowest of all records, and ${inWords(parts)} fail; npm run guard -- --record writes down those of this machine`,
     )
   if (!(await becomesQuiet())) {
     console.log(
@@ -110,18 +105,18 @@ async function guard(folder: string): Promise<number> {
     return 0
   }
   let ratios = await measureRatios(folder)
-  let verdicts = judge(recorded.ratios, ratios, parts)
+  let verdicts = judge(recorded, ratios, parts)
   print(verdicts)
   for (let again = 0; again < mostRepeats && verdicts.some(({ hasFallen }) => hasFallen); again += 1) {
     console.log('one is below the least that it must reach; once more, to see whether it was the machine')
     ratios = betterOf(ratios, await measureRatios(folder))
-    verdicts = judge(recorded.ratios, ratios, parts)
+    verdicts = judge(recorded, ratios, parts)
     print(verdicts)
   }
   const fallen = verdicts.filter(({ hasFallen }) => hasFallen)
   if (fallen.length === 0) return 0
   console.error(
-    `${fallen.map(({ name }) => name).join('; ')}: a row costs more, or takes longer, than it did. See with npm run bench what became slower; where it is meant to be, npm run guard -- --record writes down the new ratios. Recorded on ${describe(recorded.machine)}, this is ${describe(describeMachine())}.`,
+    `${fallen.map(({ name }) => name).join('; ')}: a row costs more, or takes longer, than it did. See with npm run bench what became slower; where it is meant to be, npm run guard -- --record writes down the new ratios. Recorded ${inPlaces(records)}, this is ${describe(describeMachine())}.`,
   )
   return 1
 }
@@ -131,8 +126,14 @@ async function readRecorded(): Promise<Recorded[]> {
   return JSON.parse(await readFile(recordedFile, 'utf8')) as Recorded[]
 }
 
-function ofMachine(all: Recorded[], { cpu, cores }: Machine): Recorded | undefined {
-  return all.find(({ machine }) => machine.cpu === cpu && machine.cores === cores)
+function partsFor(machine: Machine, records: Recorded[]): LeastParts {
+  return records.some((one) => isSameKind(one.machine, machine)) ? leastParts.here : leastParts.elsewhere
+}
+
+function inPlaces(records: Recorded[]): string {
+  return records
+    .map(({ at, machine, versions: of }) => `at ${at} on ${describe(machine)}, of ${of['rollcall']}`)
+    .join(' and ')
 }
 
 async function measureRatios(folder: string): Promise<Ratios> {

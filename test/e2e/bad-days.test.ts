@@ -1,13 +1,13 @@
 import { execFile } from 'node:child_process'
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
-import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
+import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
+import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
 import { createList, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
-import { settleUpload } from '../helpers/settled-upload.ts'
 
 /**
  * The database's bad days: a primary that steps down or dies, a database that is away and comes back, transactions
@@ -19,27 +19,6 @@ import { settleUpload } from '../helpers/settled-upload.ts'
 const awaySeconds = Number(process.env['ROLLCALL_AWAY_SECONDS'] ?? 2)
 const rows = awaySeconds < 60 ? 12_000 : 40_000
 const file = new SubscriberFile({ rows, seed: 5 })
-
-async function beginImport(service: Service): Promise<Json> {
-  const list = await createList(service, [...customFields])
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  await mkdir(folder, { recursive: true })
-  await writeFile(path.join(folder, 'file.csv'), Buffer.concat([...file.bytes()]))
-  await settleUpload(path.join(folder, 'file.csv'))
-  return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: {
-      column_mapping: columns,
-      file_source: { type: 'upload_directory', filename: 'file.csv' },
-    },
-  })
-}
-
-const someRowsIn = (service: Service, id: number, least: number): Promise<Json> =>
-  until(
-    `${least} rows`,
-    () => service.get(`/subscriber_imports/${id}`),
-    (view) => view.stats.records_imported >= least,
-  )
 
 /** What an undisturbed import would have left. */
 async function checkBalance(t: Test, service: Service, view: Json): Promise<void> {
@@ -106,7 +85,7 @@ t.test('bad days', { timeout: 550_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: set.uri })
 
   t.test('the primary steps down, and later dies, in mid-import', async (t) => {
-    const { id } = await beginImport(service)
+    const { id } = await beginLargeImport(service, file)
     await someRowsIn(service, id, 1)
     await set.command({ replSetStepDown: 20, force: true }).catch(() => undefined)
     await someRowsIn(service, id, rows / 3)
@@ -134,7 +113,7 @@ t.test('bad days', { timeout: 550_000 }, async (t) => {
       { failCommands: ['insert', 'abortTransaction'], closeConnection: true },
     ]
     const member = await set.primary()
-    const begun = [(await beginImport(service)).id as number]
+    const begun = [(await beginLargeImport(service, file)).id as number]
     await someRowsIn(service, begun[0]!, 1)
     for (const failure of failures) {
       const data = { ...failure, appName: 'rollcall' }
@@ -147,7 +126,7 @@ t.test('bad days', { timeout: 550_000 }, async (t) => {
           const ended = { _id: begun.at(-1)!, state: { $in: ['finished', 'failed'] as const } }
           if ((await service.collections.imports.countDocuments(ended)) > 0) {
             await fail('off')
-            begun.push((await beginImport(service)).id)
+            begun.push((await beginLargeImport(service, file)).id)
             await fail({ times: 2 })
           }
           return set.command(hit, member).then(
@@ -180,7 +159,7 @@ t.test('bad days', { timeout: 550_000 }, async (t) => {
   })
 
   t.test(`the database is away for ${awaySeconds} s`, async (t) => {
-    const { id } = await beginImport(service)
+    const { id } = await beginLargeImport(service, file)
     await someRowsIn(service, id, 1)
     await Promise.all([0, 1, 2].map((member) => set.kill(member)))
     const answer = await service.call('GET', `/subscriber_imports/${id}`)
@@ -227,7 +206,7 @@ t.test('bad days', { timeout: 550_000 }, async (t) => {
       return
     }
     t.teardown(() => run('umount', ['-l', staging]))
-    const { id } = await beginImport(service)
+    const { id } = await beginLargeImport(service, file)
     const view = await importEnd(service, id)
     t.match(view, {
       state: 'failed',

@@ -1,43 +1,12 @@
-import { mkdir, writeFile } from 'node:fs/promises'
-import path from 'node:path'
 import t from 'tap'
-import { columns, customFields, SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
-import {
-  countsOf,
-  createList,
-  importEnd,
-  startService,
-  until,
-  type Json,
-  type Service,
-} from '../helpers/service.ts'
-import { settleUpload } from '../helpers/settled-upload.ts'
+import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
+import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
+import { countsOf, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
 
 /** Engines side by side: they share the work of one import, come, go and die, and let small imports of others through. */
 
 const rows = 60_000
 const file = new SubscriberFile({ rows, seed: 21 })
-
-async function beginLarge(service: Service): Promise<Json> {
-  const list = await createList(service, [...customFields])
-  const folder = path.join(service.dataFolder, 'uploads', '1')
-  await mkdir(folder, { recursive: true })
-  await writeFile(path.join(folder, 'large.csv'), Buffer.concat([...file.bytes()]))
-  await settleUpload(path.join(folder, 'large.csv'))
-  return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: {
-      column_mapping: columns,
-      file_source: { type: 'upload_directory', filename: 'large.csv' },
-    },
-  })
-}
-
-const someRowsIn = (service: Service, id: number, least: number): Promise<Json> =>
-  until(
-    `${least} rows`,
-    () => service.get(`/subscriber_imports/${id}`),
-    (view) => view.stats.records_imported >= least,
-  )
 
 t.test('many engines', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
@@ -48,7 +17,7 @@ t.test('many engines', { timeout: 300_000 }, async (t) => {
     new Set(await collections.chunks.distinct('engine_id', { state: 'running' }))
 
   t.test('a small import of another organization waits for a chunk at most', async (t) => {
-    const large = await beginLarge(service)
+    const large = await beginLargeImport(service, file)
     const organization = await service.post('/organizations', { organization: { name: 'Small' } })
     const list = await createList(service, [], { organization_id: organization.id })
     await someRowsIn(service, large.id, 1_000)
@@ -82,7 +51,7 @@ t.test('many engines', { timeout: 300_000 }, async (t) => {
   })
 
   t.test('one joins in the middle, another one leaves and hands back its chunks', async (t) => {
-    const { id } = await beginLarge(service)
+    const { id } = await beginLargeImport(service, file)
     await someRowsIn(service, id, 2_000)
     // One engine might be through with it before the other one is up.
     await service.post(`/subscriber_imports/${id}/pause`)
@@ -103,7 +72,7 @@ t.test('many engines', { timeout: 300_000 }, async (t) => {
   t.test('three take one import, one of them is killed, and no row is lost or there twice', async (t) => {
     const doomed = await service.start('engine')
     await service.start('engine')
-    const { id } = await beginLarge(service)
+    const { id } = await beginLargeImport(service, file)
     await until('three at work', holders, (engines) => engines.size === 3)
     await doomed.stop('SIGKILL')
     const killedAt = Date.now()

@@ -6,12 +6,17 @@ import {
   betterOf,
   judge,
   leastParts,
+  lowestOf,
   ratiosOf,
+  recordsFor,
+  withRecord,
   works,
   type LeastParts,
   type Ratios,
+  type Recorded,
   type Rounds,
 } from '../../../bench/guard/judge.ts'
+import { describeMachine, type Machine } from '../../../bench/machine.ts'
 import { chartsOf } from '../../../bench/report/charts.ts'
 import { htmlPage } from '../../../bench/report/html.ts'
 import { compactJson, reportOfComparison, type Report } from '../../../bench/report/report.ts'
@@ -150,7 +155,7 @@ t.test('the page of results is made of what is kept, and what is left of a broke
 })
 
 t.test(
-  'the guard finds what costs a fifth more, elsewhere two fifths, client and server apart, and what takes much longer',
+  'the guard finds what costs a fifth more, elsewhere two thirds, client and server apart, and what takes much longer',
   async (t) => {
     const roundsOf = (client: number, elapsed = 15): Rounds =>
       Object.fromEntries(
@@ -171,8 +176,8 @@ t.test(
     t.strictSame(fallen(24), [])
     const clients = ['new rows, client', 'overwriting, client', 'all skipped, client']
     t.strictSame(fallen(26), clients)
-    t.strictSame(fallen(44, leastParts.elsewhere), [])
-    t.strictSame(fallen(45, leastParts.elsewhere), clients)
+    t.strictSame(fallen(33, leastParts.elsewhere), [])
+    t.strictSame(fallen(34, leastParts.elsewhere), clients)
     const times = ['new rows, elapsed', 'overwriting, elapsed', 'all skipped, elapsed']
     t.strictSame(fallen(20, leastParts.here, 27), [], 'a neighbour on one of two cores')
     t.strictSame(fallen(20, leastParts.here, 28), times, 'a wait that costs no CPU time')
@@ -204,3 +209,31 @@ t.test(
     }
   },
 )
+
+t.test('the guard judges a machine by the record of its kind, and one without by the lowest of all', (t) => {
+  const machine = (cpu: string, cores = 2): Machine => ({ ...describeMachine(), cpu, cores })
+  const ratios = (client: number, server: number) =>
+    Object.fromEntries(
+      works.flatMap((work) => [
+        [`${work}, client`, client],
+        [`${work}, server`, server],
+        [`${work}, elapsed`, 3],
+      ]),
+    ) as Ratios
+  const recordOf = (of: Machine, client: number, server: number): Recorded => ({
+    at: '2026-11-23T00:00:00.000Z',
+    machine: of,
+    versions: { rollcall: '0.1.0' },
+    rows: 60_000,
+    rounds: 3,
+    ratios: ratios(client, server),
+  })
+  const [one, other] = [recordOf(machine('one'), 2, 9), recordOf(machine('other'), 3, 5)]
+  const both = withRecord(withRecord([], one), other)
+  t.strictSame(recordsFor(machine('other'), both), [other])
+  t.strictSame(recordsFor(machine('other', 4), both), [one, other])
+  t.strictSame(lowestOf(both.map((record) => record.ratios)), ratios(2, 5))
+  const anew = recordOf(machine('one'), 4, 8)
+  t.strictSame(withRecord(both, anew), [anew, other], 'in the place of the one before')
+  t.end()
+})

@@ -1,0 +1,28 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { columns, customFields, type SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
+import { createList, until, type Json, type Service } from './service.ts'
+import { settleUpload } from './settled-upload.ts'
+
+/** Creates a list, writes the file into the upload directory of account 1 and begins its import; the import's view. */
+export async function beginLargeImport(service: Service, file: SubscriberFile): Promise<Json> {
+  const list = await createList(service, [...customFields])
+  const folder = path.join(service.dataFolder, 'uploads', '1')
+  await mkdir(folder, { recursive: true })
+  await writeFile(path.join(folder, 'large.csv'), Buffer.concat([...file.bytes()]))
+  await settleUpload(path.join(folder, 'large.csv'))
+  return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: columns,
+      file_source: { type: 'upload_directory', filename: 'large.csv' },
+    },
+  })
+}
+
+/** Once so many of its rows are imported; the import's view. */
+export const someRowsIn = (service: Service, id: number, least: number): Promise<Json> =>
+  until(
+    `${least} rows`,
+    () => service.get(`/subscriber_imports/${id}`),
+    (view) => view.stats.records_imported >= least,
+  )
