@@ -220,7 +220,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     await collections.engines.updateMany({ process_id: engine.pid }, { $set: { dead: true } })
     await engines.untilSuspended(engine)
     engine.signal('SIGTERM')
-    engine.signal('SIGCONT')
+    await engines.resume(engine)
     t.equal(await engine.ended, 0)
     t.equal(await engines.documentOf(engine), null)
   })

@@ -279,7 +279,7 @@ async function suspend(
   await engines.start()
   for (const [, engine] of suspended) await engines.untilTakenOver(engine)
   if (how.wakeAt === 'settled') await untilSettled(service, importId, 60_000)
-  for (const [, engine] of suspended) engine.signal('SIGCONT')
+  for (const [, engine] of suspended) await engines.resume(engine)
   await untilSettled(service, importId, 120_000)
   for (const [name, engine] of suspended) {
     await until(
@@ -364,12 +364,13 @@ async function dieOfAClaimUnderADeadName(t: Test): Promise<void> {
   other.signal('SIGTERM')
   await other.ended
   await service.post(`/subscriber_imports/${importId}/unpause`)
-  engine.signal('SIGCONT')
+  const resumed = engines.resume(engine)
   const { imports } = service.collections
   while ((await imports.countDocuments({ _id: importId, 'step.engine_id': deadName })) === 0) {
     // It gives the step back within milliseconds: no pause here.
     if ((await imports.countDocuments({ _id: importId, state: 'splitting' })) === 0) break
   }
+  await resumed
   await engines.kill([engine])
   await engines.start()
   await untilSettled(service, importId, 90_000)

@@ -19,6 +19,8 @@ import { Connection } from 'mongodb/lib/cmap/connection.js'
  */
 
 export const crashSetting = 'ROLLCALL_TEST_CRASH_AT'
+/** What a process that was suspended logs first. */
+export const wentOn = 'going on after SIGSTOP'
 
 interface Command {
   name: string
@@ -98,4 +100,5 @@ function halt(signal: 'SIGKILL' | 'SIGSTOP', session: ClientSession | undefined)
   process.kill(process.pid, signal)
   // The signal may take a moment; nothing more is done in it.
   if (signal === 'SIGKILL') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
+  writeSync(2, `${wentOn}\n`)
 }

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import type { EngineDocument } from '../../shared/schemas/engine.ts'
-import { crashSetting } from './crash-at.ts'
+import { crashSetting, wentOn } from './crash-at.ts'
 import { startProgram, until, type Service } from './service.ts'
 
 /** Engines of one service, as many as a test likes, that may be killed, suspended, or told where to crash. */
@@ -61,6 +61,16 @@ export class Engines {
     const hasStopped = (log: string) => log.includes('SIGSTOP at')
     await until('the suspension', async () => engine.log(), hasStopped, 60_000)
     this.lastLossAt = Date.now()
+  }
+
+  /** Lets a suspended engine go on. */
+  async resume(engine: RunningEngine): Promise<void> {
+    const signalled = async () => {
+      engine.signal('SIGCONT')
+      return engine.log()
+    }
+    // It logs its suspension a moment before it is suspended: a signal that comes in between is of no use.
+    await until('its going on', signalled, (log) => log.includes(wentOn), 60_000)
   }
 
   async kill(engines: RunningEngine[]): Promise<void> {
