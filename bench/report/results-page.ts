@@ -20,7 +20,7 @@ export function resultsPage(results: { report: Report; charts: Chart[] }[], name
   return [
     '# Results',
     '',
-    'Made by `npm run bench -- all` from the files in `results/`, each of which a run of one benchmark wrote; what is measured, and how to read it, is said in [README.md](README.md). Figures are medians over the rounds, with the least and the most. Ratios are taken within each round, between contenders that ran one after the other on the same server. `npm run bench -- all --quick` makes such a page in `bench/quick` in ten to fifteen minutes, with fewer rows.',
+    'Made by `npm run bench -- all` from the files in `results/`, each of which a run of one benchmark wrote; what is measured, and how to read it, is said in [README.md](README.md). Figures are medians over the rounds, with the least and the most. Ratios are taken within each round, between contenders that ran one after the other on the same server. `npm run bench -- all --quick` makes such a page in `bench/quick` in about ten minutes, with fewer rows.',
     '',
     ...targetsTable(reports),
     ...withoutResult(reports, names),
