@@ -17,7 +17,7 @@ import { downloadTimeLeft, type StepContext, type StepRun } from './step.ts'
 
 /**
  * One import, told from its start to its end. What is here is done by one engine at a time, the holder of the
- * import's step; between `split` and `finish` the chunks are done by all engines (dispatcher.ts, workers/).
+ * import's step; between `split` and `finish` the chunks are done by all engines (chunk-lanes.ts, workers/).
  *
  *   downloading → obtain the bytes (url) → splitting → obtain (other sources), split → importing → ... → finish → finished
  *

@@ -8,7 +8,7 @@ import type { Uploads } from '../../shared/uploads/upload-store.ts'
  * Where an import's bytes come from. A source brings them into staging, whole, under the name `target`, which is this
  * try's own, or finds them there. Resolves to the name that they have there.
  *
- * Elsewhere the engine tells sources apart where it must: an upload is kept before its import begins (dispatcher.ts),
+ * Elsewhere the engine tells sources apart where it must: an upload is kept before its import begins (import-starter.ts),
  * and one that is split where it lies is looked at again (split-import.ts); inline content, which is UTF-8, keeps the
  * name that the request gave it, and a URL has several tries (import-run.ts).
  *
