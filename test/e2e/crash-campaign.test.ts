@@ -279,7 +279,7 @@ async function suspend(
   await engines.start()
   for (const [, engine] of suspended) await engines.untilTakenOver(engine)
   if (how.wakeAt === 'settled') await untilSettled(service, importId, 60_000)
-  for (const [, engine] of suspended) await engines.resume(engine)
+  await Promise.all(suspended.map(([, engine]) => engines.resume(engine)))
   await untilSettled(service, importId, 120_000)
   for (const [name, engine] of suspended) {
     await until(
@@ -370,8 +370,8 @@ async function dieOfAClaimUnderADeadName(t: Test): Promise<void> {
     // It gives the step back within milliseconds: no pause here.
     if ((await imports.countDocuments({ _id: importId, state: 'splitting' })) === 0) break
   }
-  await resumed
   await engines.kill([engine])
+  await resumed
   await engines.start()
   await untilSettled(service, importId, 90_000)
   await check(field, importId, 'it went on')
