@@ -1,18 +1,22 @@
 import { spawn } from 'node:child_process'
 import { existsSync, statSync } from 'node:fs'
-import { mkdtemp, readFile, rm, statfs } from 'node:fs/promises'
+import { glob, mkdtemp, readFile, rm, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { programSearchPath } from '../shared/config.ts'
 import { createLogger } from '../shared/logger.ts'
+import { MongoClient } from 'mongodb'
 import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
 import { findMongod } from '../shared/mongod/find-mongod.ts'
 
 /**
  * Runs the tests that are named, files or folders (all, without a name), against one MongoDB server of their own, in a
  * temporary folder. Each test file works in databases of its own names. The last line counts the assertions of the real run.
+ *
+ * With ROLLCALL_TEST_MONGODB_URI in the environment they use that server instead. It must be a replica set with
+ * `enableTestCommands=1`, as tests set fail points. Tests that start servers of their own are skipped then, and listed.
  *
  * The server's files lie in memory where there is much of it: each file makes all collections and indexes anew, some
  * 120 files that a disk would sync one by one.
@@ -41,31 +45,66 @@ const interrupted = () => {
 process.on('SIGINT', interrupted)
 process.on('SIGTERM', interrupted)
 
+const startsServers = new Set([
+  'test/e2e/bad-days.test.ts',
+  'test/e2e/demo.test.ts',
+  'test/e2e/documented-commands.test.ts',
+  'test/e2e/start-and-stop.test.ts',
+  'test/integration/mongod.test.ts',
+])
+
 let exitCode = 1
 let summary = 'interrupted'
-const server = await startEmbeddedMongoDB({
-  dataFolder: folder,
-  cacheMB: 1024,
-  findMongod: () =>
-    findMongod({
-      binarySetting: process.env['MONGOD_BINARY'],
-      cacheFolder: process.env['MONGOD_CACHE_DIR'],
-      log,
-      signal: stopping.signal,
-    }),
-  log,
-  signal: stopping.signal,
-})
+const givenUri = process.env['ROLLCALL_TEST_MONGODB_URI']
+const server = givenUri === undefined ? await startServer() : { uri: givenUri, stop: async () => {} }
 try {
   // After an installation tap has its default plugins, and would use them for the run in which it builds ours.
   if (await hasForeignPlugins()) await tap(['build'])
-  exitCode = await runTap(named.map(filesOf))
+  console.log(`MongoDB ${await serverVersion()}`)
+  exitCode = await runTap(givenUri === undefined ? named.map(filesOf) : await filesForGivenServer())
 } finally {
   await server.stop()
   for (const made of [folder, temporary]) await rm(made, { recursive: true, force: true, maxRetries: 5 })
 }
 console.log(summary)
 process.exit(exitCode)
+
+/** The files to run on a server that was given: those that start servers of their own would not test it. */
+async function filesForGivenServer(): Promise<string[]> {
+  const options = named.filter((arg) => arg.startsWith('-'))
+  const chosen = named.filter((arg) => !arg.startsWith('-')).map(filesOf)
+  const files = await Array.fromAsync(glob(chosen.length > 0 ? chosen : 'test/**/*.test.ts', { cwd: root }))
+  for (const file of files.filter((name) => startsServers.has(name)))
+    console.log(`skipped: ${file} (it starts MongoDB servers of its own)`)
+  return [...options, ...files.filter((name) => !startsServers.has(name))]
+}
+
+function startServer(): ReturnType<typeof startEmbeddedMongoDB> {
+  return startEmbeddedMongoDB({
+    dataFolder: folder,
+    cacheMB: 1024,
+    findMongod: () =>
+      findMongod({
+        binarySetting: process.env['MONGOD_BINARY'],
+        cacheFolder: process.env['MONGOD_CACHE_DIR'],
+        log,
+        signal: stopping.signal,
+      }),
+    log,
+    signal: stopping.signal,
+  })
+}
+
+/** The server's version, and where it is when it was given. */
+async function serverVersion(): Promise<string> {
+  const client = await MongoClient.connect(server.uri)
+  try {
+    const { version } = await client.db('admin').command({ buildInfo: 1 })
+    return givenUri === undefined ? version : `${version}, given by ROLLCALL_TEST_MONGODB_URI`
+  } finally {
+    await client.close()
+  }
+}
 
 /** Whether tap is built with plugins that .taprc leaves out, or not at all. */
 async function hasForeignPlugins(): Promise<boolean> {
@@ -172,6 +211,7 @@ async function runFiles(args: string[], name: string): Promise<RunResult> {
   const code = await tap([`--reporter=${reporter}`, `--output-file=${protocol}`, ...args])
   const text = await readFile(protocol, 'utf8').catch(() => '')
   const total = [...text.matchAll(/^# \{ total: (\d+)(?:, pass: (\d+))?(?:, fail: (\d+))?.*\}$/gm)].at(-1)
+  for (const skipped of skippedTests(text)) console.log(`skipped: ${skipped}`)
   const failedFiles = [...text.matchAll(/^not ok \d+ - (\S+\.test\.ts)/gm)].map((match) => match[1]!)
   if (code !== 0 && !isWatched && !stopping.signal.aborted)
     await tap(['replay', '--reporter=terse', ...failedFiles])
@@ -182,6 +222,15 @@ async function runFiles(args: string[], name: string): Promise<RunResult> {
     failedFiles,
     passedInFailedFiles: failedFiles.reduce((sum, file) => sum + passedIn(text, file), 0),
   }
+}
+
+/** Names and reasons of the tests that were skipped, each once. */
+function skippedTests(protocol: string): Set<string> {
+  return new Set(
+    [...protocol.matchAll(/^ *ok \d+ - (.+?) # SKIP(?: (.+))?$/gm)].map(
+      ([, name, reason]) => `${name!} (${reason ?? 'no reason given'})`,
+    ),
+  )
 }
 
 /** Assertions of a file that passed. What ends a subtest comes with its time and is none. */
