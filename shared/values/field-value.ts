@@ -154,26 +154,39 @@ function shownOptions(field: FieldDefinition): string {
 
 /**
  * Several options in one text, split at "|" and ","; an option's own name may hold both, so at the start of each
- * part the longest option that ends there is taken first.
+ * part the longest option that ends at a separator is taken first. A part is tried up to as many separators further as
+ * an option's name holds, so the time grows with the text alone.
  */
 function checkboxReader(field: FieldDefinition): FieldReader {
-  const forms = field.options.map((option) => comparisonForm(option)).sort((a, b) => b.length - a.length)
   const byForm = optionsByForm(field)
+  const maxSeparators = Math.max(
+    0,
+    ...[...byForm.keys()].map((form) => (form.split(separators).length - 1) / 2),
+  )
   const inListOrder = (chosen: Set<string>) => field.options.filter((option) => chosen.has(option))
 
   const fromText = (text: string): string[] | null => {
     const chosen = new Set<string>()
-    let rest = comparisonForm(text)
-    for (;;) {
-      rest = rest.trimStart()
-      if (rest === '') return inListOrder(chosen)
-      const form =
-        forms.find((candidate) => rest.startsWith(candidate) && endsPart(rest, candidate.length)) ??
-        (endsPart(rest, 0) ? '' : null)
-      if (form === null) return null
-      if (form !== '') chosen.add(byForm.get(form)!)
-      rest = rest.slice(form.length).trimStart().slice(1)
+    const parts = comparisonForm(text).split(separators)
+    // Separators stand between the parts: `parts[i + 1]` is the one after `parts[i]`.
+    for (let i = 0; i < parts.length;) {
+      let taken = 0
+      for (
+        let more = Math.min(maxSeparators, (parts.length - 1 - i) / 2);
+        taken === 0 && more >= 0;
+        more -= 1
+      ) {
+        const length = more * 2 + 1
+        const form = (more === 0 ? parts[i]! : parts.slice(i, i + length).join('')).trim()
+        const option = byForm.get(form)
+        if (option === undefined && !(more === 0 && form === '')) continue
+        if (option !== undefined) chosen.add(option)
+        taken = length
+      }
+      if (taken === 0) return null
+      i += taken + 1
     }
+    return inListOrder(chosen)
   }
   const fromArray = (values: unknown[]): string[] | null => {
     const chosen = new Set<string>()
@@ -197,8 +210,5 @@ function checkboxReader(field: FieldDefinition): FieldReader {
   }
 }
 
-/** Whether nothing but blanks stands from `at` to the next separator or the end. */
-function endsPart(text: string, at: number): boolean {
-  const next = text.slice(at).trimStart()
-  return next === '' || next.startsWith('|') || next.startsWith(',')
-}
+/** In a group, so that a split keeps them. */
+const separators = /([|,])/

@@ -24,6 +24,9 @@ export interface ColumnToName {
   values: string[]
 }
 
+/** Names of fields and columns are far shorter; a longer header names none of them. */
+const maxHeaderUnits = 1_000
+
 /** What a column may be mapped to. */
 interface Target {
   name: string
@@ -96,6 +99,7 @@ function builtInTarget(name: BuiltInColumn): Target {
   return {
     name,
     named(header) {
+      if (header.length > maxHeaderUnits) return 0
       if (comparisonForm(header.trim()) === name) return 1
       if (builtInNamed(header) === name) return plainName(header) === plainName(name) ? 0.98 : 0.9
       return name === 'email' && speaksOfEmail(header) ? 0.7 : 0
@@ -133,6 +137,7 @@ function fieldTarget(document: CustomFieldDocument): Target {
     name: field.name,
     named(header) {
       const text = header.trim()
+      if (text.length > maxHeaderUnits) return 0
       if (text === field.name || comparisonForm(text) === document.name_key) return 1
       if (plainName(text) === plainName(field.name) && plainName(text) !== '') return 0.95
       return meanTheSame(text, field.name) ? 0.8 : 0

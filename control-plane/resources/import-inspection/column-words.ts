@@ -1,4 +1,5 @@
 import type { BuiltInColumn } from '../../../shared/schemas/import.ts'
+import { normalizeText } from '../../../shared/values/normalized-text.ts'
 
 /**
  * What columns are called in the files that people have: exports of other mailing services and of spreadsheets, in
@@ -87,10 +88,12 @@ function words(text: string): readonly string[] {
   return text.trim().split(/\s+/)
 }
 
+/** What a column is called is said by then; the rest of a longer header is left out. */
+const maxNameUnits = 200
+
 /** A name without case, accents, blanks and punctuation. */
 export function plainName(text: string): string {
-  return text
-    .normalize('NFKD')
+  return normalizeText(text.slice(0, maxNameUnits), 'NFKD')
     .toLowerCase()
     .replaceAll(/[^\p{L}\p{N}]/gu, '')
 }
@@ -127,4 +130,4 @@ export function isColumnWord(text: string, fieldNames: readonly string[]): boole
 
 /** A header that speaks of an email among other words: "Primary e-mail (work)". */
 export const speaksOfEmail = (header: string): boolean =>
-  /(^|[^\p{L}])(e-?mails?|courriel|correo)([^\p{L}]|$)/iu.test(header)
+  /(^|[^\p{L}])(e-?mails?|courriel|correo)([^\p{L}]|$)/iu.test(header.slice(0, maxNameUnits))

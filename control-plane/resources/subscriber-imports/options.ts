@@ -111,10 +111,9 @@ function checkAutoresponder(
 ): ImportOptions['autoresponders']['api']['trigger_new'] {
   const reference = given.autoresponders.api[key]
   if (reference === null) return null
+  const nameKey = comparisonForm((reference.name ?? '').trim())
   const found = autoresponders.find((candidate) =>
-    reference.id === undefined
-      ? candidate.name_key === comparisonForm((reference.name ?? '').trim())
-      : candidate._id === reference.id,
+    reference.id === undefined ? candidate.name_key === nameKey : candidate._id === reference.id,
   )
   if (found?.trigger === 'api') return { id: found._id, name: found.name }
   const named = reference.id ?? JSON.stringify(reference.name)
@@ -128,10 +127,8 @@ function checkAutoresponder(
 
 /** Custom fields match exactly first, then without case. */
 function fieldNamed(name: string, fields: CustomFieldDocument[]): CustomFieldDocument | undefined {
-  return (
-    fields.find((field) => field.name === name) ??
-    fields.find((field) => field.name_key === comparisonForm(name))
-  )
+  const key = comparisonForm(name)
+  return fields.find((field) => field.name === name) ?? fields.find((field) => field.name_key === key)
 }
 
 function checkDefaults(

@@ -78,9 +78,10 @@ async function fieldsOf(database: Database, list: MailingListDocument): Promise<
 
 /** Custom fields match exactly first, then without case. */
 export function fieldNamed(name: string, { fields }: SubscriberList): FieldReader | undefined {
+  const form = comparisonForm(name)
   return (
     fields.find(({ field }) => field.name === name) ??
-    fields.find(({ field }) => comparisonForm(field.name) === comparisonForm(name))
+    fields.find(({ field }) => comparisonForm(field.name) === form)
   )
 }
 

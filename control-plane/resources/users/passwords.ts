@@ -1,11 +1,14 @@
 import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
+import { normalizeText } from '../../../shared/values/normalized-text.ts'
 import { HashingTurns, type HashingFor } from './hashing-turns.ts'
 
 /**
  * Passwords as they are stored: Argon2id (RFC 9106) in the PHC string format, so that each hash knows its own
  * parameters. Computed on libuv's threads, few at once, since each takes 19 MiB and a thread that files need too.
  */
+
+export const maxPasswordBytes = 1024
 
 /** OWASP's least for Argon2id: 19 MiB, two passes, one lane. */
 const parameters = { memory: 19_456, passes: 2, parallelism: 1 }
@@ -47,6 +50,7 @@ function computeTag(
   of: HashingFor,
 ): Promise<Buffer> {
   // One password may be typed as different sequences of code points on different machines.
-  const message = password.normalize('NFC')
+  // One unit more than any stored password has: a longer one is wrong, and costs the same.
+  const message = normalizeText(password.slice(0, maxPasswordBytes + 1), 'NFC')
   return turns.take(of, () => compute('argon2id', { message, nonce: salt, ...options }))
 }

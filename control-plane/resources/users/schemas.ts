@@ -13,6 +13,7 @@ import {
   validEmail,
 } from '../../api/fields.ts'
 import { isHash } from '../../api/validation.ts'
+import { maxPasswordBytes } from './passwords.ts'
 
 /** What users look like in requests and replies. */
 
@@ -106,17 +107,16 @@ const permissionsGiven = z.strictObject(
 )
 
 const leastPasswordCharacters = 8
-const mostPasswordBytes = 1024
 
 const password = z
   .string()
   .refine((text) => Array.from(text).length >= leastPasswordCharacters, {
     error: `must have at least ${leastPasswordCharacters} characters`,
   })
-  .refine((text) => Buffer.byteLength(text) <= mostPasswordBytes, {
-    error: `must have at most ${mostPasswordBytes} bytes in UTF-8`,
+  .refine((text) => Buffer.byteLength(text) <= maxPasswordBytes, {
+    error: `must have at most ${maxPasswordBytes} bytes in UTF-8`,
   })
-  .meta({ minLength: leastPasswordCharacters, maxLength: mostPasswordBytes })
+  .meta({ minLength: leastPasswordCharacters, maxLength: maxPasswordBytes })
 
 const fields = {
   full_name: nameText(100),

@@ -1,0 +1,154 @@
+import t from 'tap'
+import { parseEnclosedRecords, readCells } from '../../../shared/records/csv-cells.ts'
+import type { FieldDefinition } from '../../../shared/schemas/custom-field.ts'
+import { writeLine } from '../../../shared/values/csv-line.ts'
+import { parseApiTime, parseDateTime, parseDayOfYear } from '../../../shared/values/date-time.ts'
+import { emailIdentity } from '../../../shared/values/email.ts'
+import { codePoints, fieldReader } from '../../../shared/values/field-value.ts'
+import { comparisonForm } from '../../../shared/values/identity.ts'
+import { canonicalIp } from '../../../shared/values/ip.ts'
+import { normalizeText } from '../../../shared/values/normalized-text.ts'
+import { globMatcher } from '../../../control-plane/resources/autoresponders/glob.ts'
+import {
+  builtInNamed,
+  isColumnWord,
+  meanTheSame,
+  speaksOfEmail,
+} from '../../../control-plane/resources/import-inspection/column-words.ts'
+
+/**
+ * Anybody who may send a request or a file chooses these texts. Each function that reads text is given 1 MiB of what
+ * is worst for it, and takes time that grows with the length alone.
+ */
+const size = 2 ** 20
+const repeat = (unit: string) => unit.repeat(Math.ceil(size / unit.length)).slice(0, size)
+
+const hostile: Record<string, string> = {
+  'marks that are in order': repeat('\u0301'),
+  'marks that must be sorted': repeat('\u0345\u0327\u031b\u0301'),
+  'a letter and marks': `a${repeat('\u0327\u0301')}`,
+  'marks in an address': `ann@${repeat('\u0327\u0301')}.example`,
+  'high surrogates': repeat('\ud800'),
+  pairs: repeat('\u{1d15e}'),
+  'Hangul letters': repeat('\u1100\u1161\u11a8'),
+  ligatures: repeat('\ufdfa'),
+  sigmas: repeat('\u03a3\u0027'),
+  commas: repeat(','),
+  bars: repeat('|'),
+  'options that nearly fit': repeat('a,'),
+  quotes: repeat('"'),
+  'quotes and commas': repeat('","'),
+  'quotes and blanks': repeat('" '),
+  blanks: repeat(' '),
+  'blanks and a letter': `${repeat(' ')}x`,
+  'line ends': repeat('\r\n'),
+  digits: repeat('1'),
+  dots: repeat('.'),
+  'labels of a domain': `a@${repeat('a.')}`,
+  dashes: repeat('-'),
+  colons: repeat(':'),
+  stars: repeat('*a'),
+  'e-mails': repeat('e-'),
+  months: repeat('January '),
+}
+
+const field = (changes: Partial<FieldDefinition>): FieldDefinition => ({
+  id: 1,
+  name: 'Field',
+  field_type: 'text',
+  required: false,
+  options: [],
+  default: null,
+  minimum_length: null,
+  maximum_length: null,
+  minimum_value: null,
+  maximum_value: null,
+  ...changes,
+})
+const manyOptions = Array.from({ length: 2_000 }, (_, i) => `a${i}, b`)
+const csv = { csv_field_separator: ',', csv_field_enclosure: '"' } as const
+
+const functions: Record<string, (text: string) => unknown> = {
+  comparisonForm,
+  emailIdentity,
+  canonicalIp,
+  codePoints,
+  'parseDateTime, mdy': (text) => parseDateTime(text, 'mdy'),
+  'parseDateTime, dmy': (text) => parseDateTime(text, 'dmy'),
+  parseDayOfYear: (text) => parseDayOfYear(text, 'mdy'),
+  parseApiTime: (text) => parseApiTime(text, 'Europe/Berlin'),
+  globMatcher: (text) => globMatcher(text)('Welcome'),
+  'a name for a glob': (text) => globMatcher('*a*b*c*')(text.slice(0, 255)),
+  builtInNamed,
+  isColumnWord: (text) => isColumnWord(text, ['Surname']),
+  meanTheSame: (text) => meanTheSame(text, 'Surname'),
+  speaksOfEmail,
+  readCells: (text) => readCells(text, csv),
+  parseEnclosedRecords: (text) => parseEnclosedRecords([`"${text.replaceAll('"', '""')}"`], csv),
+  writeLine: (text) => writeLine([text], csv),
+  ...Object.fromEntries(
+    (
+      [
+        { field_type: 'text' },
+        { field_type: 'text_multiline', minimum_length: 5 },
+        { field_type: 'number' },
+        { field_type: 'date' },
+        { field_type: 'day_of_year' },
+        { field_type: 'boolean' },
+        { field_type: 'select_single_dropdown', options: manyOptions },
+        { field_type: 'select_multiple_checkboxes', options: manyOptions },
+      ] satisfies Partial<FieldDefinition>[]
+    ).map((changes) => {
+      const reader = fieldReader(field(changes), 'mdy')
+      return [`a field of the type ${changes.field_type}`, (text: string) => reader.fromText(text)] as const
+    }),
+  ),
+}
+
+/** The least of several runs: others use the machine too. */
+function leastMs(work: () => unknown): number {
+  let least = Infinity
+  for (let run = 0; run < 10 && least > 50; run += 1) {
+    const startedAt = performance.now()
+    work()
+    least = Math.min(least, performance.now() - startedAt)
+  }
+  return least
+}
+
+t.test('1 MiB of any text takes every function less than 50 ms', async (t) => {
+  // They make, or copy, a million pieces.
+  const makesCells = new Set([
+    'readCells',
+    'parseEnclosedRecords',
+    'a field of the type select_multiple_checkboxes',
+    'writeLine',
+  ])
+  const slow: string[] = []
+  for (const [name, run] of Object.entries(functions))
+    for (const [kind, text] of Object.entries(hostile)) {
+      const ms = leastMs(() => run(text))
+      if (ms > (makesCells.has(name) ? 250 : 50)) slow.push(`${name} of ${kind}: ${Math.round(ms)} ms`)
+    }
+  t.same(slow, [])
+})
+
+t.test('what people write is normalized as JavaScript does it', async (t) => {
+  const texts = [
+    'Zoe\u0308',
+    'a\u0327\u0301',
+    '\u1100\u1161\u11a8',
+    `e${'\u0301'.repeat(30)}`,
+    'x\u0301\u0327'.repeat(1_000),
+  ]
+  for (const form of ['NFC', 'NFKD'] as const)
+    t.same(
+      texts.map((text) => normalizeText(text, form)),
+      texts.map((text) => text.normalize(form)),
+    )
+  t.equal(
+    normalizeText(`a${'\u0301'.repeat(100)}b`, 'NFC'),
+    `\u00e1${'\u0301'.repeat(99)}b`,
+    'nothing is lost',
+  )
+})
