@@ -8,7 +8,8 @@ import { readToken, signToken } from './signed-token.ts'
 
 /**
  * Paging by tokens: each says after which position the next page begins, so a page costs the same however deep it is,
- * and what is added or removed meanwhile neither doubles nor hides anything else. `page` counts from the beginning.
+ * and what is added or removed meanwhile neither doubles nor hides anything else. `page` counts from the
+ * beginning, and its reply has a token too, for clients that begin with page 0 and then follow tokens.
  */
 
 export function tokenPagingQuery(options: { perPage: number; most: number }) {
@@ -57,7 +58,7 @@ export function tokenPaging(
     per_page,
     num_records: total,
     num_pages: total === null ? null : Math.ceil(total / per_page),
-    next_page_token: page !== undefined || last === null ? null : signToken(tokenSecret(deps), scope, last),
+    next_page_token: last === null ? null : signToken(tokenSecret(deps), scope, last),
   }
 }
 

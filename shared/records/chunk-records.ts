@@ -180,7 +180,11 @@ function problemOf(
   bytes: Buffer,
   format: FileFormat,
 ): string | null {
-  if ((record.flags & recordFlags.unterminated) !== 0) return `unterminated enclosure, line ${record.line}`
+  if ((record.flags & recordFlags.unterminated) !== 0) {
+    // The record ends with the line on which the enclosure opens, and may have begun some lines before it.
+    const lineEnds = text.match(/\r\n|\n|\r/g)?.length ?? 0
+    return `unterminated enclosure, line ${record.line + lineEnds}`
+  }
   if ((record.flags & recordFlags.tooLong) !== 0)
     return `the record at line ${record.line} is too long: it has more than 1 MiB, of which only the beginning is shown here`
   const badByte =

@@ -21,8 +21,15 @@ export function writeLine(cells: readonly string[], dialect: CsvDialect): string
 /** At a file's beginning it would not be read as a character of the cell. */
 const byteOrderMark = '\ufeff'
 
+/** As RFC 4180 has it; many readers also drop the blanks at a bare cell's ends. */
 function needsEnclosure(cell: string, separator: string, enclosure: string): boolean {
-  return cell.startsWith(enclosure) || cell.includes(separator) || cell.includes('\n') || cell.includes('\r')
+  return (
+    cell.includes(enclosure) ||
+    cell.includes(separator) ||
+    cell.includes('\n') ||
+    cell.includes('\r') ||
+    cell.trim() !== cell
+  )
 }
 
 const enclose = (cell: string, enclosure: string): string =>

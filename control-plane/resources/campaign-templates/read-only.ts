@@ -30,16 +30,14 @@ const ofDispatch = [
   'finished_at',
 ]
 
-/** A null counts for nothing in a creation, as everywhere. */
-export function refuseReadOnly(document: unknown, { isUpdate }: { isUpdate: boolean }): void {
+/** Throws `validation_failed` for each of these keys that a document brings, with whatever value. */
+export function refuseReadOnly(document: unknown): void {
   if (!isHash(document)) return
-  const isGiven = (hash: Record<string, unknown>, key: string): boolean =>
-    Object.hasOwn(hash, key) && (isUpdate || hash[key] !== null)
   const dispatch = document['dispatch_attributes']
   const found = [
-    ...ofTemplate.filter((key) => isGiven(document, key)),
+    ...ofTemplate.filter((key) => Object.hasOwn(document, key)),
     ...(isHash(dispatch)
-      ? ofDispatch.filter((key) => isGiven(dispatch, key)).map((key) => `dispatch_attributes.${key}`)
+      ? ofDispatch.filter((key) => Object.hasOwn(dispatch, key)).map((key) => `dispatch_attributes.${key}`)
       : []),
   ]
   refuseProblems(found.map((name) => `${name} is read-only and must not be sent`))

@@ -109,7 +109,7 @@ export const campaignTemplateEndpoints = [
     async handle({ deps, caller, params, body, documentAsSent }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       const given = body()
-      refuseReadOnly(documentAsSent(), { isUpdate: false })
+      refuseReadOnly(documentAsSent())
       return { data: await toView(deps, await createTemplate(deps, list, given)) }
     },
   }),
@@ -148,7 +148,7 @@ export const campaignTemplateEndpoints = [
     async handle({ deps, caller, params, body, documentAsSent }) {
       const found = await findTemplate(deps, caller, params['template_id'])
       const given = body()
-      refuseReadOnly(documentAsSent(), { isUpdate: true })
+      refuseReadOnly(documentAsSent())
       return { data: await toView(deps, await changeTemplate(deps, found, given)) }
     },
   }),

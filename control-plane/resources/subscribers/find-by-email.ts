@@ -69,7 +69,7 @@ export async function findByEmail(
     paging: tokenPaging(deps, query, {
       scope,
       last,
-      total: query.page_token === undefined ? await total() : null,
+      total: await total(),
     }),
   }
 }

@@ -33,8 +33,7 @@ export async function listSubscribers(
   const scope = `subscribers of list ${list._id}`
   const { skip, after } = pageStart(deps, query, scope)
   const [total, found] = await Promise.all([
-    // It was told on the first page, and a page by token costs the same anyway.
-    query.page_token === undefined ? countSubscribers(deps.database, list._id) : null,
+    countSubscribers(deps.database, list._id),
     deps.database.collections.subscribers
       .find({ mailing_list_id: list._id, ...(after === null ? {} : { id: { $gt: Number(after) } }) })
       .sort({ id: 1 })
@@ -60,9 +59,10 @@ export async function namedSubscribers(
   list: MailingListDocument,
   segment: string,
 ): Promise<SubscriberDocument[]> {
-  const names = segment
+  // Decoded first: many clients encode the comma, and no address holds one.
+  const names = decodeURIComponent(segment)
     .split(',')
-    .map((part) => decodeURIComponent(part).trim())
+    .map((name) => name.trim())
     .filter((name) => name !== '')
   if (names.length > mostNamed)
     throw new RequestError(

@@ -55,7 +55,6 @@ export async function triggerAutoresponders(
     const mayCreate = typeof address === 'string' || 'emailKey' in address
     const read = (): Pick<TriggerCall, 'given' | 'replacements' | 'sections'> => {
       const given = body()
-      if (given.create_missing_subscriber) refuseUnless(caller, needOfCreation)
       const replacements = readReplacements(given)
       refuseUnlessEither(given)
       return { given, replacements, sections: readSections(given.custom_fields ?? {}, context) }
@@ -69,6 +68,7 @@ export async function triggerAutoresponders(
     const result = await triggerExisting(call)
     if (result !== 'missing') return result
     if (!mayCreate || !asked.given.create_missing_subscriber) throw missing('subscriber', path.subscriberText)
+    refuseUnless(caller, needOfCreation)
     return createAndTrigger(call)
   })
 }

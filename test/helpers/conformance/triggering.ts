@@ -127,7 +127,8 @@ export const triggeringRows: Rows = {
       },
       'a creation by who may only update': async (world) => ({
         sent: {
-          params: (await newTrigger(world)).params,
+          // The subscriber isn't there; for one that is, the permission to update is enough.
+          params: { ...(await newTrigger(world)).params, id_or_email: 'new@example.com' },
           body: { autoresponder_names: ['*'], create_missing_subscriber: true },
         },
         code: 'not_authorized',

@@ -349,7 +349,8 @@ t.test('values that are wrong, or only for replies', async (t) => {
     'campaign_contents',
   ]
   for (const name of readOnly)
-    await refused(t, template, { [name]: 'x' }, new RegExp(`^${name} is read-only and must not be sent$`))
+    for (const value of ['x', null])
+      await refused(t, template, { [name]: value }, new RegExp(`^${name} is read-only and must not be sent$`))
   const ofDispatch = [
     'state',
     'state_description',

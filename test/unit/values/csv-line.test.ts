@@ -1,3 +1,4 @@
+import { parse } from 'csv-parse/sync'
 import fc from 'fast-check'
 import t from 'tap'
 import { readCells } from '../../../shared/records/csv-cells.ts'
@@ -14,10 +15,12 @@ t.test('what is written is read again, cell by cell, as one record', async (t) =
       fc.constantFrom(',' as const, ';' as const, '\t' as const),
       fc.constantFrom('"' as const, "'" as const),
       (cells, separator, enclosure) => {
+        const strict = { delimiter: separator, quote: enclosure, escape: enclosure, record_delimiter: '\n' }
         const line = writeLine(cells, { csv_field_separator: separator, csv_field_enclosure: enclosure })
         const records = referenceRecords(line, separator, enclosure)
         return (
           records.length === 1 &&
+          JSON.stringify(parse(line, strict)) === JSON.stringify([cells]) &&
           JSON.stringify(records[0]!.cells) === JSON.stringify(cells) &&
           JSON.stringify(
             readCells(line, { csv_field_separator: separator, csv_field_enclosure: enclosure }),
@@ -32,7 +35,7 @@ t.test('what is written is read again, cell by cell, as one record', async (t) =
 
 t.test('enclosures are written only where they are needed', async (t) => {
   const dialect = { csv_field_separator: ',', csv_field_enclosure: '"' } as const
-  t.equal(writeLine(['a', '12" pipe', ' b '], dialect), 'a,12" pipe, b ')
+  t.equal(writeLine(['a', '12" pipe', ' b '], dialect), 'a,"12"" pipe"," b "', 'as RFC 4180 has it')
   t.equal(writeLine(['a,b', 'c"d,', '"'], dialect), '"a,b","c""d,",""""')
   t.equal(writeLine([' '], dialect), '" "', 'a blank line would be skipped')
 })
