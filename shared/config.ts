@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs'
+import { isIPv4, isIPv6 } from 'node:net'
 import { availableParallelism } from 'node:os'
 import path from 'node:path'
 import { z } from 'zod'
@@ -10,6 +11,9 @@ import { StartError } from './errors.ts'
  */
 
 const optionalText = () => z.string().optional()
+
+/** Settings whose values are never shown: an error message ends up in logs. */
+const secretSettings = new Set(['MONGODB_URI', 'BOOTSTRAP_API_KEY', 'ROLLCALL_API_KEY'])
 
 function bareInteger({ min, max }: { min: number; max: number }) {
   return z
@@ -42,7 +46,17 @@ const commaList = () =>
     )
     .default([])
 
-const cidr = /^(?:\d{1,3}(?:\.\d{1,3}){3}|[\da-f:.]*:[\da-f:.]*)(?:\/\d{1,3})?$/i
+/** An address, or a network of them; "300.1.1.1/99" is neither. */
+function isNetwork(text: string): boolean {
+  const [address = '', prefix, ...rest] = text.split('/')
+  const maxPrefix = isIPv4(address) ? 32 : isIPv6(address) && !address.includes('%') ? 128 : -1
+  return rest.length === 0 && maxPrefix > 0 && (prefix === undefined || isPrefix(prefix, maxPrefix))
+}
+
+const isPrefix = (text: string, max: number): boolean => /^\d{1,3}$/.test(text) && Number(text) <= max
+
+/** Labels of a name, the last of which is no number, so that a mistyped address isn't taken for a name. */
+const hostName = /^(?!.*(?:^|\.)\d+\.?$)[\w-]+(?:\.[\w-]+)*\.?$/
 
 const settingsSchema = z.object({
   MONGODB_URI: z
@@ -138,9 +152,13 @@ const settingsSchema = z.object({
     .describe(
       'the first system-admin key, by default a generated one; used only when the database has no organization yet',
     ),
-  URL_IMPORT_ALLOW: commaList().describe(
-    'comma-separated CIDRs and host names that URL imports and callbacks may reach although they are private',
-  ),
+  URL_IMPORT_ALLOW: commaList()
+    .refine((list) => list.every((entry) => isNetwork(entry) || hostName.test(entry)), {
+      error: 'must be comma-separated CIDRs, addresses and host names',
+    })
+    .describe(
+      'comma-separated CIDRs and host names that URL imports and callbacks may reach although they are private',
+    ),
   AUTH_FAILURES_PER_MINUTE: integer({ min: 1, max: 1_000_000, default: 20 }).describe(
     'wrong credentials from one address within a minute, over which it is refused for the rest of that minute',
   ),
@@ -160,7 +178,7 @@ const settingsSchema = z.object({
     ),
   DISABLE_SUBSCRIBER_DELETION: yesNo(false).describe('`true` refuses to delete subscribers'),
   TRUSTED_PROXIES: commaList()
-    .refine((list) => list.every((entry) => cidr.test(entry)), { error: 'must be comma-separated CIDRs' })
+    .refine((list) => list.every(isNetwork), { error: 'must be comma-separated CIDRs' })
     .describe('comma-separated CIDRs whose `X-Forwarded-For` is believed'),
   LOG_LEVEL: z
     .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
@@ -215,7 +233,8 @@ function load<T extends object>(
   if (parsed.success && issues.length === 0) return Object.freeze(parsed.data)
   const problems = issues.map((issue) => {
     const name = String(issue.path[0])
-    return `setting ${name} ${issue.message} (it is ${JSON.stringify(given[name])})`
+    const shown = secretSettings.has(name) ? 'not shown, as it is secret' : JSON.stringify(given[name])
+    return `setting ${name} ${issue.message} (it is ${shown})`
   })
   throw new StartError(problems.join('; '))
 }

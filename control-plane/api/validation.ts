@@ -42,7 +42,7 @@ export function readBody<Body>(
   }
   if (!isHash(wrapped)) throw new RequestError('invalid_request', `${wrapper} must be a hash`)
   const others = beside.filter((key) => Object.hasOwn(body, key)).map((key) => [key, body[key]] as const)
-  const given = description.isUpdate === true ? (part: Hash) => part : withoutNullsIn
+  const given = (part: Hash) => (description.isUpdate === true ? part : withoutNullsIn(part))
   // In a creation a null inside is no key, so what stands beside counts.
   const document = { ...given(Object.fromEntries(others)), ...given(wrapped) }
   const heeded = Object.entries(document).filter(([key]) => !ignored.includes(key))
@@ -61,15 +61,18 @@ export function isHash(value: unknown): value is Hash {
 }
 
 /** An explicit null on creation is the same as leaving the key out, at every depth; in an array it is an element. */
-const withoutNulls = (value: unknown): unknown => (isHash(value) ? withoutNullsIn(value) : value)
-
-function withoutNullsIn(hash: Hash): Hash {
+function withoutNullsIn(hash: Hash, name = ''): Hash {
+  // `{value: null}` says that a custom field has no value; without its key it would be any hash.
+  const isFieldValue = (key: string): boolean => key === 'value' && !fieldsByName.has(name)
   return Object.fromEntries(
     Object.entries(hash)
-      .filter(([, entry]) => entry !== null)
-      .map(([key, entry]) => [key, withoutNulls(entry)]),
+      .filter(([key, entry]) => entry !== null || isFieldValue(key))
+      .map(([key, entry]) => [key, isHash(entry) ? withoutNullsIn(entry, key) : entry]),
   )
 }
+
+/** Hashes whose keys are names of custom fields, one of which may be called "value". */
+const fieldsByName = new Set(['custom_fields', 'for_all', 'for_new', 'for_active', 'for_reactivated'])
 
 /** `at` is where the value stands. */
 function parse<T>(

@@ -2,11 +2,15 @@ import { randomBytes } from 'node:crypto'
 import path from 'node:path'
 import { Client, FTPError } from 'basic-ftp'
 import { messageOf } from '../../shared/errors.ts'
+import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from '../../shared/sources/ftp-tls.ts'
 import { CommandFailure } from './failures.ts'
 import type { SourceFile } from './source-file.ts'
 
 export interface FtpTarget {
-  /** `ftp://HOST:PORT`; with `ftps:` only over TLS, else over TLS where the server has it. */
+  /**
+   * `ftp://HOST:PORT`: over TLS where the server has `AUTH TLS`. `ftps://HOST:PORT`: only over TLS, from the first byte
+   * (port 990 where none is given), or by `AUTH TLS` on port 21 and where the server answers in the clear.
+   */
   url: URL
   /** The API key, which is the password. */
   key: string
@@ -39,8 +43,7 @@ async function withConnection(target: FtpTarget, use: (client: Client) => Promis
   const { url, key } = target
   const client = new Client(60_000)
   try {
-    await client.connect(url.hostname.replace(/^\[|\]$/g, ''), Number(url.port || 2121))
-    const isSafe = await startTls(client, url)
+    const isSafe = await connect(client, url)
     await client.login('api', key)
     if (isSafe) await client.useDefaultSettings()
     else await client.send('TYPE I')
@@ -50,17 +53,29 @@ async function withConnection(target: FtpTarget, use: (client: Client) => Promis
       hint:
         error instanceof FTPError && error.code === 530
           ? 'the FTP server takes the same key as the API: is ROLLCALL_API_KEY right?'
-          : 'does the FTP server run, and does ROLLCALL_FTP say where? A file up to 64 MB can go without it: --via inline',
+          : 'does the FTP server run, and does ROLLCALL_FTP say where? A certificate that is not publicly trusted is named in NODE_EXTRA_CA_CERTS. A file up to 64 MB can go without FTP: --via inline',
     })
   } finally {
     client.close()
   }
 }
 
-/** Whether the connection is encrypted now. */
-async function startTls(client: Client, url: URL): Promise<boolean> {
+/** Resolves to whether the connection is encrypted. */
+async function connect(client: Client, url: URL): Promise<boolean> {
+  const host = url.hostname.replace(/^\[|\]$/g, '')
+  const isFtps = url.protocol === 'ftps:'
+  const server = { host, address: host, port: Number(url.port || (isFtps ? 990 : 2121)) }
+  if (isFtps && server.port !== 21) {
+    try {
+      await connectImplicitTls(client, server)
+      return true
+    } catch (error) {
+      if (!answeredInTheClear(error)) throw error
+    }
+  }
+  await client.connect(host, server.port)
   try {
-    await client.useTLS({ servername: url.hostname })
+    await client.useTLS(ftpTlsOptions(server))
     return true
   } catch (error) {
     // It has none, and says so; whatever goes wrong after that is no reason to send the key in the clear.

@@ -4,6 +4,7 @@ import { PassThrough } from 'node:stream'
 import { Client, type FTPContext } from 'basic-ftp'
 import { AddressGuard, AddressRefused, type Address } from '../address-guard.ts'
 import { messageOf } from '../errors.ts'
+import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from './ftp-tls.ts'
 import {
   failedTry,
   quoted,
@@ -109,11 +110,11 @@ class Connection {
     if (url.port === '21') return this.#connectExplicit(address, 21, host)
     try {
       await this.during(
-        this.client.connectImplicitTLS(address, portOf(url, 990), tlsOptions(host, address)),
+        connectImplicitTls(this.client, { host, address, port: portOf(url, 990) }),
         this.#options.bounds.connectMs,
       )
     } catch (error) {
-      if (url.port === '' || !isPlainAnswer(error)) throw error
+      if (url.port === '' || !answeredInTheClear(error)) throw error
       this.#renew()
       return this.#connectExplicit(address, portOf(url, 990), host)
     }
@@ -125,7 +126,7 @@ class Connection {
 
   async #connectExplicit(address: string, port: number, host: string): Promise<void> {
     await this.#connect(address, port)
-    await this.during(this.client.useTLS(tlsOptions(host, address)))
+    await this.during(this.client.useTLS(ftpTlsOptions({ host, address })))
   }
 
   /** What it resolves to, or why the try is over meanwhile: basic-ftp's promises don't all end when it is closed. */
@@ -185,11 +186,3 @@ class Connection {
 }
 
 const portOf = (url: URL, standard: number): number => (url.port === '' ? standard : Number(url.port))
-
-/** The certificate must be the name's; `host` is also what implicit TLS connects to, so it is the checked address. */
-const tlsOptions = (host: string, address: string) =>
-  AddressGuard.literalOf(host) === null ? { servername: host, host: address } : { host: address }
-
-function isPlainAnswer(error: unknown): boolean {
-  return ((error as NodeJS.ErrnoException).code ?? '').startsWith('ERR_SSL_')
-}

@@ -20,6 +20,7 @@ import type { Terminal } from '../../control-plane/cli/terminal.ts'
 import { watchImport } from '../../control-plane/cli/watch.ts'
 import { loadClientSettings } from '../../shared/config.ts'
 import { uploadFolder } from '../../shared/uploads/upload-names.ts'
+import { makeCertificate } from '../helpers/certificate.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import { bootstrapKey, startProgram, startService, until, type Json } from '../helpers/service.ts'
 
@@ -295,6 +296,32 @@ t.test('uploads by FTP what is packed, large or no text, in whatever character s
   t.equal(refused.code, 1)
   t.match(odd.json.at(-1).stats.subscribers, { added: 1, failed: 2 }, 'broken UTF-8 fails alone')
   t.same(await readdir(uploadFolder(service.dataFolder, 1)), [], 'nothing is left in the upload directory')
+})
+
+t.test('uploads over TLS to a server that is addressed by IP', { skip: missing('openssl') }, async (t) => {
+  const { cert, key } = await makeCertificate(folder, 'ftp')
+  const name = await file('tls.csv', 'email\ntls@example.com\n')
+  const before = service.processes.ftp!
+  const { ready, log } = await service.start('ftp', {
+    FTP_TLS_CERT: cert,
+    FTP_TLS_KEY: key,
+    FTPS_PORT: '0',
+    FTP_TLS_REQUIRED: 'true',
+  })
+  t.teardown(() => (service.processes.ftp = before))
+  const { ftp, ftps } = ready as Json
+  t.match([ftp, ftps], [/^ftp:\/\/127\.0\.0\.1:/, /^ftps:\/\/127\.0\.0\.1:/])
+  // With AUTH TLS, from the first byte, and by AUTH TLS where a server named as ftps answers in the clear.
+  for (const url of [ftp, ftps, ftp.replace('ftp:', 'ftps:')]) {
+    const args = ['import', name, '--list', String(listId), '--via', 'ftp', '--watch', '--json']
+    const { code, err } = await run(args, { settings: { ROLLCALL_FTP: url, NODE_EXTRA_CA_CERTS: cert } })
+    t.equal(code, 0, `${url}\n${err}\n${log()}`)
+  }
+  const untrusted = await run(['import', name, '--list', String(listId), '--via', 'ftp'], {
+    settings: { ROLLCALL_FTP: ftps },
+  })
+  t.equal(untrusted.code, 1)
+  t.match(untrusted.err, 'NODE_EXTRA_CA_CERTS')
 })
 
 t.test('says which upload stays, and why', async (t) => {

@@ -23,22 +23,25 @@ t.test('a blank value is the same as none', async (t) => {
   t.equal(loadSettings({ HTTP_PORT: ' ' }).HTTP_PORT, 8080)
 })
 
-t.test('all wrong settings are named at once, with their values', async (t) => {
+t.test('all wrong settings are named at once, with their values but for secrets', async (t) => {
+  const secrets = { MONGODB_URI: 'mongo://admin:secret@db/x', BOOTSTRAP_API_KEY: "'secret_0123456789'" }
   const wrong = {
     HTTP_PORT: '70000',
     ENGINE_WORKERS: 'many',
-    MONGODB_URI: 'postgres://x',
-    BOOTSTRAP_API_KEY: 'short',
     FTP_PASSIVE_PORTS: '9-8',
     LOG_LEVEL: 'loud',
     TRUSTED_PROXIES: 'proxy.example',
+    URL_IMPORT_ALLOW: '10.0.0.0/8,300.1.1.1/99',
   }
   try {
-    loadSettings(wrong)
+    loadSettings({ ...wrong, ...secrets })
     t.fail('accepted')
   } catch (error) {
     for (const [name, value] of Object.entries(wrong))
       t.match((error as Error).message, new RegExp(`setting ${name} must .*\\(it is "${value}"\\)`))
+    for (const name of Object.keys(secrets)) t.match((error as Error).message, `setting ${name} must `)
+    t.notMatch((error as Error).message, 'secret@')
+    t.notMatch((error as Error).message, 'secret_0')
   }
 })
 
@@ -85,4 +88,38 @@ t.test('a program is started alike by `npm start`, by its own script and by the 
     for (const variable of variables) t.match(dockerfile, `    ${variable} `)
     t.match(compose, `    command: [${args.join(', ')}]\n`)
   }
+})
+
+t.test('networks and host names are told from mistyped addresses', async (t) => {
+  const isTaken = (name: string, value: string): boolean => {
+    try {
+      loadSettings({ [name]: value })
+      return true
+    } catch {
+      return false
+    }
+  }
+  for (const value of [
+    '10.0.0.0/8',
+    '10.1.2.3',
+    'fd00::/8',
+    '::1',
+    'files.intranet',
+    'localhost',
+    'a_b.example.',
+    'x.1a',
+  ])
+    t.ok(isTaken('URL_IMPORT_ALLOW', value), value)
+  for (const value of [
+    '300.1.1.1',
+    '10.0.0.0/33',
+    '1.2.3',
+    'fd00::/129',
+    '10.0.0.0/8/8',
+    '10.0.0.0/',
+    'a b',
+    'http://x',
+  ])
+    t.notOk(isTaken('URL_IMPORT_ALLOW', value), value)
+  for (const value of ['300.1.1.1', '10.0.0.0/33', ':::']) t.notOk(isTaken('TRUSTED_PROXIES', value), value)
 })

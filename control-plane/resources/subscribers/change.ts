@@ -39,7 +39,7 @@ export async function updateSubscriber(
     if (address === null) throw missing('subscriber', path.subscriberText)
     const given = await bodyAfterRecord(body, () => refuseUnlessOne(deps, address, path.subscriberText))
     const problems: string[] = []
-    const values = readGiven(given, { context, problems, isCreation: false })
+    const values = readGiven(given, { context, problems })
     const reactions = given.run_autoresponders ? await planReactions(deps, context, given) : undefined
 
     let after: SubscriberDocument | undefined

@@ -30,13 +30,12 @@ export interface Reading {
   context: SubscriberList
   /** Grows with what is wrong. */
   problems: string[]
-  isCreation: boolean
 }
 
 /** What is wrong goes to `problems`, and its value here means nothing then. */
 export function readGiven(
   given: Partial<SubscriberCreation> | Partial<GivenUpdate>,
-  { context, problems, isCreation }: Reading,
+  { context, problems }: Reading,
 ): GivenValues {
   const email = given.email?.trim()
   const emailKey = email === undefined ? undefined : emailIdentity(email)
@@ -49,7 +48,7 @@ export function readGiven(
     removeTime: readTime('remove_time', given.remove_time, context.zone, problems),
     removeIp: readIp('remove_ip', given.remove_ip, problems),
     confirmTime: readTime('confirm_time', given.confirm_time, context.zone, problems),
-    fields: readFields(given.custom_fields ?? {}, { context, problems, isCreation }),
+    fields: readFields(given.custom_fields ?? {}, { context, problems }),
   }
 }
 
@@ -82,7 +81,7 @@ export function readIp<Text extends string | null | undefined>(
 
 function readFields(
   given: Record<string, unknown>,
-  { context, problems, isCreation }: Reading,
+  { context, problems }: Reading,
 ): Map<number, FieldValue | null> {
   const values = new Map<number, FieldValue | null>()
   for (const [name, json] of Object.entries(given)) {
@@ -93,16 +92,16 @@ function readFields(
     }
     const { id } = reader.field
     if (values.has(id)) problems.push(`custom_fields.${name} is given twice`)
-    const value = readValue(isHash(json) ? valueIn(json, isCreation) : json, reader)
+    const value = isHash(json) ? valueIn(json, reader) : readValue(json, reader)
     if (value === undefined) problems.push(`custom_fields.${name} must be ${reader.expectation}`)
     else values.set(id, value)
   }
   return values
 }
 
-/** A creation's nulls are left out before it gets here, so there a hash without a value had null as one. */
-function valueIn(hash: Record<string, unknown>, isCreation: boolean): unknown {
-  return isCreation ? (hash['value'] ?? null) : hash['value']
+/** Of `{value: x}`; a hash without that key is no value of any field. */
+function valueIn(hash: Record<string, unknown>, reader: FieldReader): FieldValue | null | undefined {
+  return Object.hasOwn(hash, 'value') ? readValue(hash['value'], reader) : undefined
 }
 
 /** Null unsets, as a blank text and an empty array do; undefined is no value of the field. */

@@ -14,7 +14,7 @@ export function newSubscriber(
 ): Omit<SubscriberDocument, 'id'> {
   const { list, fields, primaryKey } = context
   const problems: string[] = []
-  const values = readGiven(given, { context, problems, isCreation: true })
+  const values = readGiven(given, { context, problems })
   const customFields: Record<string, FieldValue> = {}
   for (const { field } of fields) {
     const value = values.fields.get(field.id) ?? (given.apply_custom_field_defaults ? field.default : null)

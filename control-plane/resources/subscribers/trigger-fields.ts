@@ -15,7 +15,7 @@ export function readSections(given: FieldsBySection, context: SubscriberList): F
   const read = (section: keyof FieldsBySection): Record<string, unknown> => {
     const custom_fields = given[section] ?? {}
     const own: string[] = []
-    readGiven({ custom_fields }, { context, problems: own, isCreation: section === 'for_new' })
+    readGiven({ custom_fields }, { context, problems: own })
     problems.push(...own.map((problem) => problem.replace(/^custom_fields\./, `custom_fields.${section}.`)))
     // By the field's own name: one spelling must not stand beside another.
     return Object.fromEntries(

@@ -103,11 +103,8 @@ async function triggerExisting(call: TriggerCall): Promise<Attempt | 'missing'> 
   const { deps, context, address, shown, given, sections, chosen } = call
   const { list } = context
   const values = {
-    active: readGiven({ custom_fields: sections.for_active }, { context, problems: [], isCreation: false }),
-    reactivated: readGiven(
-      { custom_fields: sections.for_reactivated },
-      { context, problems: [], isCreation: false },
-    ),
+    active: readGiven({ custom_fields: sections.for_active }, { context, problems: [] }),
+    reactivated: readGiven({ custom_fields: sections.for_reactivated }, { context, problems: [] }),
   }
   let after: SubscriberDocument | undefined
   let wasActive = true

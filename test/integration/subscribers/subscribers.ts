@@ -465,6 +465,27 @@ t.test('deleting', async (t) => {
   t.ok(again.id > two.id, 'ids are never used again')
 })
 
+t.test('an object that is no {value: x} is refused by every type of field', async (t) => {
+  const types = nineFields.map(({ name }) => name)
+  const list = await createList(service, nineFields)
+  const { id } = (await create(list.id, { email: 'objects@example.com' })).body.data
+  for (const type of types)
+    for (const object of [{ $gt: '' }, {}, { name: 'x', type: 'text' }])
+      for (const reply of [
+        await create(list.id, { email: 'other@example.com', custom_fields: { [type]: object } }),
+        await update(list.id, id, { custom_fields: { [type]: object } }),
+      ])
+        t.match(reply.body, {
+          error_code: 'validation_failed',
+          error_message: `custom_fields.${type} must be`,
+        })
+  const nulls = Object.fromEntries(types.map((type) => [type, { value: null }]))
+  t.match((await create(list.id, { email: 'nulls@example.com', custom_fields: nulls })).body, {
+    success: true,
+  })
+  t.match((await update(list.id, id, { custom_fields: nulls })).body, { success: true })
+})
+
 t.test('many at once, in the order asked for', async (t) => {
   const list = await createList(service)
   const ids: number[] = []
