@@ -53,11 +53,51 @@ export const clientOptions: MongoClientOptions = {
   // A socket on which nothing comes back for so long is dead; no single command of ours takes that long.
   socketTimeoutMS: 60_000,
   promoteBuffers: true,
+  // What an answer is made of must not be rolled back by a failover; transactions have a concern of their own.
+  readConcern: { level: 'majority' },
+  readPreference: 'primary',
   writeConcern: { w: 'majority' },
+  retryWrites: true,
+  retryReads: true,
+}
+
+/** Options of a URI that would change what the guards rest on, by the only value that is allowed, if any. */
+const fixedOptions: Record<string, string | null> = {
+  w: 'majority',
+  wtimeoutms: null,
+  journal: 'true',
+  readpreference: 'primary',
+  readpreferencetags: null,
+  maxstalenessseconds: null,
+  readconcernlevel: 'majority',
+  retrywrites: 'true',
+  retryreads: 'true',
+  timeoutms: null,
+  sockettimeoutms: null,
+}
+
+/** Throws a StartError that names each option of the URI that Rollcall sets itself. */
+export function refuseUnsafeOptions(uri: string): void {
+  const query = new URLSearchParams(uri.split('?')[1] ?? '')
+  const problems: string[] = []
+  for (const [name, value] of query) {
+    const allowed = fixedOptions[name.toLowerCase()]
+    if (allowed === undefined || value === allowed) continue
+    problems.push(
+      allowed === null
+        ? `${name} must be left out`
+        : `${name} must be ${allowed}, or left out (it is ${value})`,
+    )
+  }
+  if (problems.length > 0)
+    throw new StartError(
+      `MONGODB_URI has options on which the safety of imports depends: ${problems.join('; ')}`,
+    )
 }
 
 /** Connects. Throws a StartError when nobody answers or the server can't do transactions. */
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
+  refuseUnsafeOptions(options.uri)
   const shownUri = maskPassword(options.uri)
   let client: MongoClient
   try {

@@ -2,10 +2,17 @@ import type { Database } from '../../shared/database.ts'
 import { messageOf } from '../../shared/errors.ts'
 import type { Logger } from '../../shared/logger.ts'
 import type { EngineDocument } from '../../shared/schemas/engine.ts'
-import { releaseChunksOf, releaseChunksOfUnknown, releaseExpiredChunks } from '../../shared/store/chunks.ts'
+import type { Collections } from '../../shared/schemas/collections.ts'
+import { holdersOfChunks, releaseChunksOf, releaseExpiredChunks } from '../../shared/store/chunks.ts'
 import { ring } from '../../shared/store/doorbell.ts'
-import { heartbeatMs, killSessions, markDeadEngines, unregisterEngine } from '../../shared/store/engines.ts'
-import { releaseStepsOf, releaseStepsOfUnknown } from '../../shared/store/import-steps.ts'
+import {
+  heartbeatMs,
+  isRegistered,
+  killSessions,
+  markDeadEngines,
+  unregisterEngine,
+} from '../../shared/store/engines.ts'
+import { holdersOfSteps, releaseStepsOf } from '../../shared/store/import-steps.ts'
 import type { Chore } from './maintenance.ts'
 
 /** Takes over from engines whose lease ran out. */
@@ -24,9 +31,7 @@ export function takeOverFromDeadEngines(database: Database, log: Logger): Chore 
         await ring(collections, 'taken over')
       }
       // An engine that was suspended may still claim under the name that was taken from it, and die then.
-      const known = await collections.engines.distinct('_id')
-      await releaseChunksOfUnknown(collections, known)
-      await releaseStepsOfUnknown(collections, known)
+      await releaseHoldsOfUnknown(collections)
       const expired = await releaseExpiredChunks(collections)
       if (expired > 0)
         log.warn(
@@ -34,6 +39,20 @@ export function takeOverFromDeadEngines(database: Database, log: Logger): Chore 
           'took over chunks of which no batch was written for longer than their lease',
         )
     },
+  }
+}
+
+/**
+ * Releases what is held under names that aren't registered. The holders are read before the register, one by one: an
+ * engine registers before it claims, so a holder that isn't registered afterwards is gone, however long this process was
+ * suspended in between.
+ */
+export async function releaseHoldsOfUnknown(collections: Collections): Promise<void> {
+  const holders = [...(await holdersOfChunks(collections)), ...(await holdersOfSteps(collections))]
+  for (const engineId of new Set(holders)) {
+    if (await isRegistered(collections, engineId)) continue
+    await releaseChunksOf(collections, engineId)
+    await releaseStepsOf(collections, engineId)
   }
 }
 

@@ -7,7 +7,7 @@ import type { DownloadReport } from './download-from-mongodb.ts'
 /** Entry of the child process of download-from-mongodb.ts: downloads into the folder that its argument names. */
 
 /**
- * The series that the whole suite has run on (docs/mongodb-versions.md). The library's own default changes with each of
+ * The newest series that tests have run on (docs/mongodb-versions.md). The library's own default changes with each of
  * its releases, to servers that this project has never been run on.
  */
 const serverVersion = '7.0.28'

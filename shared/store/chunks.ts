@@ -160,12 +160,9 @@ export async function releaseChunksOf(collections: Collections, engineId: string
   return modifiedCount
 }
 
-/** Gives back chunks that are held under the names of engines that aren't entered. */
-export async function releaseChunksOfUnknown(collections: Collections, known: string[]): Promise<void> {
-  await collections.chunks.updateMany(
-    { state: 'running', engine_id: { $nin: known } },
-    { $set: { ...released, state: 'ready' } },
-  )
+/** The engines that hold chunks. */
+export async function holdersOfChunks(collections: Collections): Promise<string[]> {
+  return (await collections.chunks.distinct('engine_id', { state: 'running' })).filter((id) => id !== null)
 }
 
 /** Gives back chunks whose lease ran out although their engine lives. */
@@ -183,33 +180,38 @@ export interface ChunkStates {
   done: number
 }
 
+/**
+ * Chunks move within the index by which they are found: without a snapshot, one that changes its state while the server
+ * reads would be met twice or not at all.
+ */
+const ofOneMoment = { readConcern: { level: 'snapshot' } } as const
+
 /** How many of the import's chunks are in each state: all 0 before its split, and when it is settled. */
 export async function countChunkStates(collections: Collections, importId: number): Promise<ChunkStates> {
   const states: ChunkStates = { ready: 0, running: 0, done: 0 }
-  const groups = collections.chunks.aggregate<{ _id: keyof ChunkStates; n: number }>([
-    { $match: { import_id: importId } },
-    { $group: { _id: '$state', n: { $sum: 1 } } },
-  ])
+  const groups = collections.chunks.aggregate<{ _id: keyof ChunkStates; n: number }>(
+    [{ $match: { import_id: importId } }, { $group: { _id: '$state', n: { $sum: 1 } } }],
+    ofOneMoment,
+  )
   for await (const { _id, n } of groups) states[_id] = n
   return states
 }
 
-/** The counts of imports whose totals aren't fixed yet: the sums over their chunks, true at every moment. */
+/** The counts of imports whose totals aren't fixed yet: the sums over their chunks at one moment. */
 async function sumChunkCounts(
   collections: Collections,
   importIds: number[],
 ): Promise<Map<number, ImportCounts>> {
   if (importIds.length === 0) return new Map()
   const kinds = Object.keys(noCounts())
-  const sums = collections.chunks.aggregate<ImportCounts & { _id: number }>([
-    { $match: { import_id: { $in: importIds } } },
-    {
-      $group: {
-        _id: '$import_id',
-        ...Object.fromEntries(kinds.map((kind) => [kind, { $sum: `$counts.${kind}` }])),
-      },
-    },
-  ])
+  const group = {
+    _id: '$import_id',
+    ...Object.fromEntries(kinds.map((kind) => [kind, { $sum: `$counts.${kind}` }])),
+  }
+  const sums = collections.chunks.aggregate<ImportCounts & { _id: number }>(
+    [{ $match: { import_id: { $in: importIds } } }, { $group: group }],
+    ofOneMoment,
+  )
   const result = new Map<number, ImportCounts>()
   for await (const { _id, ...counts } of sums) result.set(_id, counts)
   return result
@@ -221,30 +223,23 @@ export async function countsOfChunks(collections: Collections, importId: number)
 }
 
 /**
- * The counts of imports, whatever their state. An import may be settled between the read of its document and this
- * one: its chunks are gone then, and its totals are there.
+ * The counts of imports, whatever their state. An import may be settled after the read of its document: then some or all
+ * of its chunks are gone, and its totals, which are read after the sums, are there.
  */
 export async function countsOf(
   collections: Collections,
   documents: Pick<ImportDocument, '_id' | 'totals'>[],
 ): Promise<Map<number, ImportCounts>> {
-  const counts = await sumChunkCounts(
-    collections,
-    documents.filter((document) => document.totals === null).map((document) => document._id),
-  )
-  const unknown: number[] = []
-  for (const { _id, totals } of documents) {
-    if (totals !== null) counts.set(_id, totals)
-    else if (!counts.has(_id)) {
-      counts.set(_id, noCounts())
-      unknown.push(_id)
-    }
-  }
-  if (unknown.length === 0) return counts
+  const counts = new Map<number, ImportCounts>()
+  // Totals that were fixed before a kind of count was introduced lack it.
+  for (const { _id, totals } of documents) counts.set(_id, { ...noCounts(), ...totals })
+  const open = documents.filter(({ totals }) => totals === null).map(({ _id }) => _id)
+  if (open.length === 0) return counts
+  for (const [id, sum] of await sumChunkCounts(collections, open)) counts.set(id, sum)
   const settled = await collections.imports
-    .find({ _id: { $in: unknown } }, { projection: { totals: 1 } })
+    .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1 } })
     .toArray()
-  for (const { _id, totals } of settled) counts.set(_id, totals ?? noCounts())
+  for (const { _id, totals } of settled) counts.set(_id, { ...noCounts(), ...totals })
   return counts
 }
 
@@ -269,7 +264,10 @@ export async function noteDeactivated(
 export async function closeChunks(collections: Collections, importId: number): Promise<number> {
   await collections.chunks.updateMany({ import_id: importId, state: 'ready' }, { $set: { state: 'done' } })
   // One that was given back between the two writes is ready: it isn't over yet.
-  return collections.chunks.countDocuments({ import_id: importId, state: { $in: ['ready', 'running'] } })
+  return collections.chunks.countDocuments(
+    { import_id: importId, state: { $in: ['ready', 'running'] } },
+    ofOneMoment,
+  )
 }
 
 /** In whatever state they are: for an ended import, when no chunk is held any more. */

@@ -29,6 +29,8 @@ export async function listenForRings(
           tailable: true,
           awaitData: true,
           maxAwaitTimeMS: waitMs,
+          // A wake-up may be early; a majority read would make it late.
+          readConcern: { level: 'local' },
         },
       )
       const close = () => void cursor.close().catch(() => undefined)

@@ -77,6 +77,11 @@ export async function leadingEngine({ engines }: Collections): Promise<string | 
   return first?._id ?? null
 }
 
+/** Whether an engine is entered, living or dead. */
+export async function isRegistered(collections: Collections, engineId: string): Promise<boolean> {
+  return (await collections.engines.findOne({ _id: engineId }, { projection: { _id: 1 } })) !== null
+}
+
 /** Leaves in good order: nothing is held any more. */
 export async function unregisterEngine(collections: Collections, engineId: string): Promise<void> {
   await collections.engines.deleteOne({ _id: engineId })

@@ -57,13 +57,13 @@ export async function releaseStepsOf(collections: Collections, engineId: string)
   return modifiedCount
 }
 
-/** Gives back steps that are held under the names of engines that aren't entered. */
-export async function releaseStepsOfUnknown(collections: Collections, known: string[]): Promise<void> {
-  await collections.imports.updateMany(
-    { settled: false, step: { $ne: null }, 'step.engine_id': { $nin: known } },
-    { $set: { step: null } },
-    { hint: unsettledIndex },
-  )
+/** The engines that hold steps. */
+export async function holdersOfSteps(collections: Collections): Promise<string[]> {
+  const held = await collections.imports
+    .find({ settled: false, step: { $ne: null } }, { projection: { 'step.engine_id': 1 } })
+    .hint(unsettledIndex)
+    .toArray()
+  return held.map(({ step }) => step!.engine_id)
 }
 
 /** A write by the holder of a step while the import is in the state that the step works in. False: not ours any more. */

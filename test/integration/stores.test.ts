@@ -7,4 +7,5 @@ await runTogether(new URL('stores/', import.meta.url), [
   'upload-figures',
   'upload-copies',
   'worker-pool',
+  'take-over',
 ])

@@ -1,0 +1,74 @@
+import { randomUUID } from 'node:crypto'
+import t from 'tap'
+import { releaseHoldsOfUnknown } from '../../../engine/maintenance/take-over.ts'
+import { ensureSchema } from '../../../shared/database.ts'
+import { createLogger } from '../../../shared/logger.ts'
+import type { Collections } from '../../../shared/schemas/collections.ts'
+import { chunkId, noCounts } from '../../../shared/schemas/import.ts'
+import { claimChunk, countChunkStates } from '../../../shared/store/chunks.ts'
+import { registerEngine, unregisterEngine } from '../../../shared/store/engines.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+
+const { database } = await databaseAndFolder(t)
+const { collections } = database
+await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' }))
+
+const importId = 1
+const addChunk = (number: number) =>
+  collections.chunks.insertOne({
+    ...{ _id: chunkId(importId, number), import_id: importId, organization_id: 1, dry_run: false, number },
+    ...{ state: 'ready', kind: 'sorted', from: null, to: null, extents: [], crc32: 0, record_count: 1 },
+    ...{ first_subscriber_id: 1, first_reaction_id: 1, places_held: 0, places_used: 0, token: null },
+    ...{ engine_id: null, attempt: 0, lease_until: null, next_record: 0, deactivated_to: null },
+    counts: noCounts(),
+  })
+const register = async () => {
+  const _id = randomUUID()
+  await registerEngine(collections, { _id, host: 'test', process_id: 1 })
+  return _id
+}
+const claim = (engineId: string) => claimChunk(collections, importId, { engineId, token: randomUUID() })
+
+t.test(
+  'what is held under a name that left is released, what a registered engine holds is not',
+  async (t) => {
+    await addChunk(0)
+    await addChunk(1)
+    const [stays, leaves] = [await register(), await register()]
+    await claim(stays)
+    await claim(leaves)
+    await unregisterEngine(collections, leaves)
+    await releaseHoldsOfUnknown(collections)
+    t.same(await countChunkStates(collections, importId), { ready: 1, running: 1, done: 0 })
+    t.match(await collections.chunks.findOne({ state: 'running' }), { engine_id: stays })
+  },
+)
+
+t.test(
+  'an engine that registers and claims while another looks for unknown names keeps its chunk',
+  async (t) => {
+    let newcomer = ''
+    /** Suspended after its first read, for as long as a new engine needs to register and to claim. */
+    const suspended = (read: keyof Collections, method: string): Collections => ({
+      ...collections,
+      [read]: new Proxy(collections[read], {
+        get(target, name) {
+          const value = Reflect.get(target, name) as unknown
+          if (typeof value !== 'function') return value
+          const bound = (value as (...args: unknown[]) => unknown).bind(target)
+          if (name !== method) return bound
+          return async (...args: unknown[]) => {
+            const result = await bound(...args)
+            if (newcomer === '') {
+              newcomer = await register()
+              await claim(newcomer)
+            }
+            return result
+          }
+        },
+      }),
+    })
+    await releaseHoldsOfUnknown(suspended('chunks', 'distinct'))
+    t.match(await collections.chunks.findOne({ engine_id: newcomer }), { state: 'running' })
+  },
+)
