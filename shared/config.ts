@@ -71,6 +71,9 @@ const settingsSchema = z.object({
     .regex(/^[\w-]{1,63}$/, { error: 'must be 1 to 63 letters, digits, "-" or "_"' })
     .default('rollcall')
     .describe('name of the database'),
+  EMBEDDED_MONGODB: yesNo(true).describe(
+    'whether an embedded server is started without `MONGODB_URI`; `false` in the image, which has none',
+  ),
   MONGOD_BINARY: optionalText().describe('a `mongod` for the embedded server, before any other'),
   MONGOD_CACHE_DIR: optionalText().describe(
     "where a downloaded `mongod` is kept, by default `rollcall/mongod` in the user's cache folder",

@@ -1,4 +1,5 @@
 import { ensureSchema, openDatabase, type Database } from './database.ts'
+import { StartError } from './errors.ts'
 import { startEmbeddedMongoDB } from './mongod/embedded-mongodb.ts'
 import { findMongod } from './mongod/find-mongod.ts'
 import type { Process } from './service.ts'
@@ -24,6 +25,10 @@ export async function startDatabase(process: Starting): Promise<StartedDatabase>
 
 async function startEmbedded(process: Starting): Promise<string> {
   const { settings, log, stopping: signal } = process
+  if (!settings.EMBEDDED_MONGODB)
+    throw new StartError(
+      'MONGODB_URI is not set, and EMBEDDED_MONGODB=false allows no embedded server: set MONGODB_URI to a replica set, for instance mongodb://db.example.com:27017/?replicaSet=rs0',
+    )
   const server = await startEmbeddedMongoDB({
     dataFolder: settings.DATA_DIR,
     cacheMB: settings.MONGOD_CACHE_MB,

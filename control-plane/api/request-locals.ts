@@ -21,7 +21,7 @@ export interface RequestState {
   errorCode: string
   /** Measures it now, not at its end: an event stream has begun, which lives for as long as somebody listens. */
   measureNow: () => void
-  /** Leaves it out of what is measured: a scrape, a probe. */
+  /** Leaves a scrape or a probe out of what is measured, and logs it at debug only. */
   leaveOut: () => void
 }
 

@@ -36,6 +36,11 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
       if (isInFlight) inFlight.dec()
       isInFlight = false
     }
+    let isProbe = false
+    const leaveOutProbe = () => {
+      isProbe = true
+      leaveOut()
+    }
     const elapsedMs = () => clock.monotonicMs() - startedAt
     // Whoever follows a stream leaves when he has seen enough: its reply never ends otherwise.
     const status = () => (response.writableFinished || isStream ? response.statusCode : 499)
@@ -55,12 +60,20 @@ export function requestLog(log: Logger, registry: Registry): RequestHandler {
       measure()
     }
     const child = log.child({ request_id: id })
-    const state: RequestState = { id, log: child, route: 'none', errorCode: '', measureNow, leaveOut }
+    const state: RequestState = {
+      id,
+      log: child,
+      route: 'none',
+      errorCode: '',
+      measureNow,
+      leaveOut: leaveOutProbe,
+    }
     localsOf(response).state = state
     response.set('X-Request-Id', id)
     response.once('close', () => {
       measure()
-      state.log.info(
+      // A probe or scrape every few seconds would be most of the log.
+      state.log[isProbe ? 'debug' : 'info'](
         {
           method,
           route: state.route,

@@ -216,6 +216,7 @@ const notRun = {
   'README.md':
     'but for the first import it starts, installs or tests this very checkout; the demo and the command line have tests',
   'docs/contributing.md': 'it installs and tests this very checkout',
+  'docs/docker-compose.md': 'it needs a container engine: compose-stack.test.ts has one',
   'docs/following-imports.md': 'a stream that ends with its import: import-events.ts reads it',
   'docs/mongodb-versions.md': 'it runs this very suite on another server',
   'docs/operating.md': 'it needs a container engine: compose.test.ts checks what would run',
