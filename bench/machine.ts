@@ -18,12 +18,24 @@ export interface Machine {
 export function describeMachine(): Machine {
   const load = loadAverage()
   return {
-    cpu: cpus()[0]?.model.trim() ?? 'unknown',
+    cpu: `${cpus()[0]?.model.trim() ?? 'unknown'}${generation()}`,
     cores: availableParallelism(),
     memory_gb: Math.round(totalmem() / 1e9),
     system: `${platform()} ${release()} ${arch()}`,
     load_average_before: load,
     load_average_after: load,
+  }
+}
+
+/** ` (family 26, model 2)` where the system tells it: hypervisors give several generations of processors one name. */
+function generation(): string {
+  try {
+    const text = readFileSync('/proc/cpuinfo', 'utf8')
+    const numberOf = (field: string) => new RegExp(`^${field}\\s*: (\\d+)$`, 'm').exec(text)?.[1]
+    const [family, model] = [numberOf('cpu family'), numberOf('model')]
+    return family === undefined || model === undefined ? '' : ` (family ${family}, model ${model})`
+  } catch {
+    return ''
   }
 }
 
