@@ -81,7 +81,13 @@ export interface BodyDescription<Body> {
 export type ReplyDescription =
   | { data: z.ZodType; paging?: 'pages' | 'tokens'; example: unknown }
   /** `nothing`: when there is no text, which is a 204. */
-  | { contentTypes: string[]; example: string; nothing?: string }
+  | { texts: Record<string, TextDescription>; nothing?: string }
+
+/** A reply that isn't an envelope, by its media type. Without a schema it is any text. */
+export interface TextDescription {
+  schema?: z.ZodType
+  example: unknown
+}
 
 export interface Paging {
   page: number

@@ -94,23 +94,37 @@ export const oneOf = <const T extends readonly [string, ...string[]]>(values: T)
 
 /** A value out of a list, written in any case; stands for itself in lower case. */
 export function oneOfAnyCase<const T extends readonly [string, ...string[]]>(values: T) {
-  return z
-    .string()
-    .transform((text, context): T[number] => {
-      const value = values.find((candidate) => candidate === text.toLowerCase())
-      if (value !== undefined) return value
-      context.addIssue({
-        code: 'custom',
-        message: `must be one of ${values.map((candidate) => JSON.stringify(candidate)).join(', ')} (case doesn't matter)`,
+  return (
+    z
+      .string()
+      .transform((text, context): T[number] => {
+        const value = values.find((candidate) => candidate === text.toLowerCase())
+        if (value !== undefined) return value
+        context.addIssue({
+          code: 'custom',
+          message: `must be one of ${values.map((candidate) => JSON.stringify(candidate)).join(', ')} (case doesn't matter)`,
+        })
+        return z.NEVER
       })
-      return z.NEVER
-    })
-    .meta({ override: { pattern: `^(${values.map(inAnyCase).join('|')})$` } })
+      // Clients are generated with an enum; a pattern for every case would give them a bare string.
+      .meta({ override: { enum: [...values] } })
+  )
 }
 
-/** A pattern for a word, whatever its case: JSON Schema's have no flags. */
-const inAnyCase = (word: string): string =>
-  word.replaceAll(/[a-z]/g, (letter) => `[${letter}${letter.toUpperCase()}]`)
+const punctuationNames: Record<string, string> = {
+  ',': 'comma',
+  '\t': 'tab',
+  ';': 'semicolon',
+  '|': 'bar',
+  '"': 'double_quote',
+  "'": 'single_quote',
+}
+
+/** One of several punctuation characters. Generated clients name the enum's members by `x-enum-varnames`. */
+export const punctuation = <const T extends readonly [string, ...string[]]>(characters: T) =>
+  oneOf(characters).meta({
+    'x-enum-varnames': characters.map((character) => punctuationNames[character]),
+  })
 
 /** `page` and `per_page` of a query, `per_page` clamped to what is allowed. */
 export function pagingQuery(options: { perPage: number; most: number }) {

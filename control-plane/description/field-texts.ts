@@ -119,7 +119,7 @@ const fieldTexts: Record<string, string> = {
   'subscriber_defaults.confirmed': 'whether they are confirmed, on lists with that field',
   'subscriber_defaults.format': 'their email format, on lists with that field',
   file_source: 'where the bytes come from',
-  'file_source.type': 'inline text, a file in the upload directory, or a URL',
+  'file_source.type': 'inline text, a file in the upload directory, or a URL; in any case',
   'file_source.filename': 'name of the file; `data` for inline text',
   'file_source.url': 'the URL, its password masked; null for other sources',
   file_format: 'how the file reads',

@@ -158,9 +158,9 @@ function enveloped(described: Endpoint, reply: Extract<Endpoint['reply'], { data
   }
 }
 
-function streamed(described: Endpoint, reply: Extract<Endpoint['reply'], { contentTypes: string[] }>) {
-  const texts = reply.contentTypes.map(
-    (type) => [type, { schema: z.string(), example: reply.example }] as const,
+function streamed(described: Endpoint, reply: Extract<Endpoint['reply'], { texts: unknown }>) {
+  const texts = Object.entries(reply.texts).map(
+    ([type, { schema = z.string(), example }]) => [type, { schema, example }] as const,
   )
   return {
     description: 'The text, or a refusal with `success` false',

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi'
+import { logKinds } from '../../shared/schemas/import.ts'
 import { describeAuthorization, needText, scopeOf } from '../api/authorization.ts'
 import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
 import { confirmationPath, confirmationVisit } from '../resources/subscribers/confirmation-page.ts'
@@ -73,7 +74,22 @@ export function openApiDocument(
     },
     paths,
   })
-  return describeFields(document)
+  return describeFields(openReplies(document))
+}
+
+/** A later version may add keys to a reply; a client that was generated from this description must not refuse them. */
+function openReplies(document: ReturnType<typeof createDocument>): ReturnType<typeof createDocument> {
+  for (const methods of Object.values(document.paths ?? {}))
+    for (const { responses: replies } of Object.values(methods)) openObjects(replies)
+  // Only replies have schemas with a name.
+  openObjects(document.components?.schemas)
+  return document
+}
+
+function openObjects(node: unknown): void {
+  if (typeof node !== 'object' || node === null) return
+  if ('additionalProperties' in node && node.additionalProperties === false) delete node.additionalProperties
+  for (const value of Object.values(node)) openObjects(value)
 }
 
 const templateOf = (path: string): string => path.replaceAll(/:(\w+)/g, '{$1}')
@@ -106,15 +122,20 @@ const parameterTexts: Record<string, string> = {
   kind: 'kind of the log',
 }
 
+const parameterValues: Record<string, readonly string[]> = { kind: logKinds }
+
 function pathParameter(name: string): [string, z.ZodString] {
   const isId = name === 'id' || name.endsWith('_id')
   const description =
     parameterTexts[name] ??
     (isId ? `id of the ${name.slice(0, -'_id'.length).replaceAll('_', ' ')}` : name.replaceAll('_', ' '))
-  return [
-    name,
-    z.string().meta({ description, ...(isId ? { override: { type: 'integer', minimum: 1 } } : {}) }),
-  ]
+  const values = parameterValues[name]
+  const narrowed = isId
+    ? { override: { type: 'integer' as const, minimum: 1 } }
+    : values === undefined
+      ? {}
+      : { override: { enum: [...values] } }
+  return [name, z.string().meta({ description, ...narrowed })]
 }
 
 function requestBody(body: BodyDescription<unknown>) {

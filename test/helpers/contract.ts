@@ -70,9 +70,14 @@ export function contractOf(description: Json): Contract {
     if (response.content === undefined && text === '') return []
     if (response.content?.[mediaType] === undefined)
       return [`media type ${mediaType} of status ${status} is not documented`]
-    if (mediaType !== 'application/json') return []
     const steps = ['paths', template!, method.toLowerCase(), 'responses', String(status)]
-    return describe(validatorAt(pointerTo([...steps, 'content', mediaType, 'schema'])), text)
+    const pointer = pointerTo([...steps, 'content', mediaType, 'schema'])
+    if (mediaType === 'text/event-stream')
+      return eventsOf(text).flatMap((event) => [
+        ...problemsOf(validatorAt(pointer), event),
+        ...describe(validatorAt(`${pointer}/properties/data/contentSchema`), event['data'] as string),
+      ])
+    return mediaType === 'application/json' ? describe(validatorAt(pointer), text) : []
   }
   return { document, problems }
 }
@@ -119,6 +124,22 @@ function describe(validate: ValidateFunction, text: string): string[] {
   } catch {
     return ['the body is no JSON']
   }
+  return problemsOf(validate, body)
+}
+
+/** The events of a stream that has ended, by their fields; comments are none. */
+function eventsOf(text: string): Record<string, unknown>[] {
+  const events = text.split('\n\n').map((event) =>
+    event
+      .split('\n')
+      .map((line) => /^(\w+): (.*)$/.exec(line))
+      .filter((field) => field !== null)
+      .map(([, name, value]) => [name!, name === 'retry' ? Number(value) : value!] as const),
+  )
+  return events.filter((fields) => fields.length > 0).map((fields) => Object.fromEntries(fields))
+}
+
+function problemsOf(validate: ValidateFunction, body: unknown): string[] {
   if (validate(body)) return []
   return (validate.errors ?? []).map(
     ({ instancePath, message, params }) =>

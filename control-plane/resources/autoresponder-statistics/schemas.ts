@@ -70,7 +70,7 @@ export const statisticsView = z
     bounces_unique_by_code: z
       .record(z.string(), z.int())
       .describe('unique bounces by their code, of the 100,000 codes that have most'),
-    bounced: count('deprecated: bounces_unique'),
+    bounced: count('deprecated: bounces_unique').meta({ deprecated: true }),
     duplicate_bounces: count('bounces_total less bounces_unique'),
     unbounced: count('messages sent that have not bounced'),
     bounce_rate: part('bounces_unique by messages_sent'),
@@ -80,7 +80,9 @@ export const statisticsView = z
     bounce_local_rate: part('local ones by bounces_unique'),
     clicks_total: count('clicks in all'),
     clicks_unique: count('messages that were clicked'),
-    clicks_unique_by_link: count('deprecated: links that were clicked, each once a message'),
+    clicks_unique_by_link: count('deprecated: links that were clicked, each once a message').meta({
+      deprecated: true,
+    }),
     duplicate_clicks: count('clicks_total less clicks_unique'),
     click_rate: part('clicks_unique by accepted'),
     click_to_open_rate: part('clicks_unique by opens_unique'),

@@ -99,16 +99,19 @@ const dispatchAttributes = z
   .partial()
 export type DispatchAttributes = z.infer<typeof dispatchAttributes>
 
+/** The fields of a single content; `contents` replaces them. */
+const deprecated = { deprecated: true }
+
 const settings = {
   name: nameText(255),
   segmentation_criteria_id: outsideId(),
   segmentation_criteria_remote_sql: z.string().nullable(),
   custom_dynamic_template_id: outsideId(),
   contents: z.array(givenContent).max(mostContents),
-  content_subject: headerText(998).nullable(),
-  email_format: oneOf(contentFormats),
-  content_html: z.string().nullable(),
-  content_text: z.string().nullable(),
+  content_subject: headerText(998).nullable().meta(deprecated),
+  email_format: oneOf(contentFormats).meta(deprecated),
+  content_html: z.string().nullable().meta(deprecated),
+  content_text: z.string().nullable().meta(deprecated),
   dispatch_attributes: dispatchAttributes.nullable(),
 }
 export const templateChange = z.object(settings).partial()
@@ -194,10 +197,10 @@ export const templateView = z
     segmentation_criteria_name: z.null(),
     segmentation_criteria_remote_sql: z.string().nullable(),
     contents: z.array(contentView),
-    content_subject: z.string().nullable(),
-    email_format: z.enum(contentFormats).nullable(),
-    content_html: z.string().nullable(),
-    content_text: z.string().nullable(),
+    content_subject: z.string().nullable().meta(deprecated),
+    email_format: z.enum(contentFormats).nullable().meta(deprecated),
+    content_html: z.string().nullable().meta(deprecated),
+    content_text: z.string().nullable().meta(deprecated),
     dispatch: dispatchView.optional(),
     archived: z.boolean(),
     content_determined: z.boolean(),

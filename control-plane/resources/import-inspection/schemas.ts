@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { rowResults } from '../../../shared/schemas/import.ts'
-import { fieldJson, flag, oneOf, oneOfAnyCase } from '../../api/fields.ts'
+import { fieldJson, flag, oneOf, oneOfAnyCase, punctuation } from '../../api/fields.ts'
 import { importCreation } from '../subscriber-imports/schemas.ts'
 import { knownCharacterSets } from './character-set.ts'
 import { enclosures, separators } from './dialect.ts'
@@ -14,8 +14,8 @@ export const inspectionRequest = importCreation.extend({
     .object({
       csv_has_headers: flag().optional(),
       character_set: oneOfAnyCase(['utf-8', 'iso-8859-1']).optional(),
-      csv_field_separator: oneOf([',', '\t', ';']).optional(),
-      csv_field_enclosure: oneOf(['"', "'"]).optional(),
+      csv_field_separator: punctuation([',', '\t', ';']).optional(),
+      csv_field_enclosure: punctuation(['"', "'"]).optional(),
       date_format: oneOf(['mdy', 'dmy']).optional(),
     })
     .prefault({})
@@ -30,10 +30,10 @@ export const inspectionView = z
       .describe(
         'as detected. windows-1252 is imported as ISO-8859-1, with a loss that `warnings` names; UTF-16 is not imported',
       ),
-    csv_field_separator: z
-      .enum(separators)
-      .describe('as detected; a file with bars between its cells is not imported'),
-    csv_field_enclosure: z.enum(enclosures).describe('as detected'),
+    csv_field_separator: punctuation(separators).describe(
+      'as detected; a file with bars between its cells is not imported',
+    ),
+    csv_field_enclosure: punctuation(enclosures).describe('as detected'),
     csv_has_headers: z.boolean().describe('whether the first line is a header, as detected'),
     date_format: z
       .enum(['mdy', 'dmy'])

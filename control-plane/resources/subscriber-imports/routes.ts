@@ -9,9 +9,12 @@ import { importLog } from './logs.ts'
 import {
   createdImportView,
   exampleCreation,
+  exampleFailedLog,
   exampleImport,
+  exampleImportEvent,
   exampleImportSummary,
   importCreation,
+  importEvent,
   importListQuery,
   importListView,
   importView,
@@ -156,8 +159,7 @@ export const subscriberImportEndpoints = [
         'of the last event that came: an import that has not changed since and has ended is a 204',
     },
     reply: {
-      contentTypes: ['text/event-stream'],
-      example: `retry: 3000\nid: 7LkT8cDGwQ2nZgXv\nevent: import\ndata: ${JSON.stringify(exampleImport)}\n\n`,
+      texts: { 'text/event-stream': { schema: importEvent, example: exampleImportEvent } },
       nothing:
         'The import has ended, and its last event was the one that `Last-Event-ID` names: do not come again',
     },
@@ -179,7 +181,12 @@ export const subscriberImportEndpoints = [
       'What became of the records: `failed` is a CSV file that can be mended and imported again, every other kind a list of addresses',
     tag,
     needs: permission('subscriber', 'read'),
-    reply: { contentTypes: ['text/csv', 'text/plain'], example: 'ann@example.com\nbob@example.com\n' },
+    reply: {
+      texts: {
+        'text/csv': { example: exampleFailedLog },
+        'text/plain': { example: 'ann@example.com\nbob@example.com\n' },
+      },
+    },
     refusals: { not_found: [noImport, 'subscriber import 4711 has no log failed'] },
     async handle({ deps, caller, params }) {
       return importLog(deps, await findImport(deps, caller, params['id']), params['kind'])

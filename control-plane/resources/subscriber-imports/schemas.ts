@@ -10,6 +10,7 @@ import {
   oneOfAnyCase,
   pagingQuery,
   positiveId,
+  punctuation,
   timePattern,
 } from '../../api/fields.ts'
 
@@ -86,8 +87,14 @@ export const importCreation = z.object({
     .object({
       csv_has_headers: flag().default(true),
       character_set: oneOfAnyCase(['utf-8', 'iso-8859-1']).prefault('utf-8'),
-      csv_field_separator: oneOf([',', '\t', ';']).default(','),
-      csv_field_enclosure: oneOf(['"', "'"]).default('"'),
+      csv_field_separator: punctuation([',', '\t', ';']).default(','),
+      csv_field_enclosure: punctuation(['"', "'"])
+        .default('"')
+        // A default that is a quote breaks openapi-python-client, which then leaves the endpoint out.
+        .meta({
+          override: ({ jsonSchema }: { jsonSchema: { default?: unknown } }) => delete jsonSchema.default,
+        })
+        .describe('what cells may be enclosed in; the double quote where none is given'),
       date_format: oneOf(['mdy', 'dmy']).default('mdy'),
     })
     .prefault({}),
@@ -167,8 +174,8 @@ export const importView = z
     file_format: z.object({
       csv_has_headers: z.boolean(),
       character_set: z.enum(['utf-8', 'iso-8859-1']),
-      csv_field_separator: z.enum([',', '\t', ';']),
-      csv_field_enclosure: z.enum(['"', "'"]),
+      csv_field_separator: punctuation([',', '\t', ';']),
+      csv_field_enclosure: punctuation(['"', "'"]),
       date_format: z.enum(['mdy', 'dmy']),
     }),
     stats: z.object({
@@ -201,6 +208,27 @@ export const createdImportView = importView
       .describe('signs the callback; only in this reply, and only where there is a callback_url'),
   })
   .meta({ id: 'CreatedSubscriberImport' })
+
+/** One server-sent event. OpenAPI before 3.2 describes an event stream by the schema of each event. */
+export const importEvent = z
+  .object({
+    event: z.literal('import').describe('always import'),
+    id: z.string().describe('is sent as `Last-Event-ID` by a client that connects again'),
+    retry: z
+      .int()
+      .optional()
+      .describe('of the first event: milliseconds after which a client may connect again'),
+    data: z
+      .string()
+      .meta({
+        override: {
+          contentMediaType: 'application/json',
+          contentSchema: { $ref: '#/components/schemas/SubscriberImport' },
+        },
+      })
+      .describe('the import, as JSON'),
+  })
+  .describe('one event; comments keep the connection open')
 
 const zeroes = Object.fromEntries(rowResults.map((kind) => [kind, 0])) as Record<
   (typeof rowResults)[number],
@@ -267,3 +295,17 @@ export const exampleCreation = {
     file_source: { type: 'upload_directory', filename: 'subscribers.csv' },
   },
 }
+
+export const exampleImportEvent: z.infer<typeof importEvent> = {
+  event: 'import',
+  id: '7LkT8cDGwQ2nZgXv',
+  retry: 3_000,
+  data: JSON.stringify(exampleImport),
+}
+
+export const exampleFailedLog = [
+  'Email,First name,error',
+  `ann@example,Ann,email: 'ann@example' is not an email address`,
+  `bob@example.com,"Bob, jr.",Plan: 'Gold' is not one of the field's options`,
+  '',
+].join('\n')
