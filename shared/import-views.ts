@@ -44,8 +44,18 @@ function fullView(document: ImportDocument, surroundings: ViewSurroundings, wait
     callback_url: document.callback === null ? null : maskPassword(document.callback.url),
     waiting_for_import_id: waitingFor,
     download: downloadOf(document, surroundings),
-    warnings: document.warnings,
+    warnings: warningsOf(document, counts),
   }
+}
+
+/** Those of the document, and what the counts say of the rows so far. */
+function warningsOf({ warnings }: ImportDocument, { month_first_dates: dates = 0 }: ImportCounts): string[] {
+  if (dates === 0) return warnings
+  const subject = dates === 1 ? '1 date has' : `${dates} dates have`
+  return [
+    ...warnings,
+    `${subject} a second part above 12 and ${dates === 1 ? 'was' : 'were'} read month first (MM-DD-YYYY), although date_format is dmy: check that the day comes first in the others`,
+  ]
 }
 
 /** Without the options, in the order of `documents`. */

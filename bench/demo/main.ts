@@ -145,7 +145,7 @@ function compare(results: Map<string, ImportView & { seconds: number }>, expecte
   say('')
   row('', [...titles, 'expected'])
   let isRight = true
-  for (const [kind, count] of Object.entries(expected)) {
+  for (const [kind, count = 0] of Object.entries(expected)) {
     const counts = titles.map((title) => results.get(title)!.stats.subscribers[kind] ?? 0)
     if (counts.some((value) => value !== count)) isRight = false
     if (count > 0 || counts.some((value) => value > 0)) row(kind, [...counts, count])

@@ -258,6 +258,8 @@ async function queueReactions(service: MeasuredService, listId: number, amount: 
     name_key: `paused ${autoresponderId}`,
     trigger: 'subscription',
     ...autoresponderDefaults,
+    content_subject: 'Hello',
+    content_text: 'Good to have you.',
     paused: true,
     paused_at: new Date(),
     trigger_include_subscribers_from_import: true,

@@ -33,8 +33,12 @@ export function describeNeed(need: Need): string {
   if (need === 'admin') return 'the role organization_admin or system_admin'
   if (need === 'system_admin') return 'the role system_admin'
   const { permission, or } = need
-  const lesser = or === undefined ? '' : ` (${or.permission.join('/')} is enough for ${or.enoughFor})`
-  return `the permission ${permission.join('/')}${lesser}`
+  const needed = `the permission ${permission.join('/')}`
+  if (or === undefined) return needed
+  const other = or.permission.join('/')
+  return or.enoughFor === undefined
+    ? `${needed} or ${other}`
+    : `${needed} (${other} is enough for ${or.enoughFor})`
 }
 
 /** The need as one word, for programs that read the description. */

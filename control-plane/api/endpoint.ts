@@ -39,8 +39,11 @@ export type Need = 'any_key' | 'admin' | 'system_admin' | PermissionNeed
 
 export interface PermissionNeed {
   permission: Permission
-  /** A lesser permission that is enough for some bodies; whether it is for the one that came, the handler says. */
-  or?: { permission: Permission; enoughFor: string }
+  /**
+   * Another permission that is enough too. With `enoughFor` it is a lesser one that is enough for some bodies; the handler
+   * decides whether it is for the one that came.
+   */
+  or?: { permission: Permission; enoughFor?: string }
 }
 
 export type Permission = readonly [key: string, value: string]
@@ -146,6 +149,12 @@ export function endpoint<Query, Body>(description: Endpoint<Query, Body>): Endpo
 }
 
 export const permission = (key: string, value: string): PermissionNeed => ({ permission: [key, value] })
+
+/** Either of the two is enough. */
+export const either = (need: PermissionNeed, { permission: other }: PermissionNeed): PermissionNeed => ({
+  ...need,
+  or: { permission: other },
+})
 
 /** The need, or for some bodies just the other one; `enoughFor` says for which. */
 export const orFor = (

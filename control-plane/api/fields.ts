@@ -157,4 +157,7 @@ export function wholeNumber(least: number) {
 
 /** Of a thing that this system doesn't hold: its id and its name are stored as given. */
 export const outsideId = () => positiveId().nullable()
+/** Of a virtual MTA: 0 is the system default route; a blank text is null. */
+export const virtualMtaId = () =>
+  z.preprocess((value) => (value === '' ? null : value), z.int().min(0).nullable())
 export const outsideName = () => boundedText({ most: 255 }).nullable()

@@ -9,7 +9,7 @@ import { credentialCandidates } from './credentials.ts'
 import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
 import { localsOf } from './request-locals.ts'
-import { documentIn, readBody, readQuery } from './validation.ts'
+import { documentIn, readBody, readQuery, unknownKeysWarning } from './validation.ts'
 
 /**
  * The endpoints as an Express router. The order of the checks is the contract's: credential, path, method, role,
@@ -126,6 +126,8 @@ const requireJson: RequestHandler = (request, _response, next) => {
 function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
   return async (request, response) => {
     const { body } = localsOf(response)
+    const warning = unknownKeysWarning(described.query, request.query)
+    if (warning !== null) response.set('Warning', warning)
     let reply: Reply
     try {
       reply = await described.handle(await callOf(request, response, described, deps))

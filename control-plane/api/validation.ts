@@ -8,7 +8,13 @@ import type { BodyDescription } from './endpoint.ts'
  * "; ", whatever zod would have said.
  */
 
-/** Reads a query; every problem is `invalid_request`. Repeated parameters and unknown ones never pass for a value. */
+/** A blank one of these would lead to the first page again, and a client that pages would never end. */
+const pagingKeys = ['page', 'per_page', 'page_token']
+
+/**
+ * Reads a query; every problem is `invalid_request`. Repeated parameters never pass for a value; a blank filter is no
+ * filter.
+ */
 export function readQuery<Query>(
   schema: z.ZodType<Query> | undefined,
   query: Record<string, unknown>,
@@ -16,7 +22,28 @@ export function readQuery<Query>(
   if (schema === undefined) return undefined as Query
   const repeated = Object.keys(query).find((key) => Array.isArray(query[key]))
   if (repeated !== undefined) throw new RequestError('invalid_request', `${repeated} must be given once`)
-  return parse(schema, query, 'invalid_request')
+  const filled = Object.entries(query).filter(
+    ([key, value]) => typeof value !== 'string' || value.trim() !== '' || pagingKeys.includes(key),
+  )
+  return parse(schema, Object.fromEntries(filled), 'invalid_request')
+}
+
+const maxNamedKeys = 10
+const maxKeyLength = 50
+
+/** The text of a `Warning` header that names the keys of a query that the endpoint ignores; null where it knows all. */
+export function unknownKeysWarning(
+  schema: z.ZodType | undefined,
+  query: Record<string, unknown>,
+): string | null {
+  const known: object = schema instanceof z.ZodObject ? schema.shape : {}
+  const unknown = Object.keys(query).filter((key) => !Object.hasOwn(known, key))
+  if (unknown.length === 0) return null
+  const named = unknown
+    .slice(0, maxNamedKeys)
+    .map((key) => encodeURIComponent(key.toWellFormed().slice(0, maxKeyLength).toWellFormed()))
+  const more = unknown.length > maxNamedKeys ? ` and ${unknown.length - maxNamedKeys} more` : ''
+  return `299 - "ignored, as this endpoint has no such query parameter: ${named.join(', ')}${more}"`
 }
 
 /**

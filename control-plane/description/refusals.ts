@@ -43,7 +43,7 @@ function ofPath(path: string): Refusal[] {
 function ofQuery(query: z.ZodType): Refusal[] {
   const keys = query instanceof z.ZodObject ? Object.keys(query.shape) : []
   const repeated = keys[0] === undefined ? [] : [caught(() => readQuery(query, { [keys[0]!]: ['', ''] }))]
-  return [...repeated, ...keys.map((key) => caught(() => readQuery(query, { [key]: '' })))].filter(isRefusal)
+  return [...repeated, ...keys.map((key) => caught(() => readQuery(query, { [key]: '?' })))].filter(isRefusal)
 }
 
 /** No JSON, no wrapper, required fields missing, and a field with a value of the wrong type. */

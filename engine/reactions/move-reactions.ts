@@ -58,3 +58,17 @@ export async function moveReactions(
     areAllQueued = false
   }
 }
+
+/** Drops reactions that are due and have no mail to send. Resolves to how many there were. */
+export async function dropReactions(
+  { collections: { reactions } }: Database,
+  due: readonly DueReaction[],
+): Promise<number> {
+  if (due.length === 0) return 0
+  const { modifiedCount } = await reactions.updateMany(
+    { _id: { $in: due.map(({ _id }) => _id) }, state: 'queued' },
+    { $set: { state: 'dropped' } },
+    { hint: { _id: 1 } },
+  )
+  return modifiedCount
+}

@@ -11,7 +11,7 @@ import {
 import { leadingEngine } from '../../shared/store/engines.ts'
 import { LookLoop, lookEveryMs, untilDue } from '../look-loop.ts'
 import type { EngineMetrics } from '../metrics.ts'
-import { dueReactionFields, moveReactions, type DueReaction } from './move-reactions.ts'
+import { dropReactions, dueReactionFields, moveReactions, type DueReaction } from './move-reactions.ts'
 
 export interface ReactionDispatcherOptions {
   engineId: string
@@ -20,6 +20,13 @@ export interface ReactionDispatcherOptions {
   sessions: readonly ClientSession[]
   metrics: EngineMetrics
   log: Logger
+}
+
+/** As `hasContent` has it, without reading a megabyte of mail. */
+const someContent = {
+  $or: ['$content_html', '$content_text'].map((content) => ({
+    $regexMatch: { input: { $ifNull: [content, ''] }, regex: String.raw`\S` },
+  })),
 }
 
 /** Transactions at once: each one keeps one thread of the server busy. */
@@ -44,6 +51,8 @@ export class ReactionDispatcher {
   readonly #loop: LookLoop
   /** Organizations whose turn was last, latest last. */
   #served: number[] = []
+  /** Autoresponders of the queues of this look that have no mail to send. */
+  #withoutContent = new Set<number>()
 
   constructor(options: ReactionDispatcherOptions) {
     this.#options = options
@@ -96,12 +105,13 @@ export class ReactionDispatcher {
   /** Queues of autoresponders that aren't paused, by organization; whose turn was longest ago comes first. */
   async #openQueues(due: readonly QueueBeginning[]): Promise<Map<number, QueueBeginning[]>> {
     if (due.length === 0) return new Map()
-    const running = await this.#options.database.collections.autoresponders
+    const running = (await this.#options.database.collections.autoresponders
       .find(
         { _id: { $in: due.map(({ queue }) => queue) }, paused: false },
-        { projection: { organization_id: 1 } },
+        { projection: { organization_id: 1, has_content: someContent } },
       )
-      .toArray()
+      .toArray()) as unknown as { _id: number; organization_id: number; has_content: boolean }[]
+    this.#withoutContent = new Set(running.filter((one) => !one.has_content).map(({ _id }) => _id))
     const organizationOf = new Map(running.map(({ _id, organization_id }) => [_id, organization_id]))
     const open = new Map<number, QueueBeginning[]>()
     for (const beginning of due) {
@@ -144,7 +154,11 @@ export class ReactionDispatcher {
       sessions.map(async (session) => {
         for (const reactions of waiting) {
           if (this.#loop.isStopped) return
-          const moved = await moveReactions(database, session, reactions)
+          const isDropped = ({ autoresponder_id: id }: DueReaction) => this.#withoutContent.has(id)
+          total += await dropReactions(database, reactions.filter(isDropped))
+          const toMove = reactions.filter((reaction) => !isDropped(reaction))
+          if (toMove.length === 0) continue
+          const moved = await moveReactions(database, session, toMove)
           metrics.reactionsMoved(moved)
           total += moved
         }

@@ -1,5 +1,6 @@
 import type { ScannedRecord } from '../../shared/records/record-scanner.ts'
 import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
+import { emailIdentity } from '../../shared/values/email.ts'
 
 /** Records to warn of, with a line of one; 0 is none. Plain values, which cross threads. */
 export interface Noticed {
@@ -14,6 +15,7 @@ export class FileWarnings {
   readonly #format: FileFormat
   readonly noticed: Noticed = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0 }
   #header: string | null = null
+  #address: string | null = null
 
   constructor(plan: ImportPlan, format: FileFormat) {
     this.#plan = plan
@@ -31,6 +33,14 @@ export class FileWarnings {
     const email = cells[names.indexOf('email')] ?? ''
     const isHeader = named.length * 2 > names.filter((name) => name !== null).length
     if (isHeader || wordsForEmail.has(plain(email))) this.#header = cells.join(', ').slice(0, 100)
+  }
+
+  /** Of a file that is said to have a header: one with an address in a mapped column is a record rather. */
+  headerRecord(cells: string[]): void {
+    this.#address =
+      cells.find(
+        (cell, i) => (this.#plan.columns[i] ?? null) !== null && emailIdentity(cell.trim()) !== null,
+      ) ?? null
   }
 
   notice(record: ScannedRecord): void {
@@ -56,6 +66,11 @@ export class FileWarnings {
     if (this.#header !== null) {
       sentences.push(
         `the first record looks like a header (${this.#header}), and csv_has_headers is false: it is imported as a record`,
+      )
+    }
+    if (this.#address !== null) {
+      sentences.push(
+        `the header row holds an email address (${this.#address.trim().slice(0, 100)}), and csv_has_headers is true: if the file has no header, this subscriber is missing`,
       )
     }
     const { manyLines, manyLinesFirst, controlsLine } = this.noticed

@@ -65,6 +65,7 @@ export class RecordSorter {
     if (this.#headerIsNext) {
       this.#headerIsNext = false
       this.header = this.#cellsOf(record)
+      this.warnings.headerRecord(this.header)
       return
     }
     this.#count(1)

@@ -126,6 +126,8 @@ export class BatchDraft {
       this.#fail(record, row)
       return
     }
+    if (row.monthFirstDates > 0)
+      this.counts.month_first_dates = (this.counts.month_first_dates ?? 0) + row.monthFirstDates
     const key = subscriberKey(document.mailing_list_id, identity!)
     const newId = this.#chunk.first_subscriber_id + position
     const subscriber = this.#start.existing.get(key)

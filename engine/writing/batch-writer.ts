@@ -7,6 +7,7 @@ import type { Collections } from '../../shared/schemas/collections.ts'
 import {
   outcomeId,
   type ChunkDocument,
+  logKinds,
   type ImportCounts,
   type LogKind,
 } from '../../shared/schemas/import.ts'
@@ -262,7 +263,9 @@ interface BatchWork {
 
 function sumCounts(a: ImportCounts, b: ImportCounts): ImportCounts {
   const sum = { ...a }
-  for (const kind of Object.keys(sum) as LogKind[]) sum[kind] += b[kind]
+  for (const kind of logKinds) sum[kind] += b[kind]
+  if (b.month_first_dates !== undefined)
+    sum.month_first_dates = (a.month_first_dates ?? 0) + b.month_first_dates
   return sum
 }
 

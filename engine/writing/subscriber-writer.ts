@@ -63,6 +63,7 @@ export function updateWriter(
       writer.string('remove_time', '')
       writer.string('remove_ip', '')
     }
+    if (update.forgetsConfirmation) writer.string('confirm_time', '')
     for (let i = 0; i < paths.length; i += 1) if (values[i] === cleared) writer.string(paths[i]!, '')
     writer.endFilled('$unset', unset)
     if (isRequested) {

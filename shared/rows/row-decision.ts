@@ -51,6 +51,8 @@ export interface SubscriberUpdate {
   removeIp: string | null
   /** Active again: time and address of the removal go. */
   forgetsRemoval: boolean
+  /** Not confirmed any more: the time of the confirmation goes. */
+  forgetsConfirmation: boolean
   reactivations: number | null
   format: EmailFormat | null
   confirmed: boolean | null
@@ -149,11 +151,11 @@ export function rowDecider(context: RowContext): RowDecider {
       createdAt: now,
       subscribeTime: row.subscribe_time ?? context.startedAt,
       subscribeIp: row.subscribe_ip,
-      removeTime: row.remove_time ?? (status === 'active' ? null : now),
-      removeIp: row.remove_ip,
+      removeTime: status === 'active' ? null : (row.remove_time ?? now),
+      removeIp: status === 'active' ? null : row.remove_ip,
       format: plan.has_format ? (row.email_format ?? fallback.format ?? 'both') : null,
       confirmed,
-      confirmTime: confirmed === null ? null : (row.confirm_time ?? (confirmed ? now : null)),
+      confirmTime: confirmed === true ? (row.confirm_time ?? now) : null,
       values,
     }
     return { result: 'added', subscriber }
@@ -189,6 +191,7 @@ export function rowDecider(context: RowContext): RowDecider {
       removeTime: null,
       removeIp: null,
       forgetsRemoval: false,
+      forgetsConfirmation: false,
       reactivations: null,
       format: what.format ? row.email_format : null,
       confirmed: null,
@@ -196,9 +199,10 @@ export function rowDecider(context: RowContext): RowDecider {
       values,
     }
     if (what.confirmed) {
+      const wasConfirmed = existing.confirmed === true
       update.confirmed = row.confirmed
-      update.confirmTime =
-        row.confirm_time ?? (row.confirmed === true && existing.confirmed !== true ? now : null)
+      update.forgetsConfirmation = row.confirmed === false
+      if (row.confirmed ?? wasConfirmed) update.confirmTime = row.confirm_time ?? (wasConfirmed ? null : now)
     }
     const from = existing.status
     const to = what.status ? (row.status ?? from) : from
@@ -206,12 +210,12 @@ export function rowDecider(context: RowContext): RowDecider {
       update.status = row.status
       update.subscribeTime = row.subscribe_time
       update.subscribeIp = row.subscribe_ip
-      if (to === 'active' && from !== 'active') {
+      if (to !== 'active') {
+        update.removeTime = row.remove_time ?? (from === 'active' ? now : null)
+        update.removeIp = row.remove_ip
+      } else if (from !== 'active') {
         update.forgetsRemoval = true
         update.reactivations = (existing.reactivations ?? 0) + 1
-      } else {
-        update.removeTime = row.remove_time ?? (to !== 'active' && from === 'active' ? now : null)
-        update.removeIp = row.remove_ip
       }
     }
     return { result: 'updated', update, from, to }

@@ -1,5 +1,5 @@
 import type { ReadRecord } from '../records/chunk-records.ts'
-import type { FieldValue } from '../schemas/custom-field.ts'
+import type { FieldType, FieldValue } from '../schemas/custom-field.ts'
 import type { BuiltInColumn, ImportOptions, ImportPlan } from '../schemas/import.ts'
 import {
   emailFormats,
@@ -7,7 +7,13 @@ import {
   type EmailFormat,
   type SubscriberStatus,
 } from '../schemas/subscriber.ts'
-import { parseDateTime, toInstant } from '../values/date-time.ts'
+import {
+  isMonthFirstDate,
+  parseDateTime,
+  parseDayOfYear,
+  toInstant,
+  type DateOrder,
+} from '../values/date-time.ts'
 import { emailExpectation, emailIdentity } from '../values/email.ts'
 import { booleanExpectation, booleanFromText, fieldReader, longestText } from '../values/field-value.ts'
 import { canonicalIp, ipExpectation } from '../values/ip.ts'
@@ -26,6 +32,8 @@ export interface Row {
   confirm_time: Date | null
   /** Values of the mapped custom fields, in the order of `RowReader.mappedFieldIds`. */
   fields: (FieldValue | null)[]
+  /** How many of its dates have the month first although the file's dates have the day first. */
+  monthFirstDates: number
 }
 
 export interface RowReader {
@@ -51,6 +59,8 @@ interface CellReader {
   required: boolean
   /** Reads a trimmed, non-blank cell into the row; false when it is no value of the column. */
   read(text: string, row: Row): boolean
+  /** For a column of dates: the order in which they are read, and whether the text would be one in the other order. */
+  dates?: { order: DateOrder; isReadIn(text: string, order: DateOrder): boolean }
 }
 
 /** Makes the reader of an import's rows. All that can be looked up is looked up here, once. */
@@ -60,12 +70,15 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
     if (column === null) return null
     if (column.kind === 'built_in') return builtInReader(column.name, plan, options)
     const field = plan.fields.find((candidate) => candidate.id === column.field_id)!
-    const reader = fieldReader(field, options.file_format.date_format)
+    const order = options.file_format.date_format
+    const reader = fieldReader(field, order)
     const index = mappedFieldIds.push(field.id) - 1
+    const isReadIn = dateReaders[field.field_type]
     return {
       name: field.name,
       expectation: reader.expectation,
       required: plan.identity.field_id === field.id,
+      ...(isReadIn === undefined ? {} : { dates: { order, isReadIn } }),
       read(text, row) {
         const value = reader.fromText(text)
         row.fields[index] = Array.isArray(value) && value.length === 0 ? null : value
@@ -96,6 +109,8 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
         const text = cells[i]?.trim() ?? ''
         if (text === '' ? column.required : !column.read(text, row)) {
           problems += (problems === '' ? '' : '; ') + problemOf(column, text)
+        } else if (column.dates?.order === 'dmy' && isMonthFirstDate(text)) {
+          row.monthFirstDates += 1
         }
       }
       return problems === '' ? row : problems
@@ -107,8 +122,20 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
   }
 }
 
-const problemOf = (column: CellReader, text: string): string =>
-  `${column.name}: ${text === '' ? 'the cell is blank instead of' : `${shorten(text)} is not`} ${column.expectation}`
+function problemOf({ name, expectation, dates }: CellReader, text: string): string {
+  if (text === '') return `${name}: the cell is blank instead of ${expectation}`
+  const hint =
+    dates?.order === 'mdy' && dates.isReadIn(text, 'dmy') ? ': should date_format be dmy, day first?' : ''
+  return `${name}: ${shorten(text)} is not ${expectation}${hint}`
+}
+
+const isDateTime = (text: string, order: DateOrder): boolean => parseDateTime(text, order) !== null
+
+/** Of the types of custom fields whose values are read by `date_format`. */
+const dateReaders: Partial<Record<FieldType, (text: string, order: DateOrder) => boolean>> = {
+  date: isDateTime,
+  day_of_year: (text, order) => parseDayOfYear(text, order) !== null,
+}
 
 function blankRow(fields: number): Row {
   return {
@@ -122,6 +149,7 @@ function blankRow(fields: number): Row {
     confirmed: null,
     confirm_time: null,
     fields: new Array<null>(fields).fill(null),
+    monthFirstDates: 0,
   }
 }
 
@@ -132,6 +160,7 @@ function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOpt
     name,
     required: false,
     expectation: `a date or time in a documented form (${order}), in the years 1000 to 9999`,
+    dates: { order, isReadIn: isDateTime },
     read(text, row) {
       const value = parseDateTime(text, order)
       row[key] = value === null ? null : toInstant(value, zone)

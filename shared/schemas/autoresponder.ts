@@ -71,6 +71,13 @@ export const autoresponderDocument = z.object({
 })
 export type AutoresponderDocument = z.infer<typeof autoresponderDocument>
 
+/** Without content its reactions are dropped when they become due: there is no mail to send. */
+export const hasContent = ({
+  content_html: html,
+  content_text: text,
+}: Pick<AutoresponderDocument, 'content_html' | 'content_text'>): boolean =>
+  [html, text].some((content) => content !== null && content.trim() !== '')
+
 /** What autoresponders that answer another one's mail have its id in. */
 export const autoresponderTargets = [
   'trigger_autoresponder_to_open_id',

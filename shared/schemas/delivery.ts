@@ -131,6 +131,10 @@ export const dailyCounters = [
   'total_success',
   'total_failure',
   'total_failure_toolong',
+  /** Messages that were delivered and bounced nonetheless. */
+  'delivered_and_bounced',
+  /** Outcomes (delivered, failed, bounced) of messages beyond their first. */
+  'further_outcomes',
 ] as const
 export type DailyCounter = (typeof dailyCounters)[number]
 export type DailyCounts = Record<DailyCounter, number>

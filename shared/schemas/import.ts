@@ -26,9 +26,13 @@ export const logKinds = [...rowResults, 'deactivated'] as const
 export type LogKind = (typeof logKinds)[number]
 
 const count = () => integer().min(0)
-const importCounts = z.object(
+const countsByKind = z.object(
   Object.fromEntries(logKinds.map((kind) => [kind, count()])) as Record<LogKind, ReturnType<typeof count>>,
 )
+const importCounts = countsByKind.extend({
+  /** Dates that were read month first although `date_format` is `dmy`; absent is 0. */
+  month_first_dates: count().optional(),
+})
 export type ImportCounts = z.infer<typeof importCounts>
 
 export const noCounts = (): ImportCounts =>

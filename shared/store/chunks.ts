@@ -203,7 +203,7 @@ async function sumChunkCounts(
   importIds: number[],
 ): Promise<Map<number, ImportCounts>> {
   if (importIds.length === 0) return new Map()
-  const kinds = Object.keys(noCounts())
+  const kinds = [...Object.keys(noCounts()), 'month_first_dates']
   const group = {
     _id: '$import_id',
     ...Object.fromEntries(kinds.map((kind) => [kind, { $sum: `$counts.${kind}` }])),

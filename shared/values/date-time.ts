@@ -8,7 +8,8 @@ import { localToUtcMs, twoDigits, zoneOffsetMs } from './time-zone.ts'
  * Three families, told apart by how they begin:
  *   (a) 2014-01-31, 2014/1/31, then a time and an offset
  *   (b) March 5, 2014; 5 Mar 2014, then a time
- *   (c) 1-31-2014, 1/31/2014 (day first under `dmy`), then a time with or without am/pm
+ *   (c) 1-31-2014, 1/31/2014 (day first under `dmy`), then a time with or without am/pm; under `dmy` a second part above
+ *       12 can only be the day, so the first one is the month then
  */
 export type DateOrder = 'mdy' | 'dmy'
 
@@ -156,7 +157,7 @@ function readPlainYearLast(text: string, order: DateOrder): WrittenDateTime | nu
   const second = secondEnd - firstEnd === 3 ? twoDigitsAt(text, firstEnd + 1) : digitAt(text, firstEnd + 1)
   const year = twoDigitsAt(text, secondEnd + 1) * 100 + twoDigitsAt(text, secondEnd + 3)
   if (Number.isNaN(first + second + year)) return null
-  const [month, day] = order === 'mdy' ? [first, second] : [second, first]
+  const [month, day] = isMonthFirst(second, order) ? [first, second] : [second, first]
   return written(year, month, day, 0, null)
 }
 
@@ -165,8 +166,19 @@ function readYearLastByPattern(text: string, order: DateOrder): WrittenDateTime 
   if (match === null) return null
   const first = Number(match[1])
   const second = Number(match[3])
-  const [month, day] = order === 'mdy' ? [first, second] : [second, first]
+  const [month, day] = isMonthFirst(second, order) ? [first, second] : [second, first]
   return written(Number(match[4]), month, day, secondOfDay(match[5], match[6], match[7], match[8]), null)
+}
+
+/** Under `dmy` too where the second part is above 12 and so can't be a month. */
+const isMonthFirst = (second: number, order: DateOrder): boolean => order === 'mdy' || second > 12
+
+const figuresYearLast = /^\d{1,2}([-/])(\d{1,2})\1\d{4}(?!\d)/
+
+/** Whether a date that was read under `dmy` is one with the month first. */
+export function isMonthFirstDate(text: string): boolean {
+  const match = figuresYearLast.exec(text)
+  return match !== null && Number(match[2]) > 12
 }
 
 function monthNumber(name: string): number {

@@ -7,6 +7,8 @@ export const autoresponder = (given: Given): AutoresponderDocument => ({
   organization_id: 1,
   name_key: given.name.toLowerCase(),
   ...autoresponderDefaults,
+  content_subject: 'Hello',
+  content_text: 'Good to have you.',
   trigger: 'subscription',
   created_at: new Date(),
   ...given,

@@ -63,6 +63,19 @@ const acknowledge = (messages: Json[]): Promise<Json> =>
 const endLeases = () =>
   collections.outbox.updateMany({ state: 'taken' }, { $set: { leased_until: new Date(0) } })
 
+t.test('an autoresponder without content puts nothing out, and its reactions are dropped', async (t) => {
+  const list = await createList(service)
+  await addAutoresponder(list.id, { content_text: ' \n', content_html: null })
+  const emptied = await addAutoresponder(list.id)
+  await pause(list.id, emptied._id, true)
+  await subscribe(list.id, 'ann@example.com')
+  await untilStates(list.id, ['dropped', 'held'])
+  await collections.autoresponders.updateOne({ _id: emptied._id }, { $set: { content_text: null } })
+  await pause(list.id, emptied._id, false)
+  await untilStates(list.id, ['dropped', 'dropped'])
+  t.equal(await collections.outbox.countDocuments({ mailing_list_id: list.id }), 0)
+})
+
 t.test('a reaction becomes a message at its time, which is taken, acknowledged and gone', async (t) => {
   const list = await createList(service, [{ name: 'First name', field_type: 'text' }])
   const atOnce = await addAutoresponder(list.id, {

@@ -32,12 +32,13 @@ export function addedSubscriber(
     subscribeTime: row.subscribeTime ?? 'now',
     subscribeIp: row.subscribeIp ?? null,
     // "Who becomes or is made non-active gets `remove_time` now unless it is given."
-    removeTime: row.removeTime ?? (status === 'active' ? null : 'now'),
-    removeIp: row.removeIp ?? null,
+    // "Who is or becomes active has no `remove_time` and `remove_ip`, also where a row or body gives them."
+    removeTime: status === 'active' ? null : (row.removeTime ?? 'now'),
+    removeIp: status === 'active' ? null : (row.removeIp ?? null),
     format: row.format ?? (list.hasFormat ? (defaults.format ?? 'both') : 'both'),
     confirmed,
-    // "Who becomes confirmed gets `confirm_time` now unless it is given."
-    confirmTime: row.confirmTime ?? (confirmed ? 'now' : null),
+    // "Who becomes confirmed gets `confirm_time` now unless it is given, and who is not confirmed has none."
+    confirmTime: confirmed ? (row.confirmTime ?? 'now') : null,
     values,
   }
 }
@@ -98,17 +99,18 @@ function overwrittenStatus(before: Subscriber, row: RowContent): Partial<Subscri
 function removalAfter(before: Subscriber, row: RowContent): Pick<Subscriber, 'removeTime' | 'removeIp'> {
   const wasActive = before.status === 'active'
   const isActive = row.status === 'active'
-  // "Who becomes active again loses `remove_time` and `remove_ip`", also what this row gives.
-  if (!wasActive && isActive) return { removeTime: null, removeIp: null }
+  // "Who is or becomes active has no `remove_time` and `remove_ip`, also where a row or body gives them."
+  if (isActive) return { removeTime: null, removeIp: null }
   // "Who becomes or is made non-active gets `remove_time` now unless it is given."
-  const fallback: Moment | null = wasActive && !isActive ? 'now' : before.removeTime
+  const fallback: Moment | null = wasActive ? 'now' : before.removeTime
   return { removeTime: row.removeTime ?? fallback, removeIp: row.removeIp ?? before.removeIp }
 }
 
 function overwrittenConfirmed(before: Subscriber, row: RowContent): Partial<Subscriber> {
   const confirmed = row.confirmed ?? before.confirmed
-  const becomesConfirmed = confirmed && !before.confirmed
-  return { confirmed, confirmTime: row.confirmTime ?? (becomesConfirmed ? 'now' : before.confirmTime) }
+  // "Who is not confirmed has none."
+  if (!confirmed) return { confirmed, confirmTime: null }
+  return { confirmed, confirmTime: row.confirmTime ?? (before.confirmed ? before.confirmTime : 'now') }
 }
 
 /** `default_custom_fields` by field id, names "matched exactly first, then without case" (2.1). */

@@ -127,7 +127,9 @@ function readFormB(text: string): ReadDate | null {
 function readFormC(text: string, order: DateOrder): ReadDate | null {
   const groups = groupsOf(formC, text)
   if (groups === null) return null
-  const { month, day } = inOrder(Number(groups['first']), Number(groups['other']), order)
+  const [first, other] = [Number(groups['first']), Number(groups['other'])]
+  // "Under `dmy` a date whose second part is above 12 is the documented `MM-DD-YYYY`."
+  const { month, day } = inOrder(first, other, other > 12 ? 'mdy' : order)
   const hour = hourOf(groups)
   return hour === null ? null : made(groups, month, day, hour, null)
 }

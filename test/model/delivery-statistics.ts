@@ -83,8 +83,11 @@ export function recount(
   const links = firsts(of('clicked'), (event) => JSON.stringify([messageOf(event), event.url]))
   const messages_sent = sent.length
   const delivered = firsts(of('delivered')).length
-  const accepted = messages_sent - bounces.length
-  const in_queue = Math.max(0, messages_sent - delivered - failures.length)
+  const bounced = new Set(bounces.map(messageOf))
+  // "Those of them that have not bounced"; "messages that are neither delivered nor failed nor bounced".
+  const accepted = firsts(of('delivered')).filter((event) => !bounced.has(messageOf(event))).length
+  const isOver = new Set([...of('delivered'), ...of('failed'), ...of('bounced')].map(messageOf))
+  const in_queue = sent.filter((event) => !isOver.has(messageOf(event))).length
   const text = number(sent, { format: 'text' })
   const codes = [...new Set(bounces.map(({ bounce_code: code }) => code!))]
 
@@ -133,7 +136,7 @@ export function recount(
     ),
     bounced: bounces.length,
     duplicate_bounces: of('bounced').length - bounces.length,
-    unbounced: accepted,
+    unbounced: messages_sent - bounces.length,
     bounce_rate: rate(bounces.length, messages_sent),
     bounce_rate_hard: rate(number(bounces, { bounce_type: 'hard' }), bounces.length),
     bounce_rate_soft: rate(number(bounces, { bounce_type: 'soft' }), bounces.length),
@@ -145,12 +148,12 @@ export function recount(
     duplicate_clicks: clicks.total - clicks.unique,
     click_rate: rate(clicks.unique, accepted),
     click_to_open_rate: rate(clicks.unique, opens.unique),
-    unclicked: accepted - clicks.unique,
+    unclicked: Math.max(0, accepted - clicks.unique),
     opens_total: opens.total,
     opens_unique: opens.unique,
     open_rate: rate(opens.unique, accepted),
     open_ratio: rate(opens.total, opens.unique),
-    unopened: accepted - opens.unique,
+    unopened: Math.max(0, accepted - opens.unique),
     duplicate_opens: opens.total - opens.unique,
     scomps_total: scomps.total,
     scomps_unique: scomps.unique,

@@ -1,15 +1,16 @@
 import type { DailyCounts } from '../../../shared/schemas/delivery.ts'
 
 /**
- * The statistics of an autoresponder out of its summed counts. `accepted` is what was sent and didn't bounce; a rate
- * whose divisor is 0 is 0.
+ * The statistics of an autoresponder out of its summed counts. `accepted` is what was delivered and didn't bounce, `in_queue`
+ * what has no outcome yet; a rate whose divisor is 0 is 0.
  */
 export function statisticsOf(counts: DailyCounts, bounceCodes: Readonly<Record<string, number>>) {
   const html = counts.sent_html + counts.sent_multipart
   const sent = counts.sent_text + html
   const bounces = counts.bounces_unique
-  const accepted = sent - bounces
-  const inQueue = Math.max(0, sent - counts.total_success - counts.total_failure)
+  const accepted = counts.total_success - counts.delivered_and_bounced
+  const outcomes = counts.total_success + counts.total_failure + bounces - counts.further_outcomes
+  const inQueue = Math.max(0, sent - outcomes)
   return {
     sent_text: counts.sent_text,
     sent_html: counts.sent_html,
@@ -28,7 +29,7 @@ export function statisticsOf(counts: DailyCounts, bounceCodes: Readonly<Record<s
     bounces_unique_by_code: bounceCodes,
     bounced: bounces,
     duplicate_bounces: counts.bounces_total - bounces,
-    unbounced: accepted,
+    unbounced: sent - bounces,
     bounce_rate: rate(bounces, sent),
     bounce_rate_hard: rate(counts.bounces_unique_hard, bounces),
     bounce_rate_soft: rate(counts.bounces_unique_soft, bounces),
@@ -40,12 +41,12 @@ export function statisticsOf(counts: DailyCounts, bounceCodes: Readonly<Record<s
     duplicate_clicks: counts.clicks_total - counts.clicks_unique,
     click_rate: rate(counts.clicks_unique, accepted),
     click_to_open_rate: rate(counts.clicks_unique, counts.opens_unique),
-    unclicked: accepted - counts.clicks_unique,
+    unclicked: Math.max(0, accepted - counts.clicks_unique),
     opens_total: counts.opens_total,
     opens_unique: counts.opens_unique,
     open_rate: rate(counts.opens_unique, accepted),
     open_ratio: rate(counts.opens_total, counts.opens_unique),
-    unopened: accepted - counts.opens_unique,
+    unopened: Math.max(0, accepted - counts.opens_unique),
     duplicate_opens: counts.opens_total - counts.opens_unique,
     scomps_total: counts.scomps_total,
     scomps_unique: counts.scomps_unique,

@@ -1,4 +1,8 @@
-import { autoresponderTargets, type AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
+import {
+  autoresponderTargets,
+  hasContent,
+  type AutoresponderDocument,
+} from '../../../shared/schemas/autoresponder.ts'
 
 /** What an autoresponder's fields must be beside each other. Nothing here reads the database. */
 
@@ -42,9 +46,6 @@ export function faultsOf(document: AutoresponderDocument): string[] {
       : []),
   ]
 }
-
-const hasContent = ({ content_html: html, content_text: text }: AutoresponderDocument): boolean =>
-  [html, text].some((content) => content !== null && content.trim() !== '')
 
 /** A century of each, so that no time ever leaves what ISO 8601 can write. */
 const longestDelay = { minutes: 52_560_000, hours: 876_000, days: 36_500, weeks: 5_200, months: 1_200 }

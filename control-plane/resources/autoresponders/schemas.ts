@@ -15,6 +15,7 @@ import {
   oneOf,
   outsideId,
   outsideName,
+  virtualMtaId,
 } from '../../api/fields.ts'
 
 /** What autoresponders look like in requests and replies. */
@@ -41,7 +42,7 @@ const settings = {
   bounce_email_domain_id: outsideId(),
   bounce_email_user_id: outsideId(),
   url_domain_id: outsideId(),
-  virtual_mta_id: z.int().min(0).nullable(),
+  virtual_mta_id: virtualMtaId(),
   use_external_delivery_setting: flag(),
   special_sending_rule_id: outsideId(),
   special_sending_rule_name: outsideName(),

@@ -13,6 +13,7 @@ import {
   oneOf,
   outsideId,
   outsideName,
+  virtualMtaId,
   positiveId,
   timeText,
 } from '../../api/fields.ts'
@@ -67,7 +68,7 @@ const bounceEmail = () =>
 
 const dispatchAttributes = z
   .object({
-    virtual_mta_id: z.int().min(0).nullable(),
+    virtual_mta_id: virtualMtaId(),
     virtual_mta_name: outsideName(),
     bounce_email_id: bounceEmail().nullable(),
     bounce_email_name: outsideName(),

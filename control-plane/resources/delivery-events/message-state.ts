@@ -113,6 +113,9 @@ export function countsOfMessage(message: DeliveryMessageDocument): DailyCounts {
     counts[`bounces_unique_${bounce.type}`] = 1
     counts[`bounces_unique_${bounce.location}`] = 1
   }
+  const [isDelivered, hasFailed, hasBounced] = [message.delivered, message.failed !== null, bounce !== null]
+  counts.delivered_and_bounced = isDelivered && hasBounced ? 1 : 0
+  counts.further_outcomes = Math.max(0, [isDelivered, hasFailed, hasBounced].filter(Boolean).length - 1)
   counts.opens_total = message.opens
   counts.opens_unique = Math.min(message.opens, 1)
   counts.privacy_opens_total = message.privacy_opens

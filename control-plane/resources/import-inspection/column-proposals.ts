@@ -2,7 +2,12 @@ import { toFieldDefinition, type CustomFieldDocument } from '../../../shared/sch
 import { builtInColumns, type BuiltInColumn } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
-import { parseDateTime, parseDayOfYear, type DateOrder } from '../../../shared/values/date-time.ts'
+import {
+  isMonthFirstDate,
+  parseDateTime,
+  parseDayOfYear,
+  type DateOrder,
+} from '../../../shared/values/date-time.ts'
 import { booleanFromText, fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { canonicalIp } from '../../../shared/values/ip.ts'
@@ -156,7 +161,8 @@ function dateFormatOf(columns: { values: string[]; kind: 'date' | 'day_of_year' 
     const read = kind === 'date' ? parseDateTime : parseDayOfYear
     for (const value of values) {
       const asMonth = read(value, 'mdy') !== null
-      const asDay = read(value, 'dmy') !== null
+      // What can only be read month first is no sign of the day coming first.
+      const asDay = read(value, 'dmy') !== null && !isMonthFirstDate(value)
       if (asMonth && !asDay) months += 1
       if (asDay && !asMonth) days += 1
     }

@@ -1,5 +1,9 @@
 import type { Collection, Filter } from 'mongodb'
-import type { AutoresponderDocument, ReactionDocument } from '../../../shared/schemas/autoresponder.ts'
+import {
+  hasContent,
+  type AutoresponderDocument,
+  type ReactionDocument,
+} from '../../../shared/schemas/autoresponder.ts'
 import type {
   ConfirmationFormDocument,
   PendingSubscriberDocument,
@@ -118,6 +122,7 @@ function reactionMail(
   const reaction = sources.reactions.get(message.reaction!)
   const subscriber = sources.subscribers.get(message.subscriber_id!)
   if (autoresponder === undefined || reaction === undefined || subscriber === undefined) return 'drop'
+  if (!hasContent(autoresponder)) return 'drop'
   // Acknowledged or dropped, by a process that ended before it removed the message.
   if (reaction.state !== 'due') return 'drop'
   // Who left and came back gets what comes from then on.

@@ -1,11 +1,12 @@
 import type { Caller } from '../../../shared/api-keys.ts'
 import type { ImportDocument } from '../../../shared/schemas/import.ts'
 import { meets } from '../../api/authorization.ts'
-import { permission, type Call, type Reply } from '../../api/endpoint.ts'
+import { either, permission, type Call, type Reply } from '../../api/endpoint.ts'
 import { missing, reaches } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 
-export const readsImports = permission('subscriber', 'read')
+/** What creates imports may see what becomes of them, but not their logs, which hold addresses. */
+export const readsImports = either(permission('subscriber', 'read'), permission('subscriber', 'import'))
 
 /** Whether a caller may see an organization's imports; asked again while he follows one. */
 export const mayReadImports = (caller: Caller, organizationId: number): boolean =>

@@ -63,7 +63,7 @@ export const subscriberImportEndpoints = [
     summary:
       "The organization's imports: those that haven't ended, soonest first, then the ended ones, newest first",
     tag,
-    needs: permission('subscriber', 'read'),
+    needs: readsImports,
     query: importListQuery,
     reply: { data: z.array(importListView), paging: 'pages', example: [exampleImportSummary] },
     async handle({ deps, caller, query }) {
@@ -81,7 +81,7 @@ export const subscriberImportEndpoints = [
     operationId: 'listSubscriberImportsOfList',
     summary: 'The same for one mailing list',
     tag,
-    needs: permission('subscriber', 'read'),
+    needs: readsImports,
     query: importListQuery,
     reply: { data: z.array(importListView), paging: 'pages', example: [exampleImportSummary] },
     refusals: { invalid_request: remoteListRefusal },
@@ -139,7 +139,7 @@ export const subscriberImportEndpoints = [
     operationId: 'getSubscriberImport',
     summary: 'One import',
     tag,
-    needs: permission('subscriber', 'read'),
+    needs: readsImports,
     reply: { data: importView, example: exampleImport },
     refusals: { not_found: noImport },
     async handle({ deps, caller, params }) {
@@ -172,7 +172,10 @@ export const subscriberImportEndpoints = [
   }),
   moveEndpoint('pause', 'Pauses an import: no row is written later than 2 s after the reply'),
   moveEndpoint('unpause', 'Lets a paused import go on from where it stood'),
-  moveEndpoint('cancel', 'Ends an import for good; rows that are written stay'),
+  moveEndpoint(
+    'cancel',
+    'Ends an import for good; rows that are written stay, and a batch of rows for each lane of the engines may still be written and counted after the reply',
+  ),
   endpoint({
     method: 'get',
     path: '/subscriber_imports/:id/logs/:kind',

@@ -144,8 +144,10 @@ function changeConfirmation(
   { existing, given, values, now }: Pick<Changing, 'existing' | 'given' | 'values' | 'now'>,
 ): void {
   if (given.confirmed !== undefined) change.set.confirmed = given.confirmed
-  const becomesConfirmed = given.confirmed === true && existing.confirmed !== true
-  setOrUnset(change, 'confirm_time', becomesConfirmed ? (values.confirmTime ?? now) : values.confirmTime)
+  const wasConfirmed = existing.confirmed === true
+  if (given.confirmed ?? wasConfirmed)
+    setOrUnset(change, 'confirm_time', wasConfirmed ? values.confirmTime : (values.confirmTime ?? now))
+  else if (given.confirmed === false) change.unset.push('confirm_time')
 }
 
 /** Who leaves or comes back: with the time and address of the removal, or without. */
@@ -157,11 +159,11 @@ function changeStatus(
   if (given.status !== undefined) change.set.status = given.status
   if (values.subscribeTime !== undefined) change.set.subscribe_time = values.subscribeTime
   setOrUnset(change, 'subscribe_ip', values.subscribeIp)
-  if (to === 'active' && existing.status !== 'active') {
-    change.unset.push('remove_time', 'remove_ip')
+  if (to === 'active') {
+    if (existing.status !== 'active') change.unset.push('remove_time', 'remove_ip')
     return
   }
-  const leaves = to !== 'active' && existing.status === 'active'
+  const leaves = existing.status === 'active'
   setOrUnset(change, 'remove_time', leaves ? (values.removeTime ?? now) : values.removeTime)
   setOrUnset(change, 'remove_ip', values.removeIp)
 }

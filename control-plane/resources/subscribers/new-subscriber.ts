@@ -34,8 +34,11 @@ export function newSubscriber(
     context,
   )!
   const now = clock.now()
-  const removeTime = values.removeTime ?? (given.status === 'active' ? undefined : now)
-  const confirmTime = values.confirmTime ?? (given.confirmed ? now : undefined)
+  const removal =
+    given.status === 'active'
+      ? {}
+      : { remove_time: values.removeTime ?? now, ...present('remove_ip', values.removeIp) }
+  const confirmTime = given.confirmed ? (values.confirmTime ?? now) : undefined
   return {
     _id: subscriberKey(list._id, identity),
     mailing_list_id: list._id,
@@ -45,8 +48,7 @@ export function newSubscriber(
     created_at: now,
     subscribe_time: values.subscribeTime ?? now,
     ...present('subscribe_ip', values.subscribeIp),
-    ...present('remove_time', removeTime),
-    ...present('remove_ip', values.removeIp),
+    ...removal,
     ...(list.has_format ? { format: given.email_format ?? 'both' } : {}),
     ...(list.has_confirmed ? { confirmed: given.confirmed, ...present('confirm_time', confirmTime) } : {}),
     custom_fields: customFields,

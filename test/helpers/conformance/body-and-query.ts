@@ -92,10 +92,12 @@ export async function readsItsQuery(t: Test, subject: Subject): Promise<void> {
     if (where !== 'query') continue
     refuses(`?${name}=1&${name}=1`, name)
     const isInteger = schema.type === 'integer'
-    const wrong = schema.enum !== undefined ? ['nonsense', ''] : isInteger ? wrongIntegers : []
-    for (const value of wrong) refuses(`?${name}=${value}`, name)
+    // A blank filter is no filter; what pages must be a number.
+    const wrong = schema.enum !== undefined ? ['nonsense'] : isInteger ? wrongIntegers : []
+    const blank = ['page', 'per_page'].includes(name) ? [''] : []
+    for (const value of [...wrong, ...blank]) refuses(`?${name}=${value}`, name)
   }
   await holds(t, trials, 'parameters with a wrong value')
 }
 
-const wrongIntegers = ['x', '-1', '1.5', '', '9'.repeat(40)]
+const wrongIntegers = ['x', '-1', '1.5', '9'.repeat(40)]

@@ -45,6 +45,20 @@ t.test('a refused request is 200 too; the transport alone has statuses', async (
   }
 })
 
+t.test('a query key that is unknown is ignored and named, and a blank filter is none', async (t) => {
+  const answer = await call('GET', '/subscriber_imports?scope=&sort=name&a%22%0d%0aX=1')
+  t.match(answer.body, { success: true, per_page: 100 })
+  t.equal(
+    answer.headers.get('warning'),
+    '299 - "ignored, as this endpoint has no such query parameter: sort, a%22%0D%0AX"',
+  )
+  t.equal((await call('GET', '/subscriber_imports?scope=recent')).headers.get('warning'), null)
+  t.equal(
+    (await call('GET', `/mailing_lists/${list.id}/subscribers?page_token=`)).body.error_code,
+    'invalid_request',
+  )
+})
+
 t.test('a known path with another method names the methods that are possible', async (t) => {
   const answer = await call('PATCH', '/mailing_lists', {})
   t.equal(answer.status, 405)

@@ -161,6 +161,63 @@ t.test('overwriting, by status and by what', async (t) => {
   await checkCounts(list.id)
 })
 
+t.test('dates that can only have the month first are read under dmy, and counted in a warning', async (t) => {
+  const list = await createList(service, [
+    { name: 'Day', field_type: 'date' },
+    { name: 'Birthday', field_type: 'day_of_year' },
+  ])
+  const rows = ['31/12/2014,1-2,', '12-31-2014,12/24/1980,', '02-13-2014,,1/13/2020 1:05 pm', '13-13-2014,,']
+  const content = ['email,Day,Birthday,subscribe_time', ...rows.map((row, i) => `d${i}@x.co,${row}`)].join(
+    '\n',
+  )
+  const column_mapping = ['email', 'Day', 'Birthday', 'subscribe_time']
+  const dayFirst = await importText(service, list.id, content, {
+    column_mapping,
+    file_format: { date_format: 'dmy' },
+  })
+  t.same(countsOf(dayFirst), { added: 3, failed: 1 })
+  t.equal(dayFirst.warnings.length, 1)
+  t.match(dayFirst.warnings[0], /^4 dates have a second part above 12 .* date_format is dmy/)
+  const monthFirst = await importText(service, list.id, content, { column_mapping, dry_run: true })
+  t.same(countsOf(monthFirst), { skipped_overwrite: 2, failed: 2 })
+  t.same(monthFirst.warnings, [])
+  const failed = await log(monthFirst, 'failed')
+  t.match(failed, /'31\/12\/2014' is not a date in a documented form \(mdy\): should date_format be dmy/)
+  t.match(failed, /'13-13-2014' is not a date in a documented form \(mdy\)"?\n/, 'no order makes it one')
+})
+
+t.test('who is active has no removal, who is not confirmed no time of it, whatever a row says', async (t) => {
+  const list = await createList(service, [], { has_confirmed: true })
+  const header = 'email,status,remove_time,remove_ip,confirmed,confirm_time'
+  const column_mapping = header.split(',')
+  const at = '2020-01-02 10:00,192.0.2.1'
+  await importText(
+    service,
+    list.id,
+    `${header}\na@x.co,active,${at},no,2020-01-02\nb@x.co,bounced,${at},yes,2020-01-02`,
+    { column_mapping },
+  )
+  const of = (name: string) => collections.subscribers.findOne({ _id: `${list.id}:${name}@x.co` })
+  t.match(await of('a'), { remove_time: undefined, remove_ip: undefined, confirm_time: undefined })
+  t.match(await of('b'), { remove_time: Date, remove_ip: '192.0.2.1', confirm_time: Date })
+  await importText(service, list.id, `${header}\na@x.co,,${at},,2020-01-02\nb@x.co,,,,no,2020-01-03`, {
+    column_mapping,
+    overwrite: true,
+    overwrite_what: { status: true, confirmed: true },
+    overwrite_when_status: { active: true, bounced: true },
+  })
+  t.match(await of('a'), { remove_time: undefined, remove_ip: undefined, confirm_time: undefined })
+  t.match(await of('b'), { confirmed: false, confirm_time: undefined })
+})
+
+t.test('a header row that holds an address is warned of', async (t) => {
+  const list = await createList(service)
+  const view = await importText(service, list.id, 'first@x.co\nsecond@x.co')
+  t.same(countsOf(view), { added: 1 })
+  t.match(view.warnings, [/^the header row holds an email address \(first@x.co\)/])
+  t.same((await importText(service, list.id, 'e-mail@\nthird@x.co')).warnings, [])
+})
+
 t.test('a dry run has the same counts and logs and writes nothing', async (t) => {
   const list = await createList(service, fields.slice(0, 1))
   await importText(service, list.id, 'email\na@x.co\nb@x.co')

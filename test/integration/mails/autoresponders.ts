@@ -140,6 +140,13 @@ t.test('every field, set and cleared', async (t) => {
   t.same((await update(created, readOnly)).data, created, 'what is read-only is ignored')
 })
 
+t.test('a blank virtual MTA is none', async (t) => {
+  const list = await createList(service)
+  const created = await create(list, { virtual_mta_id: 5 })
+  t.match((await update(created, { virtual_mta_id: '' })).data, { virtual_mta_id: null })
+  t.match(await create(list, { virtual_mta_id: '' }), { virtual_mta_id: null })
+})
+
 t.test('another thing outside has another name', async (t) => {
   const list = await createList(service)
   const created = await create(list, { special_sending_rule_id: 1, special_sending_rule_name: 'One' })

@@ -389,6 +389,22 @@ t.test('of two updates at one moment each has its whole effect', async (t) => {
   )
 })
 
+t.test(
+  'who is active has no removal, who is not confirmed no time of it, whatever a body says',
+  async (t) => {
+    const list = await createList(service, [], { has_confirmed: true })
+    const removal = { remove_time: '2026-01-01T00:00Z', remove_ip: '192.0.2.1' }
+    const none = { remove_time: null, remove_ip: null, confirm_time: null }
+    const body = { email: 'a@example.com', ...removal, confirm_time: '2026-01-01T00:00Z' }
+    const made = (await create(list.id, body)).body.data
+    t.match(made, { status: 'active', confirmed: false, ...none })
+    const change = async (given: object) => (await update(list.id, made.id, given)).body.data
+    t.match(await change({ ...removal, confirm_time: '2026-01-01T00:00Z' }), none)
+    t.match(await change({ confirmed: true }), { confirm_time: String })
+    t.match(await change({ confirmed: false, confirm_time: '2026-01-01T00:00Z' }), { confirm_time: null })
+  },
+)
+
 t.test('who leaves gets a time of removal, who comes back loses it', async (t) => {
   const list = await createList(service)
   const { id } = (await create(list.id, { email: 'a@example.com' })).body.data

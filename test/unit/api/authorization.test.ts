@@ -26,8 +26,10 @@ const contract: [methods: string, path: string, needs: string][] = [
   ['POST', '/outbox/*', 'admin'],
   ['POST', '/delivery_events', 'admin'],
 
-  ['GET', '**/subscriber_imports', 'subscriber/read'],
-  ['GET', '/subscriber_imports/**', 'subscriber/read'],
+  ['GET', '**/subscriber_imports', 'subscriber/read or subscriber/import'],
+  ['GET', '/subscriber_imports/*', 'subscriber/read or subscriber/import'],
+  ['GET', '/subscriber_imports/*/events', 'subscriber/read or subscriber/import'],
+  ['GET', '/subscriber_imports/*/logs/*', 'subscriber/read'],
   ['POST', '**/subscriber_imports', 'subscriber/import'],
   ['POST', '**/subscriber_imports/**', 'subscriber/import'],
 

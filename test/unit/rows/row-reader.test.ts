@@ -55,9 +55,9 @@ t.test('blank and missing cells bring no value', async (t) => {
 
 t.test('reasons name the column, show the value and say what was expected, all of them', async (t) => {
   t.equal(
-    reader.read(['a@b.co', 'gone', '12/31/2014', '1.2.3', '', '11', 'maybe', 'rtf']),
+    reader.read(['a@b.co', 'gone', '32/12/2014', '1.2.3', '', '11', 'maybe', 'rtf']),
     "status: 'gone' is not one of active, bounced, unsubscribed, scomp, deactivated; " +
-      "subscribe_time: '12/31/2014' is not a date or time in a documented form (dmy), in the years 1000 to 9999; " +
+      "subscribe_time: '32/12/2014' is not a date or time in a documented form (dmy), in the years 1000 to 9999; " +
       "subscribe_ip: '1.2.3' is not an IPv4 or IPv6 address; " +
       "Points: '11' is not an integer from 0 to 10; " +
       "confirmed: 'maybe' is not yes or no; " +

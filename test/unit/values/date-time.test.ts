@@ -49,6 +49,15 @@ t.test('under dmy the day comes first, in the numeric family alone', async (t) =
   t.equal(read('March 5, 2014', 'dmy'), '2014-03-05T00:00:00Z')
 })
 
+t.test('under dmy a second part above 12 is a day, as no month is', async (t) => {
+  t.equal(read('12-31-2014', 'dmy'), '2014-12-31T00:00:00Z')
+  t.equal(read('2/13/2014 1:05 pm', 'dmy'), '2014-02-13T13:05:00Z')
+  t.equal(parseDayOfYear('12/24/1980', 'dmy'), '12-24')
+  for (const text of ['13/13/2014', '02-30-2014', '0/13/2014', '12/32/2014'])
+    t.equal(parseDateTime(text, 'dmy'), null, text)
+  t.equal(parseDateTime('31/12/2014', 'mdy'), null, 'the other way round nothing is guessed')
+})
+
 t.test('nothing is guessed', async (t) => {
   const wrong = [
     '30 February 2014',
