@@ -60,12 +60,9 @@ async function endFailedTry(error: ImportError, run: StepRun): Promise<void> {
 
 /** The wait is stored, and the import's view says what it waits for. */
 async function lookAgain({ fingerprint }: StillWritten, run: StepRun): Promise<void> {
-  const { document, step, staging } = run
+  const { document, step } = run
   const { collections } = run.database
   const filename = JSON.stringify(document.source.filename)
-  // A copy that met a write.
-  const pin = document.upload?.pin
-  await staging.removeImport(document._id, { keep: pin ? [pin.reference] : [] })
   if (await waitForUpload(collections, step, { fingerprint, lookAgainMs, longestWaitMinutes, filename }))
     return
   await fail(

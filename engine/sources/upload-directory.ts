@@ -42,13 +42,21 @@ export const uploadDirectorySource: Source = async (document, context) => {
         ? gunzipUpload(content as AsyncIterable<Buffer>, JSON.stringify(filename))
         : content,
     )
-
-    const after = await pinned.fingerprint()
-    if (pin.is_settled) refuseIfChanged(after, pin.fingerprint, filename)
-    else if (after !== fingerprint) throw new StillWritten(filename, after)
+    try {
+      const after = await pinned.fingerprint()
+      if (pin.is_settled) refuseIfChanged(after, pin.fingerprint, filename)
+      else if (after !== fingerprint) throw new StillWritten(filename, after)
+    } catch (error) {
+      // By its name, which holds this step's token: an engine that was suspended here may no longer hold the step, and
+      // the other files are those of the engine that took the step over.
+      await staging.remove(target).catch(() => undefined)
+      throw error
+    }
     return target
   } finally {
     await pinned.close()
+    // The pin of this attempt alone: the import names another one, or none.
+    if (isToBePinned) await uploads.releasePin(pin).catch(() => undefined)
   }
 }
 

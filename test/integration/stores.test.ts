@@ -8,4 +8,5 @@ await runTogether(new URL('stores/', import.meta.url), [
   'upload-copies',
   'worker-pool',
   'take-over',
+  'stale-step',
 ])

@@ -1,0 +1,130 @@
+import { randomUUID } from 'node:crypto'
+import { appendFile, mkdir, readdir, utimes, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { Registry } from 'prom-client'
+import t from 'tap'
+import { runStep } from '../../../engine/import-run.ts'
+import { createEngineMetrics } from '../../../engine/metrics.ts'
+import type { StepContext } from '../../../engine/step.ts'
+import { AddressGuard } from '../../../shared/address-guard.ts'
+import { ensureSchema } from '../../../shared/database.ts'
+import { createLogger } from '../../../shared/logger.ts'
+import type { ImportDocument } from '../../../shared/schemas/import.ts'
+import { downloadBounds } from '../../../shared/sources/download-bounds.ts'
+import { openStaging } from '../../../shared/staging/open-staging.ts'
+import { claimStep, releaseStepsOf } from '../../../shared/store/import-steps.ts'
+import { openUploads } from '../../../shared/uploads/open-uploads.ts'
+import type { PinnedUpload, UploadPin } from '../../../shared/uploads/upload-store.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { makeOptions, makePlan } from '../../helpers/make-plan.ts'
+import { settleUpload } from '../../helpers/settled-upload.ts'
+
+const { database, folder } = await databaseAndFolder(t)
+const { collections, client } = database
+const log = createLogger({ process: 'test', level: 'silent' })
+await ensureSchema(database.db, log)
+const location = { STAGING: 'disk', DATA_DIR: folder } as const
+const staging = openStaging(location, collections)
+const uploads = openUploads(location, database)
+
+const upload = path.join(folder, 'uploads', '1', 'rows.csv')
+const stagedNames = (id: number) => readdir(path.join(folder, 'staging', String(id))).catch(() => [])
+
+/** Puts the upload there anew, and an import that has begun with it. */
+async function beginImport(id: number, pinned: { upload?: ImportDocument['upload'] }): Promise<void> {
+  await mkdir(path.dirname(upload), { recursive: true })
+  await writeFile(upload, Array.from({ length: 1_000 }, (_, i) => `row${i}@example.com\n`).join(''))
+  const now = new Date()
+  await collections.imports.insertOne({
+    ...{ _id: id, organization_id: 1, mailing_list_id: 1, created_at: now, begins_at: now, started_at: now },
+    ...{ finished_at: null, state: 'splitting', paused_from: null, paused_at: null, field_ids: {} },
+    options: makeOptions(),
+    source: { type: 'upload_directory', filename: 'rows.csv', url: null },
+    ...{ first_new_subscriber_id: 1, step_failures: 0, plan: makePlan(), header: null, settled: false },
+    download: { attempts: 0, next_attempt_at: null, ends_at: null, bytes_received: 0, bytes_expected: null },
+    ...{ number_of_records: null, partition: null, totals: null, error_message: null, warnings: [] },
+    ...{ step: null, callback: null, logs_purged_at: null },
+    ...pinned,
+  })
+}
+
+const pinned = async (importId: number): Promise<UploadPin> =>
+  (await uploads.pin({ organizationId: 1, name: 'rows.csv', importId }))!
+
+/** An engine that takes the import's step; `opened` is what it finds behind the pin. */
+async function stepOf(
+  id: number,
+  engineId: string,
+  opened: (file: PinnedUpload) => PinnedUpload | Promise<PinnedUpload> = (file) => file,
+): Promise<() => Promise<void>> {
+  const token = randomUUID()
+  const document = (await claimStep(collections, id, 'splitting', { engineId, token }))!
+  const session = client.startSession()
+  const context: StepContext = {
+    ...{ session, database, staging, log, bounds: downloadBounds, guard: new AddressGuard([]) },
+    ...{ stripe: 'e1', metrics: createEngineMetrics(new Registry()), signal: new AbortController().signal },
+    uploads: {
+      ...uploads,
+      openPin: async (pin) => {
+        const file = await uploads.openPin(pin)
+        return file === null ? null : opened(file)
+      },
+    },
+    // A source of this size is split by one thread.
+    pool: undefined as never,
+  }
+  return async () => {
+    await runStep(document, token, context)
+    await session.endSession()
+  }
+}
+
+t.test('a step that was taken over finds its upload still being written: the files stay', async (t) => {
+  await beginImport(1, {})
+  const pin = await pinned(1)
+  t.equal(pin.is_settled, false)
+  await collections.imports.updateOne({ _id: 1 }, { $set: { upload: { pin, waiting: null } } })
+  /** Suspended before its look at the file, for as long as its successor needs for the whole step. */
+  const suspended = await stepOf(1, 'suspended', async (file) => {
+    await releaseStepsOf(collections, 'suspended')
+    await settleUpload(upload)
+    await (
+      await stepOf(1, 'successor')
+    )()
+    await utimes(upload, new Date(), new Date())
+    return file
+  })
+  await suspended()
+  const document = (await collections.imports.findOne({ _id: 1 }))!
+  t.match(document, { state: 'importing', number_of_records: 1_000, error_message: null, warnings: [] })
+  const partition = await staging.open(document.partition!)
+  t.ok(partition, 'the chunks of the successor can be read')
+  await partition?.close()
+})
+
+t.test('a copy during which the upload was written into is removed, its pin is kept', async (t) => {
+  await beginImport(2, {})
+  await settleUpload(upload)
+  const pin = { ...(await pinned(2)), is_settled: false }
+  await collections.imports.updateOne({ _id: 2 }, { $set: { upload: { pin, waiting: null } } })
+  const step = await stepOf(2, 'copying', (file) => ({
+    ...file,
+    content: async function* (signal) {
+      yield* file.content(signal)
+      await appendFile(path.join(folder, 'staging', pin.reference), 'late@example.com\n')
+    },
+  }))
+  await step()
+  t.match(await collections.imports.findOne({ _id: 2 }), { state: 'splitting', step: null })
+  t.same(await stagedNames(2), [path.basename(pin.reference)])
+})
+
+t.test('a pin that an attempt made for itself goes with it', async (t) => {
+  await beginImport(3, {})
+  await (
+    await stepOf(3, 'first')
+  )()
+  const { upload: noted } = (await collections.imports.findOne({ _id: 3 }))!
+  t.match(noted, { pin: null, waiting: { fingerprint: String } })
+  t.same(await stagedNames(3), [])
+})
