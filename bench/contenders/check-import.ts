@@ -65,7 +65,7 @@ export async function wrongLogs(client: ApiClient, { id, stats }: ImportView): P
 async function loggedRows(client: ApiClient, id: number, kind: string): Promise<number> {
   let rows = 0
   try {
-    const log = await client.text(`/subscriber_imports/${id}/logs/${kind}`)
+    const { body: log } = await client.text(`/subscriber_imports/${id}/logs/${kind}`)
     if (kind === 'failed')
       await pipeline(log, parse({ from_line: 2 }), async (records: AsyncIterable<string[]>) => {
         for await (const _ of records) rows += 1

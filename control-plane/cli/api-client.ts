@@ -59,11 +59,12 @@ export class ApiClient {
     }
   }
 
-  /** A text, as it comes. */
-  async text(path: string): Promise<Readable> {
+  /** A text, as it comes, and its character set. */
+  async text(path: string): Promise<{ body: Readable; charset: string }> {
     const response = await this.#send('GET', path)
     if (hasType(response, 'application/json')) await this.#envelope(response)
-    return response.body
+    const [, charset = 'utf-8'] = /charset=([\w-]+)/.exec(String(response.headers['content-type'])) ?? []
+    return { body: response.body, charset }
   }
 
   /**

@@ -205,14 +205,17 @@ Examples:
       .action(run((id: number, options: Json) => moveImport(openSession(), move, id, options)))
   program
     .command('logs')
-    .description('print a log of an import, as it comes')
+    .description('print a log of an import, as it comes; on a terminal, with its control characters spelled')
     .addArgument(new Argument('<id>', 'the import').argParser(positiveInteger))
     .argument('<kind>', `one of ${logKinds.join(', ')}`)
+    .option('--safe', "put a ' before cells of failed records that a spreadsheet would run as a formula")
     .addHelpText(
       'after',
-      '\nThe log of failed records is a CSV file: mended, it imports again.\n\nExamples:\n  rollcall logs 12 failed > mend.csv\n  rollcall logs 12 added | head',
+      '\nThe log of failed records is a CSV file: mended, it imports again.\n\nExamples:\n  rollcall logs 12 failed > mend.csv\n  rollcall logs 12 failed --safe > look.csv\n  rollcall logs 12 added | head',
     )
-    .action(run((id: number, kind: string) => printLog(openSession(), id, kind)))
+    .action(
+      run((id: number, kind: string, options: { safe?: true }) => printLog(openSession(), id, kind, options)),
+    )
 }
 
 function addRecordCommands(program: Command, run: Run, openSession: () => Session, terminal: Terminal): void {

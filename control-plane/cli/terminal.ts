@@ -62,6 +62,19 @@ export const printable = (text: string): string =>
     (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`,
   )
 
+/** Lines and columns of a text from elsewhere, which must not speak to the terminal either. */
+export async function* printableLines(
+  bytes: AsyncIterable<Uint8Array>,
+  charset: string,
+): AsyncGenerator<string> {
+  // For TextDecoder ISO-8859-1 is windows-1252; Buffer reads the real one, in which each byte is a character.
+  const decoder = charset === 'iso-8859-1' ? null : new TextDecoder(charset)
+  const spelled = (text: string) => text.replaceAll(/[^\t\n]+/g, printable)
+  for await (const piece of bytes)
+    yield spelled(decoder?.decode(piece, { stream: true }) ?? Buffer.from(piece).toString('latin1'))
+  yield spelled(decoder?.decode() ?? '')
+}
+
 const oneLine = (cell: string | number | null | undefined): string =>
   cell === null || cell === undefined
     ? ''

@@ -18,6 +18,13 @@ export function writeLine(cells: readonly string[], dialect: CsvDialect): string
     : line
 }
 
+/**
+ * A cell that a spreadsheet would run as a formula, with a `'` before it, which makes it text. The signs are ASCII's and
+ * the full-width ones, which Excel takes for them in East Asian locales; blanks before a sign don't stop every program.
+ */
+export const withoutFormula = (cell: string): string =>
+  /^(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/.test(cell) ? `'${cell}` : cell
+
 /** At a file's beginning it would not be read as a character of the cell. */
 const byteOrderMark = '\ufeff'
 

@@ -553,6 +553,22 @@ t.test(
       code: 0,
       out: /bob@example;Bob/,
     })
+    const hostile = await file('hostile.csv', 'email\n\u001b]0;owned\u0007=1\n')
+    const watched = await run([
+      'import',
+      hostile,
+      '--list',
+      String(listId),
+      '--watch',
+      '--map',
+      'email',
+      '--json',
+    ])
+    const hostileId = String(watched.json.at(-1).id)
+    t.match(await run(['logs', hostileId, 'failed']), { out: /^\u001b]0;owned\u0007=1,/m }, 'a file as it is')
+    const shown = await onTerminal(['logs', hostileId, 'failed'], [['owned', '']])
+    t.match(shown, { code: 0, out: /^\\x1b]0;owned\\x07=1,/m })
+    t.notMatch(shown.out, /\u001b/)
     t.match(yes, { code: 0, out: /█[^]*100%[^]*finished/ })
     t.match(mapped, { code: 0, out: /finished/ })
     t.match(no, { code: 1, out: /nothing was imported/ })

@@ -3,7 +3,7 @@ import { messageOf } from '../../../shared/errors.ts'
 import type { ImportView } from '../api-client.ts'
 import { CommandFailure } from '../failures.ts'
 import type { Session } from '../session.ts'
-import { columnsOf, printable, styledFor, table } from '../terminal.ts'
+import { columnsOf, printable, printableLines, styledFor, table } from '../terminal.ts'
 import { watchImport } from '../watch.ts'
 
 interface ImportSummary extends Pick<ImportView, 'id' | 'state' | 'begins_at' | 'mailing_list_name'> {
@@ -70,12 +70,20 @@ export async function moveImport(
   return 0
 }
 
-/** A log, as it comes. */
-export async function printLog({ client, terminal }: Session, id: number, kind: string): Promise<number> {
-  const body = await client.text(`/subscriber_imports/${id}/logs/${encodeURIComponent(kind)}`)
+/** A log, as it comes; on a terminal its control characters are spelled. */
+export async function printLog(
+  { client, terminal }: Session,
+  id: number,
+  kind: string,
+  options: { safe?: true },
+): Promise<number> {
+  const query = options.safe === true ? '?safe=true' : ''
+  const { body, charset } = await client.text(
+    `/subscriber_imports/${id}/logs/${encodeURIComponent(kind)}${query}`,
+  )
+  const pieces = terminal.out.isTTY ? printableLines(body, charset) : (body as AsyncIterable<Buffer>)
   try {
-    for await (const piece of body as AsyncIterable<Buffer>)
-      if (!terminal.out.write(piece)) await once(terminal.out, 'drain')
+    for await (const piece of pieces) if (!terminal.out.write(piece)) await once(terminal.out, 'drain')
   } catch (error) {
     throw new CommandFailure(`the log broke off before its end: ${messageOf(error)}`)
   }

@@ -11,7 +11,8 @@ import {
   type LogKind,
 } from '../../../shared/schemas/import.ts'
 import { countsOf } from '../../../shared/store/chunks.ts'
-import { writeLine } from '../../../shared/values/csv-line.ts'
+import { readCells } from '../../../shared/records/csv-cells.ts'
+import { withoutFormula, writeLine } from '../../../shared/values/csv-line.ts'
 import type { Reply } from '../../api/endpoint.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 
@@ -25,6 +26,7 @@ export async function importLog(
   deps: ControlPlane,
   document: ImportDocument,
   kindText: string | undefined,
+  { isSafe }: { isSafe: boolean },
 ): Promise<Reply> {
   const kind = logKinds.find((candidate) => candidate === kindText)
   const purgedBefore = clock.now().getTime() - logDays * 24 * 3_600_000
@@ -40,7 +42,7 @@ export async function importLog(
   return {
     stream:
       kind === 'failed'
-        ? failedLog(deps, document, charset === 'utf-8' ? 'utf8' : 'latin1')
+        ? failedLog(deps, document, { encoding: charset === 'utf-8' ? 'utf8' : 'latin1', isSafe })
         : addressLog(deps, document, kind),
     contentType: `${kind === 'failed' ? 'text/csv' : 'text/plain'}; charset=${charset}`,
     headers: { 'Content-Disposition': `attachment; filename="import-${document._id}-${kind}.${extension}"` },
@@ -62,23 +64,29 @@ async function* addressLog(
 
 const bytesPerPiece = 64 * 1024
 
-/** The failed records as a CSV file that can be mended and imported again, in file order. */
+/**
+ * The failed records as a CSV file that can be mended and imported again, in file order. `isSafe`: formulas become text,
+ * so that it can be opened in a spreadsheet.
+ */
 async function* failedLog(
   deps: ControlPlane,
   document: ImportDocument,
-  encoding: 'utf8' | 'latin1',
+  { encoding, isSafe }: { encoding: 'utf8' | 'latin1'; isSafe: boolean },
 ): AsyncGenerator<Buffer> {
   const { header, options } = document
+  const safeLine = (line: string): string =>
+    isSafe ? writeLine(readCells(line, options.file_format).map(withoutFormula), options.file_format) : line
   if (header !== null) {
     const padding = new Array<string>(Math.max(0, options.column_mapping.length - header.length)).fill('')
-    yield Buffer.from(`${writeLine([...header, ...padding, 'error'], options.file_format)}\n`, encoding)
+    const line = writeLine([...header, ...padding, 'error'], options.file_format)
+    yield Buffer.from(`${safeLine(line)}\n`, encoding)
   }
   const failures = deps.database.collections.failures
     .find({ _id: idsOfImport(document._id) })
     .sort({ _id: 1 })
   let lines = ''
   for await (const failure of failures) {
-    lines += `${failure.line}\n`
+    lines += `${safeLine(failure.line)}\n`
     if (lines.length < bytesPerPiece) continue
     yield Buffer.from(lines, encoding)
     lines = ''

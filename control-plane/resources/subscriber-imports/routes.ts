@@ -17,6 +17,7 @@ import {
   importEvent,
   importListQuery,
   importListView,
+  importLogQuery,
   importView,
 } from './schemas.ts'
 import { createImport, findImport, listImports, moveImport } from './service.ts'
@@ -190,9 +191,12 @@ export const subscriberImportEndpoints = [
         'text/plain': { example: 'ann@example.com\nbob@example.com\n' },
       },
     },
+    query: importLogQuery,
     refusals: { not_found: [noImport, 'subscriber import 4711 has no log failed'] },
-    async handle({ deps, caller, params }) {
-      return importLog(deps, await findImport(deps, caller, params['id']), params['kind'])
+    async handle({ deps, caller, params, query }) {
+      const document = await findImport(deps, caller, params['id'])
+      const { safe } = query()
+      return importLog(deps, document, params['kind'], { isSafe: safe === 'true' || safe === '1' })
     },
   }),
 ]

@@ -118,6 +118,15 @@ export const importListQuery = z.object({
 })
 export type ImportListQuery = z.infer<typeof importListQuery>
 
+export const importLogQuery = z.object({
+  safe: z
+    .enum(['true', '1', 'false', '0'])
+    .optional()
+    .describe(
+      "`true` or `1`: cells of `failed` that a spreadsheet would run as a formula have a `'` before them; without it they are as typed, so that the file imports again",
+    ),
+})
+
 const instant = instantView()
 const count = z.int().min(0)
 

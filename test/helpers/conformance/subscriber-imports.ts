@@ -239,7 +239,10 @@ export const subscriberImportRows: Rows = {
     failures: { 'a cancelled one': refusedMove((world) => moved(world, 'cancel')) },
   },
   getSubscriberImportLog: {
-    good: async (world) => ({ params: { id: (await finished(world)).id, kind: 'added' } }),
+    good: async (world) => ({
+      params: { id: (await finished(world)).id, kind: 'added' },
+      query: '?safe=0',
+    }),
     otherParams: {
       kind: [
         { value: 'nothing', code: 'not_found' },

@@ -1,3 +1,4 @@
+import { parse } from 'csv-parse/sync'
 import t from 'tap'
 import { countsOf, createList, importText, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
@@ -108,6 +109,42 @@ t.test('added, failed and duplicate rows, with their logs', async (t) => {
     column_mapping: [...mapping.column_mapping, null],
   })
   t.same(countsOf(again), { added: 4, failed: 1 }, 'the failed log imports again after a fix')
+})
+
+t.test('a failed log can be asked for without formulas', async (t) => {
+  const list = await createList(service, fields.slice(0, 1))
+  const view = await importText(
+    service,
+    list.id,
+    [
+      'E-Mail;=1+1',
+      '=cmd|calc;Ann',
+      "'+49;1';@SUM(1)",
+      '-x;plain = 1',
+      "' \n=1';\uff1d1",
+      "it's;'''=1'",
+    ].join('\n'),
+    {
+      column_mapping: ['email', 'Name'],
+      file_format: { csv_field_separator: ';', csv_field_enclosure: "'" },
+    },
+  )
+  const logAt = async (query: string) =>
+    (await call('GET', `/subscriber_imports/${view.id}/logs/failed${query}`)).text
+  const typed = await logAt('')
+  t.equal(await logAt('?safe=false'), typed)
+  t.equal(await logAt('?safe=1'), await logAt('?safe=true'))
+  const cells = (text: string): string[][] =>
+    parse(text, { delimiter: ';', quote: "'", escape: "'", record_delimiter: '\n' })
+  const isFormula = (cell: string) => /^\s*[=+\-@\uff1d]/.test(cell)
+  t.equal(cells(typed).flat().filter(isFormula).length, 7, 'as they were typed')
+  t.same(
+    cells(await logAt('?safe=true')),
+    cells(typed).map((record) => record.map((cell) => (isFormula(cell) ? `'${cell}` : cell))),
+  )
+  t.match((await call('GET', `/subscriber_imports/${view.id}/logs/failed?safe=yes`)).body, {
+    error_code: 'invalid_request',
+  })
 })
 
 t.test('overwriting, by status and by what', async (t) => {

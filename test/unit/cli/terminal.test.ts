@@ -3,7 +3,7 @@ import type { ImportView } from '../../../control-plane/cli/api-client.ts'
 import { parseMapping } from '../../../control-plane/cli/commands/import.ts'
 import { barLine, Rate } from '../../../control-plane/cli/progress.ts'
 import { readEvents } from '../../../control-plane/cli/server-sent-events.ts'
-import { cutTo, table, widthOf } from '../../../control-plane/cli/terminal.ts'
+import { cutTo, printableLines, table, widthOf } from '../../../control-plane/cli/terminal.ts'
 
 const plain = (_: unknown, text: string) => text
 
@@ -98,4 +98,24 @@ t.test('events come whole, however they are cut on their way', async (t) => {
     })()
     t.same(await Array.fromAsync(readEvents(pieces)), ['{"a":"ö"}', 'x\ny'], `pieces of ${size}`)
   }
+})
+
+t.test('a text from elsewhere says nothing to the terminal, wherever its pieces end', async (t) => {
+  const text = '\u001b]52;c;eA==\u0007\tn\u00f6\u009b31m\r\nx\u007f\u0000\n'
+  const shown = '\\x1b]52;c;eA==\\x07\tn\u00f6\\x9b31m\\x0d\nx\\x7f\\x00\n'
+  const printed = async (bytes: Buffer, charset: string) => {
+    const pieces = Array.from(bytes, (byte) => Buffer.from([byte]))
+    return (
+      await Array.fromAsync(
+        printableLines(
+          (async function* () {
+            yield* pieces
+          })(),
+          charset,
+        ),
+      )
+    ).join('')
+  }
+  t.equal(await printed(Buffer.from(text), 'utf-8'), shown)
+  t.equal(await printed(Buffer.from(text, 'latin1'), 'iso-8859-1'), shown)
 })

@@ -2,7 +2,7 @@ import { parse } from 'csv-parse/sync'
 import fc from 'fast-check'
 import t from 'tap'
 import { readCells } from '../../../shared/records/csv-cells.ts'
-import { writeLine } from '../../../shared/values/csv-line.ts'
+import { withoutFormula, writeLine } from '../../../shared/values/csv-line.ts'
 import { referenceRecords } from '../../helpers/reference-csv.ts'
 
 t.test('what is written is read again, cell by cell, as one record', async (t) => {
@@ -38,4 +38,11 @@ t.test('enclosures are written only where they are needed', async (t) => {
   t.equal(writeLine(['a', '12" pipe', ' b '], dialect), 'a,"12"" pipe"," b "', 'as RFC 4180 has it')
   t.equal(writeLine(['a,b', 'c"d,', '"'], dialect), '"a,b","c""d,",""""')
   t.equal(writeLine([' '], dialect), '" "', 'a blank line would be skipped')
+})
+
+t.test('a cell that a spreadsheet would run gets a quote before it, any other is as it was', async (t) => {
+  for (const cell of ['=1', '+1', '-1', '@a', ' =1', '\u00a0=1', '\t1', '\r=', '\n', '\uff1d1', '\uff201'])
+    t.equal(withoutFormula(cell), `'${cell}`)
+  for (const cell of ['', ' ', 'a=1', "'=1", 'a@example.com', '1-2', ' x'])
+    t.equal(withoutFormula(cell), cell)
 })

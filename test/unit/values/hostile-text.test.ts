@@ -1,7 +1,7 @@
 import t from 'tap'
 import { parseEnclosedRecords, readCells } from '../../../shared/records/csv-cells.ts'
 import type { FieldDefinition } from '../../../shared/schemas/custom-field.ts'
-import { writeLine } from '../../../shared/values/csv-line.ts'
+import { withoutFormula, writeLine } from '../../../shared/values/csv-line.ts'
 import { parseApiTime, parseDateTime, parseDayOfYear } from '../../../shared/values/date-time.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 import { codePoints, fieldReader } from '../../../shared/values/field-value.ts'
@@ -86,6 +86,7 @@ const functions: Record<string, (text: string) => unknown> = {
   readCells: (text) => readCells(text, csv),
   parseEnclosedRecords: (text) => parseEnclosedRecords([`"${text.replaceAll('"', '""')}"`], csv),
   writeLine: (text) => writeLine([text], csv),
+  withoutFormula,
   ...Object.fromEntries(
     (
       [
