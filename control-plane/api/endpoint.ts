@@ -126,6 +126,8 @@ export interface Call<Query, Body> {
   header: (name: string) => readonly string[]
   /** Called when the reply is over, in whatever way: who streams hears so that the client is gone. */
   onClose: (listener: () => void) => void
+  /** Aborted when the reply is over, or the client has closed its connection before. */
+  clientGone: AbortSignal
   /** The query, checked; throws `invalid_request`. */
   query: () => Query
   /**

@@ -155,8 +155,14 @@ async function callOf(
     lastSegment: request.path.replace(/\/$/, '').split('/').at(-1)!,
     header: (name) => request.headersDistinct[name] ?? [],
     onClose: (listener) => {
-      if (response.closed) listener()
-      else response.once('close', listener)
+      whenClosed(response, listener)
+    },
+    get clientGone() {
+      const gone = new AbortController()
+      whenClosed(response, () => {
+        gone.abort()
+      })
+      return gone.signal
     },
     query: () => readQuery(described.query, request.query),
     body: () =>
@@ -168,6 +174,11 @@ async function callOf(
     content: sent?.content ?? null,
     sample: sent?.sample ?? null,
   }
+}
+
+function whenClosed(response: Response, listener: () => void): void {
+  if (response.closed || response.destroyed) listener()
+  else response.once('close', listener)
 }
 
 const ignoredKeys = ({ forSystemAdmins = [] }: BodyDescription<unknown>, { role }: Caller) =>

@@ -105,8 +105,8 @@ export const queuedIndex = { state: 1, autoresponder_id: 1, due_at: 1, id: 1 } a
 /** Messages that nobody has, by queue and time. */
 export const readyIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
 
-/** Messages that somebody has, by the end of his lease. */
-export const leasedIndex = { state: 1, leased_until: 1 } as const
+/** Messages that are handed out, by organization and the end of their lease. */
+export const leasedIndex = { state: 1, organization_id: 1, leased_until: 1 } as const
 
 /** Callbacks that aren't delivered yet, by queue and time. */
 export const callbacksIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const

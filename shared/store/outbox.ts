@@ -71,11 +71,39 @@ export type OutboxScope = { organizationId: number } | 'all'
 const idOnly = { _id: 1 } as const
 const mostReturnedAtOnce = 5_000
 
-/** Messages whose lease ran out are there to be taken again; until they are, their token still acknowledges them. */
-export async function returnExpired({ outbox }: Collections): Promise<void> {
+/**
+ * Messages whose lease ran out are there to be taken again; until they are, their token still acknowledges them. A call
+ * for one organization neither returns nor reads those of another, which can be many.
+ */
+export async function returnExpired(collections: Collections, scope: OutboxScope): Promise<void> {
+  const organizationIds =
+    scope === 'all' ? await organizationsWithExpired(collections) : [scope.organizationId]
+  for (const organizationId of organizationIds) await returnExpiredOf(collections, organizationId)
+}
+
+async function organizationsWithExpired({ outbox }: Collections): Promise<number[]> {
+  const found = await outbox
+    .aggregate<{ _id: number }>(
+      [
+        { $match: { state: 'taken' } },
+        { $sort: { organization_id: 1, leased_until: 1 } },
+        { $group: { _id: '$organization_id', first: { $first: '$leased_until' } } },
+        { $match: { $expr: { $lte: ['$first', '$$NOW'] } } },
+      ],
+      { hint: leasedIndex },
+    )
+    .toArray()
+  return found.map(({ _id }) => _id)
+}
+
+async function returnExpiredOf({ outbox }: Collections, organizationId: number): Promise<void> {
   const expired = await outbox
     .find(
-      { state: 'taken', $expr: { $lte: ['$leased_until', '$$NOW'] } },
+      {
+        state: 'taken',
+        organization_id: organizationId,
+        $expr: { $lte: ['$leased_until', '$$NOW'] },
+      },
       { projection: idOnly, hint: leasedIndex },
     )
     .limit(mostReturnedAtOnce)
@@ -161,7 +189,7 @@ export async function claimMessages(
 /** Gives messages that we hold back, as if they hadn't been taken. */
 export async function giveBack(
   { outbox }: Collections,
-  messages: readonly OutboxDocument[],
+  messages: readonly Pick<OutboxDocument, '_id'>[],
   { token }: Lease,
 ): Promise<void> {
   if (messages.length === 0) return

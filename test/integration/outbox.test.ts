@@ -1,8 +1,17 @@
+import { Agent, request } from 'node:http'
 import t from 'tap'
 import { nextIds } from '../../shared/database.ts'
 import type { AutoresponderDocument, ReactionDocument } from '../../shared/schemas/autoresponder.ts'
 import { autoresponder } from '../helpers/autoresponder.ts'
-import { callerOf, createList, importText, startService, until, type Json } from '../helpers/service.ts'
+import {
+  basic,
+  callerOf,
+  createList,
+  importText,
+  startService,
+  until,
+  type Json,
+} from '../helpers/service.ts'
 
 /** From a reaction that is queued to a mail that somebody sends: the dispatcher, the outbox, and what takes back. */
 
@@ -322,6 +331,91 @@ async function queue(
   })
   await collections.reactions.insertMany(documents)
 }
+
+/** An organization with an admin's key and messages that are ready to be taken. */
+async function organizationWithMessages(name: string, amount: number): Promise<{ id: number; key: string }> {
+  const { id } = await service.post('/organizations', { organization: { name } })
+  const { key } = await service.post(`/organizations/${id}/api_keys`, {
+    api_key: { name: 'admin', role: 'organization_admin' },
+  })
+  const list = await createList(service, [], { organization_id: id })
+  const responder = await addAutoresponder(list.id, { organization_id: id })
+  const { id: subscriberId } = await subscribe(list.id, 'ann@example.com', { skip_autoresponders: true })
+  await queue(amount, { autoresponderId: responder._id, listId: list.id, subscriberId, dueAt: new Date(0) })
+  await until(
+    `${amount} messages`,
+    () => collections.outbox.countDocuments({ organization_id: id }),
+    (count) => count === amount,
+    40_000,
+  )
+  return { id, key }
+}
+
+/** A take on a connection of its own. `answered` has null for the status when the connection was closed before. */
+function takeAlone(key: string, limit: number) {
+  const { http } = service.processes['control-plane']!.ready
+  const sent = request(`${http}/svc/api/v2/outbox/take`, {
+    method: 'POST',
+    agent: new Agent(),
+    headers: { authorization: basic(`api:${key}`), 'content-type': 'application/json' },
+  })
+  const answered = new Promise<{ status: number | null; retryAfter: string | undefined }>((resolve) => {
+    sent.on('error', () => resolve({ status: null, retryAfter: undefined }))
+    sent.on('response', (response) => {
+      response.resume().on('close', () => {
+        resolve({ status: response.statusCode!, retryAfter: response.headers['retry-after'] })
+      })
+    })
+  })
+  sent.end(JSON.stringify({ outbox: { limit } }))
+  return { answered, drop: () => sent.destroy() }
+}
+
+t.test('five hundred takes of one organization hold up another by a few, and are bounded', async (t) => {
+  const greedy = await organizationWithMessages('Greedy', 500)
+  const other = await organizationWithMessages('Patient', 30)
+  const takeTimed = async (): Promise<number> => {
+    const startedAt = performance.now()
+    t.equal((await takeAlone(other.key, 1).answered).status, 200)
+    return performance.now() - startedAt
+  }
+  const quietMs: number[] = []
+  for (let i = 0; i < 20; i += 1) quietMs.push(await takeTimed())
+
+  let succeeded = 0
+  const takes = Array.from({ length: 500 }, () => takeAlone(greedy.key, 1))
+  const answers = takes.map(async ({ answered }) => {
+    const answer = await answered
+    if (answer.status === 200) succeeded += 1
+    return answer
+  })
+  await Promise.race(answers)
+  const before = succeeded
+  const busyMs = await takeTimed()
+  const passed = succeeded - before
+  const ends = await Promise.all(answers)
+  t.comment(
+    `quiet ${Math.max(...quietMs).toFixed(0)} ms at most, beside 500 takes ${busyMs.toFixed(0)} ms; ${passed} of them were answered meanwhile`,
+  )
+  t.ok(passed <= 10, `${passed} of the other takes went before`)
+  const refused = ends.filter(({ status }) => status !== 200)
+  t.ok(refused.length > 0, 'more than a line holds are refused')
+  t.same([...new Set(refused.map(({ status, retryAfter }) => `${status} ${retryAfter}`))], ['429 5'])
+  await collections.outbox.deleteMany({ organization_id: { $in: [greedy.id, other.id] } })
+})
+
+t.test('takes whose clients have gone take nothing', async (t) => {
+  const { key, id } = await organizationWithMessages('Gone', 60)
+  const takes = Array.from({ length: 40 }, () => takeAlone(key, 1))
+  await Promise.race(takes.map(({ answered }) => answered))
+  for (const { drop } of takes) drop()
+  const ends = await Promise.all(takes.map(({ answered }) => answered))
+  const answered = ends.filter(({ status }) => status === 200).length
+  const { body } = await service.call('POST', '/outbox/take', { outbox: { limit: 1000 } }, { key })
+  // Replies that were already written when their clients left are not given back.
+  t.ok(body.data.length >= 60 - answered - 5, `${body.data.length} of 60 are left, ${answered} were answered`)
+  await collections.outbox.deleteMany({ organization_id: id })
+})
 
 t.test('a confirmation has its form’s texts and the link', async (t) => {
   const list = await createList(service)

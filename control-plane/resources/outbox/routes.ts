@@ -17,7 +17,7 @@ export const outboxEndpoints = [
     path: '/outbox/take',
     operationId: 'takeOutboxMessages',
     summary:
-      'Takes messages that are to be mailed, in order of `due_at`, each for one taker until its lease ends; an empty array when there is none',
+      'Takes messages that are to be mailed, in order of `due_at`, each for one taker until its lease ends; an empty array when there is none. Organizations are served in turn; one that has 50 takes waiting gets 429',
     tag,
     needs: 'admin',
     scope: 'own_organization_or_all',
@@ -28,8 +28,8 @@ export const outboxEndpoints = [
       example: { outbox: { limit: 100, lease_seconds: 300 } },
     },
     reply: { data: z.array(messageView), example: [exampleMessage] },
-    async handle({ deps, caller, body }) {
-      return { data: await takeMessages(deps, caller, body()) }
+    async handle({ deps, caller, body, clientGone }) {
+      return { data: await takeMessages(deps, caller, body(), clientGone) }
     },
   }),
   endpoint({

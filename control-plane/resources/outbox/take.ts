@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Caller } from '../../../shared/api-keys.ts'
 import { clock } from '../../../shared/clock.ts'
-import type { Database } from '../../../shared/database.ts'
 import type { Collections } from '../../../shared/schemas/collections.ts'
 import type { OutboxDocument } from '../../../shared/schemas/outbox.ts'
 import {
@@ -13,7 +12,7 @@ import {
   type Lease,
   type OutboxScope,
 } from '../../../shared/store/outbox.ts'
-import { TurnQueue } from '../../../shared/turn-queue.ts'
+import { OrganizationTurns, refusalDelayMs } from '../../api/organization-turns.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { composeMessages } from './messages.ts'
 import type { MessageView, Taking } from './schemas.ts'
@@ -21,21 +20,43 @@ import type { MessageView, Taking } from './schemas.ts'
 export const outboxScope = (caller: Caller): OutboxScope =>
   caller.role === 'system_admin' ? 'all' : { organizationId: caller.organizationId }
 
-/** Who takes in this process takes in turn: side by side all would reach for the same first messages. */
-const turns = new TurnQueue<Database>()
+/**
+ * An organization takes one after the other, as side by side all would claim the same first messages. Several
+ * organizations take at once.
+ */
+const turns = new OrganizationTurns({
+  maxRunning: 4,
+  maxRunningPerOrganization: 1,
+  maxWaitingPerOrganization: 50,
+  tooMany: {
+    message: 'too many requests of this organization take messages, try again in 5 s',
+    retryAfterSeconds: 5,
+    delayMs: refusalDelayMs,
+  },
+  stoppingMessage: 'the service is stopping and took no message: try again',
+})
 
-/** After so long it ends, though more may be there: many had to be dropped on the way to what was taken, if any was. */
-const patienceMs = { withSome: 5_000, withNone: 20_000 }
+/** Time budget of one call. It may return fewer messages than asked for when many had to be dropped on the way. */
+const timeBudgetMs = { withSome: 5_000, withNone: 20_000 }
 
 /** Messages for a mail sender, in order of `due_at`, which are nobody else's until the lease ends. */
-export function takeMessages(deps: ControlPlane, caller: Caller, asked: Taking): Promise<MessageView[]> {
-  return turns.take(deps.database, () => takeInTurn(deps, caller, asked))
+export function takeMessages(
+  deps: ControlPlane,
+  caller: Caller,
+  asked: Taking,
+  clientGone: AbortSignal,
+): Promise<MessageView[]> {
+  const { organizationId } = caller
+  return turns.run({ organizationId, stopping: deps.stopping, clientGone }, () =>
+    takeInTurn(deps, outboxScope(caller), asked, clientGone),
+  )
 }
 
 async function takeInTurn(
   deps: ControlPlane,
-  caller: Caller,
+  scope: OutboxScope,
   { limit, lease_seconds: seconds }: Taking,
+  clientGone: AbortSignal,
 ): Promise<MessageView[]> {
   const { database } = deps
   const { collections } = database
@@ -43,11 +64,11 @@ async function takeInTurn(
   const startedAt = clock.monotonicMs()
   const taken: MessageView[] = []
   let bytes = 0
-  await returnExpired(collections)
-  while (taken.length < limit) {
-    const patience = taken.length === 0 ? patienceMs.withNone : patienceMs.withSome
-    if (clock.monotonicMs() - startedAt > patience) break
-    const beginnings = await openQueues(collections, outboxScope(caller))
+  await returnExpired(collections, scope)
+  while (taken.length < limit && !clientGone.aborted) {
+    const budgetMs = taken.length === 0 ? timeBudgetMs.withNone : timeBudgetMs.withSome
+    if (clock.monotonicMs() - startedAt > budgetMs) break
+    const beginnings = await openQueues(collections, scope)
     const claimed = await claimMessages(collections, beginnings, { limit: limit - taken.length, lease })
     if (claimed === null) break
     const { toHandOut, toGiveBack, toDrop } = await composing(collections, claimed, lease, () =>
@@ -64,6 +85,13 @@ async function takeInTurn(
     await dropMessages(collections, toDrop, lease)
     if (tooMany.size > 0) break
   }
+  // No sender has them: the next one need not wait for the end of their lease.
+  if (clientGone.aborted)
+    await giveBack(
+      collections,
+      taken.map(({ id }) => ({ _id: id })),
+      lease,
+    )
   return taken
 }
 

@@ -1,7 +1,8 @@
 import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
 import { normalizeText } from '../../../shared/values/normalized-text.ts'
-import { HashingTurns, type HashingFor } from './hashing-turns.ts'
+import type { TurnRequest } from '../../api/organization-turns.ts'
+import { hashingTurns } from './hashing-turns.ts'
 
 /**
  * Passwords as they are stored: Argon2id (RFC 9106) in the PHC string format, so that each hash knows its own
@@ -15,18 +16,18 @@ const parameters = { memory: 19_456, passes: 2, parallelism: 1 }
 const tagLength = 32
 const saltLength = 16
 
-const turns = new HashingTurns({ atOnce: 2, mostWaiting: 200 })
+const turns = hashingTurns({ maxRunning: 2, maxWaitingPerOrganization: 200 })
 
 const compute = promisify(argon2)
 
-/** In the PHC format. Throws 429 and 503 when it has no turn to be computed (HashingTurns). */
-export async function hashPassword(password: string, of: HashingFor): Promise<string> {
+/** In the PHC format. Throws 429 and 503 when it has no turn to be computed (OrganizationTurns). */
+export async function hashPassword(password: string, of: TurnRequest): Promise<string> {
   const salt = randomBytes(saltLength)
   return format(parameters, salt, await computeTag(password, { ...parameters, salt, tagLength }, of))
 }
 
 /** Whether a password is the one that was hashed; takes as long for right and wrong ones. Throws as hashPassword. */
-export async function isPassword(password: string, hash: string, of: HashingFor): Promise<boolean> {
+export async function isPassword(password: string, hash: string, of: TurnRequest): Promise<boolean> {
   const match = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([\w+/]+)\$([\w+/]+)$/.exec(hash)
   if (match === null) throw new Error('a stored password hash is no Argon2id hash in the PHC format')
   const [memory, passes, parallelism] = match.slice(1, 4).map(Number) as [number, number, number]
@@ -47,10 +48,10 @@ function format({ memory, passes, parallelism }: typeof parameters, salt: Buffer
 function computeTag(
   password: string,
   { salt, ...options }: typeof parameters & { salt: Buffer; tagLength: number },
-  of: HashingFor,
+  of: TurnRequest,
 ): Promise<Buffer> {
   // One password may be typed as different sequences of code points on different machines.
   // One unit more than any stored password has: a longer one is wrong, and costs the same.
   const message = normalizeText(password.slice(0, maxPasswordBytes + 1), 'NFC')
-  return turns.take(of, () => compute('argon2id', { message, nonce: salt, ...options }))
+  return turns.run(of, () => compute('argon2id', { message, nonce: salt, ...options }))
 }

@@ -92,8 +92,8 @@ export const userEndpoints = [
     refusals: {
       not_authorized: 'the email or the password is wrong, or the user is inactive or locked out',
     },
-    async handle({ deps, caller, body }) {
-      return { data: await toView(deps, await authenticate(deps, caller, body())) }
+    async handle({ deps, caller, body, clientGone }) {
+      return { data: await toView(deps, await authenticate(deps, caller, body(), clientGone)) }
     },
   }),
   endpoint({
@@ -145,9 +145,9 @@ export const userEndpoints = [
       ],
     },
     forbids: [more],
-    async handle({ deps, caller, body, documentAsSent }) {
+    async handle({ deps, caller, body, documentAsSent, clientGone }) {
       refuseMoreThanAsked(documentAsSent(), caller, 'a user')
-      return { data: await toView(deps, await createUser(deps, caller, body())) }
+      return { data: await toView(deps, await createUser(deps, caller, body(), clientGone)) }
     },
   }),
   endpoint({
@@ -172,12 +172,12 @@ export const userEndpoints = [
       ],
     },
     forbids: [more],
-    async handle({ deps, caller, params, body, documentAsSent }) {
+    async handle({ deps, caller, params, body, documentAsSent, clientGone }) {
       const user = await findUser(deps, caller, params['id'])
       // Before any other rule about it, the body's shape included.
       refuseMore(user, caller, 'a user')
       refuseMoreThanAsked(documentAsSent(), caller, 'a user')
-      return { data: await toView(deps, await changeUser(deps, caller, user, body())) }
+      return { data: await toView(deps, await changeUser(deps, caller, user, body(), clientGone)) }
     },
   }),
   endpoint({

@@ -69,12 +69,13 @@ export async function findUser(
 
 /**
  * The user as stored. Throws `validation_failed` with all that is wrong, or for an email that is taken; 429 and 503 when
- * the password has no turn to be hashed (HashingTurns); and what takingTurns throws.
+ * the password has no turn to be hashed (OrganizationTurns); and what takingTurns throws.
  */
 export async function createUser(
   deps: ControlPlane,
   caller: Caller,
   { organization_id: wanted, password1, password2: _same, ...given }: z.infer<typeof userCreation>,
+  clientGone: AbortSignal,
 ): Promise<UserDocument> {
   const { collections } = deps.database
   const organizationId = wanted ?? caller.organizationId
@@ -90,7 +91,7 @@ export async function createUser(
     full_name_key: comparisonForm(given.full_name),
     email_key: comparisonForm(given.email),
     permissions: given.permissions as Record<string, string[]>,
-    password_hash: await hashPassword(password1, hashingFor(deps, caller)),
+    password_hash: await hashPassword(password1, hashingFor(deps, caller, clientGone)),
     password_failures: 0,
     locked_until: null,
     password_tried_at: null,
@@ -111,6 +112,7 @@ export async function changeUser(
   caller: Caller,
   found: UserDocument,
   { password1, password2: _same, permissions, ...given }: z.infer<typeof userChange>,
+  clientGone: AbortSignal,
 ): Promise<UserDocument> {
   refuseProblems([
     ...misplacedRole(given.role ?? found.role, found.organization_id),
@@ -122,7 +124,7 @@ export async function changeUser(
     ...(given.email === undefined ? {} : { email_key: comparisonForm(given.email) }),
     ...(password1 === undefined
       ? {}
-      : { password_hash: await hashPassword(password1, hashingFor(deps, caller)) }),
+      : { password_hash: await hashPassword(password1, hashingFor(deps, caller, clientGone)) }),
   }
   for (const [key, values] of Object.entries(permissions ?? {})) {
     if (values !== undefined) set[`permissions.${key}`] = values

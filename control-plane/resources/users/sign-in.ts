@@ -17,11 +17,13 @@ export async function authenticate(
   deps: ControlPlane,
   caller: Caller,
   { email, password }: z.infer<typeof signIn>,
+  clientGone: AbortSignal,
 ): Promise<UserDocument> {
   const { users } = deps.database.collections
   const found = await users.findOne({ email_key: comparisonForm(email.trim()) })
   const user = found !== null && reaches(caller, found.organization_id) ? found : null
-  const isRight = await isPassword(password, user?.password_hash ?? nobodysHash, hashingFor(deps, caller))
+  const turn = hashingFor(deps, caller, clientGone)
+  const isRight = await isPassword(password, user?.password_hash ?? nobodysHash, turn)
   const after = user === null ? await noteForNobody(deps) : await noteTry(deps, user, isRight)
   if (!isRight || after === null || !after.active || after.locked_until !== null)
     throw new RequestError(

@@ -1,6 +1,6 @@
 import { argon2Sync } from 'node:crypto'
 import t from 'tap'
-import { HashingTurns } from '../../../control-plane/resources/users/hashing-turns.ts'
+import { hashingTurns } from '../../../control-plane/resources/users/hashing-turns.ts'
 import * as passwords from '../../../control-plane/resources/users/passwords.ts'
 
 const { nobodysHash } = passwords
@@ -52,19 +52,19 @@ t.test('hashes wait for their turn, up to a bound for each organization', async 
 })
 
 t.test('organizations are served in turn, however many each of them brings', async (t) => {
-  const turns = new HashingTurns({ atOnce: 1, mostWaiting: 10 })
+  const turns = hashingTurns({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const served: number[] = []
   const take = (organizationId: number) =>
-    turns.take({ organizationId, stopping }, async () => void served.push(organizationId))
+    turns.run({ organizationId, stopping }, async () => void served.push(organizationId))
   await Promise.all([1, 1, 1, 1, 2, 2, 3].map(take))
   t.same(served, [1, 1, 2, 3, 1, 2, 1])
 })
 
 t.test('a stop sends those who wait away, and lets a hash under way end', async (t) => {
-  const turns = new HashingTurns({ atOnce: 1, mostWaiting: 10 })
+  const turns = hashingTurns({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const stop = new AbortController()
   const gate = Promise.withResolvers<string>()
-  const take = (work: () => Promise<string>) => turns.take({ organizationId: 1, stopping: stop.signal }, work)
+  const take = (work: () => Promise<string>) => turns.run({ organizationId: 1, stopping: stop.signal }, work)
   const underWay = take(() => gate.promise)
   const waiting = [1, 2, 3].map(() => take(() => Promise.resolve('too late')))
   stop.abort()
@@ -72,4 +72,25 @@ t.test('a stop sends those who wait away, and lets a hash under way end', async 
     await t.rejects(one, { code: 'internal_error', status: 503, headers: { 'Retry-After': '1' } })
   gate.resolve('hashed')
   t.equal(await underWay, 'hashed')
+})
+
+t.test('work whose client has gone leaves the line', async (t) => {
+  const turns = hashingTurns({ maxRunning: 2, maxWaitingPerOrganization: 10 })
+  const gate = Promise.withResolvers<string>()
+  const ran: string[] = []
+  const run = (name: string, clientGone?: AbortSignal) =>
+    turns.run({ organizationId: 1, stopping, clientGone }, async () => {
+      ran.push(name)
+      await gate.promise
+    })
+  const gone = new AbortController()
+  const works = [run('first'), run('second')]
+  const left = [run('third', gone.signal), run('fourth', gone.signal)]
+  works.push(run('fifth'))
+  gone.abort()
+  for (const each of left) await t.rejects(each, /closed the connection/)
+  await t.rejects(run('sixth', gone.signal), /closed the connection/)
+  gate.resolve('')
+  await Promise.all(works)
+  t.same(ran, ['first', 'second', 'fifth'])
 })
