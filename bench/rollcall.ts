@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { createWriteStream } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
@@ -8,11 +9,21 @@ import { endOnInterrupt } from './interrupt.ts'
 
 /** The whole service as a child, on free ports, for the demo and the benchmarks. */
 export interface Rollcall {
-  ready: { http: string; ftp: string; metrics: Record<string, string>; mongodb: string }
+  ready: ReadyLine
+  /** URI of its embedded database, with the password that `ready` masks. */
+  mongodbUri: string
   key: string
   logFile: string
   pid: number
   stop(): Promise<void>
+}
+
+interface ReadyLine {
+  http: string
+  ftp: string
+  metrics: Record<string, string>
+  mongodb: string
+  mongodb_password_file: string
 }
 
 export interface RollcallOptions {
@@ -66,15 +77,23 @@ export async function startRollcall(options: RollcallOptions): Promise<Rollcall>
     if (entry.msg?.startsWith('embedded MongoDB') === true) onNews(entry.msg)
     if (entry.level === 'fatal') reason ||= entry.msg ?? ''
   })
-  const ready = await new Promise<Rollcall['ready'] & { api_key: string }>((resolve, reject) => {
+  const ready = await new Promise<ReadyLine & { api_key: string }>((resolve, reject) => {
     createInterface({ input: child.stdout! }).on('line', (line) =>
-      resolve(JSON.parse(line) as Rollcall['ready'] & { api_key: string }),
+      resolve(JSON.parse(line) as ReadyLine & { api_key: string }),
     )
     void ended.then(() =>
       reject(new Error(`Rollcall didn't start: ${reason === '' ? `see ${logFile}` : reason}`)),
     )
   })
-  return { ready, key: settings['BOOTSTRAP_API_KEY'] ?? ready.api_key, logFile, pid: child.pid!, stop }
+  const password = await readFile(ready.mongodb_password_file, 'utf8')
+  return {
+    ready,
+    mongodbUri: ready.mongodb.replace(':***@', `:${password}@`),
+    key: settings['BOOTSTRAP_API_KEY'] ?? ready.api_key,
+    logFile,
+    pid: child.pid!,
+    stop,
+  }
 }
 
 function parseLine(line: string): { level?: string; msg?: string } {

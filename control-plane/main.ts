@@ -58,6 +58,7 @@ await runProcess('control-plane', async (process) => {
     http: url,
     metrics: { control_plane: `${url}/metrics` },
     mongodb: database.shownUri,
+    mongodb_password_file: database.passwordFile,
     api_key: apiKey,
   })
 })

@@ -50,5 +50,6 @@ await runProcess('engine', async (process) => {
     process: 'engine',
     metrics: { engine: `${operations.url}/metrics` },
     mongodb: database.shownUri,
+    mongodb_password_file: database.passwordFile,
   })
 })

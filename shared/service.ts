@@ -87,7 +87,7 @@ export async function runProcess(name: string, start: (process: Process) => Prom
     stop(1)
   })
 
-  started = ensureDataFolder(settings.DATA_DIR).then(() =>
+  started = ensureDataFolder(settings.DATA_DIR, log).then(() =>
     start({
       settings,
       log,

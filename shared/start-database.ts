@@ -1,11 +1,14 @@
 import { ensureSchema, openDatabase, type Database } from './database.ts'
 import { StartError } from './errors.ts'
-import { startEmbeddedMongoDB } from './mongod/embedded-mongodb.ts'
+import { startEmbeddedMongoDB, type EmbeddedMongoDB } from './mongod/embedded-mongodb.ts'
 import { findMongod } from './mongod/find-mongod.ts'
 import type { Process } from './service.ts'
 
-/** The database as `openDatabase` gives it, with the whole URI for threads that connect by themselves. */
-type StartedDatabase = Database & { uri: string }
+/**
+ * The database as `openDatabase` gives it, with the whole URI for threads that connect by themselves, and the file that
+ * holds the password of the embedded server; null where `MONGODB_URI` names another server.
+ */
+type StartedDatabase = Database & { uri: string; passwordFile: string | null }
 
 /** What of a process a database is started with. */
 type Starting = Pick<Process, 'settings' | 'log' | 'stopping' | 'add'>
@@ -16,14 +19,17 @@ type Starting = Pick<Process, 'settings' | 'log' | 'stopping' | 'add'>
  */
 export async function startDatabase(process: Starting): Promise<StartedDatabase> {
   const { settings } = process
-  const uri = settings.MONGODB_URI ?? (await startEmbedded(process))
+  const { uri, passwordFile } =
+    settings.MONGODB_URI === undefined
+      ? await startEmbedded(process)
+      : { uri: settings.MONGODB_URI, passwordFile: null }
   const database = await openDatabase({ uri, name: settings.MONGODB_DATABASE })
   process.add({ stop: () => database.close() })
   await ensureSchema(database.db, process.log)
-  return { ...database, uri }
+  return { ...database, uri, passwordFile }
 }
 
-async function startEmbedded(process: Starting): Promise<string> {
+async function startEmbedded(process: Starting): Promise<EmbeddedMongoDB> {
   const { settings, log, stopping: signal } = process
   if (!settings.EMBEDDED_MONGODB)
     throw new StartError(
@@ -43,8 +49,7 @@ async function startEmbedded(process: Starting): Promise<string> {
     log,
     signal,
   })
-  process.add(server)
-  return server.uri
+  return process.add(server)
 }
 
 /** For `/readyz`: whether the database answers. */

@@ -108,7 +108,7 @@ async function show({ ready, key, logFile }: Rollcall): Promise<number> {
       `Docs      ${ready.http}/docs/`,
       `FTP       ${ready.ftp}   (the same user and password)`,
       `Metrics   ${Object.values(ready.metrics).join('  ')}`,
-      `MongoDB   ${ready.mongodb}`,
+      `MongoDB   ${ready.mongodb}   (the password is in ${ready.mongodb_password_file})`,
       `Log       ${logFile}${given.keep ? '' : '   (removed with the folder when the demo ends; --keep keeps everything up)'}`,
     ].join('\n'),
   )

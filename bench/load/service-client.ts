@@ -41,7 +41,7 @@ async function startMeasuredService(folder: string): Promise<MeasuredService> {
   const authorization = `Basic ${Buffer.from(`api:${key}`).toString('base64')}`
   const client = new ApiClient(url, key)
   const controlPlane = measuredProcess('control-plane', rollcall.ready.metrics['control_plane']!)
-  const database = await openDatabase({ uri: rollcall.ready.mongodb, name: 'rollcall' })
+  const database = await openDatabase({ uri: rollcall.mongodbUri, name: 'rollcall' })
   return {
     url,
     authorization,

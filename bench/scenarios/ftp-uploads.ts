@@ -125,7 +125,7 @@ async function runRound(work: Work, tls: boolean, name: string): Promise<Round> 
   const certificate = await makeCertificate(folder)
   const service = await startRollcall({ folder, settings: tls ? certificate : {} })
   const client = new ApiClient(service.ready.http, service.key)
-  const database = await openDatabase({ uri: service.ready.mongodb, name: 'rollcall' })
+  const database = await openDatabase({ uri: service.mongodbUri, name: 'rollcall' })
   try {
     const accounts: Account[] = []
     for (let i = 0; i <= partners; i += 1) accounts.push(await makeAccount(client, i))

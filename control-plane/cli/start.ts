@@ -20,6 +20,7 @@ await runProcess('start', async (process) => {
     ...(ftp.ready.ftps === undefined ? {} : { ftps: ftp.ready.ftps }),
     metrics: { ...controlPlane.ready.metrics, ...engine.ready.metrics, ...ftp.ready.metrics },
     mongodb: controlPlane.ready.mongodb,
+    mongodb_password_file: controlPlane.ready.mongodb_password_file,
     api_key: controlPlane.ready.api_key,
   })
 })

@@ -16,6 +16,7 @@ interface ReadyLine {
   ftps?: string
   metrics: Record<string, string>
   mongodb: string
+  mongodb_password_file: string | null
   api_key?: string | null
 }
 

@@ -1,13 +1,14 @@
 import { spawn } from 'node:child_process'
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { MongoClient } from 'mongodb'
+import { MongoClient, MongoServerError, type MongoClientOptions } from 'mongodb'
 import { z } from 'zod'
 import { clock } from '../clock.ts'
 import { messageOf, StartError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
+import { keptSecret, writePrivately } from '../private-file.ts'
 import type { Mongod } from './find-mongod.ts'
 import { LockNotFree, ownProcess, processIsAlive, processName, withFolderLock } from './folder-lock.ts'
 
@@ -17,11 +18,19 @@ import { LockNotFree, ownProcess, processIsAlive, processName, withFolderLock } 
  * that finds no other living user when it stops ends the server. A server that survived a crash of all its users
  * is found again by the next one.
  *
+ * The server asks for a password, because any user of this machine can reach its port. Processes work as the user
+ * `rollcall`, whose password lies in `<data folder>/mongodb.password`. What sets the server up (replica set, user)
+ * signs in with its key file, which MongoDB calls the user `__system`. So there is no moment at which the server takes
+ * commands without a password, and the user is made, or gets its password again, whatever the data folder held before.
+ *
  * Everything that starts or stops the server happens under the folder's lock.
  */
 
 export interface EmbeddedMongoDB {
+  /** With the user's password. */
   uri: string
+  /** Absolute path of the file that holds the password, and nothing else. */
+  passwordFile: string
   /** Leaves the server; the last to leave ends it cleanly. */
   stop(): Promise<void>
 }
@@ -37,6 +46,7 @@ export interface EmbeddedMongoDBOptions {
 }
 
 const replicaSet = 'rollcall'
+const userName = 'rollcall'
 const startTimeoutMs = 60_000
 const stopTimeoutMs = 8_000
 const lookEveryMs = 1_000
@@ -47,33 +57,53 @@ const leaveMs = 2_500
 const serverRecord = z.object({ pid: z.number(), process: z.string(), port: z.number() })
 type ServerRecord = z.infer<typeof serverRecord>
 
+/** The data folder's part for the server, and what the server is set up with. */
+interface ServerFolder {
+  path: string
+  keyFile: string
+  /** Content of the key file. */
+  key: string
+  password: string
+}
+
 /**
  * Starts the data folder's server, or joins it where it runs. Throws a StartError with the end of its log when it isn't
  * up within a minute, the reason of `signal` when that gives the start up, and what `findMongod` throws.
  */
 export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Promise<EmbeddedMongoDB> {
-  const folder = path.join(options.dataFolder, 'mongodb')
-  const lock = path.join(folder, 'lock')
-  const user = path.join(folder, 'users', String(process.pid))
-  await mkdir(path.join(folder, 'users'), { recursive: true })
-  await mkdir(path.join(folder, 'db'), { recursive: true })
+  const root = path.join(options.dataFolder, 'mongodb')
+  const passwordFile = path.resolve(options.dataFolder, 'mongodb.password')
+  const lock = path.join(root, 'lock')
+  const user = path.join(root, 'users', String(process.pid))
+  await mkdir(path.join(root, 'users'), { recursive: true, mode: 0o700 })
+  await mkdir(path.join(root, 'db'), { recursive: true, mode: 0o700 })
 
-  let server = await withFolderLock(lock, async () => {
-    const record = (await findRunning(folder)) ?? (await start(folder, options, null))
+  const { folder, joined } = await withFolderLock(lock, async () => {
+    const keyFile = path.join(root, 'keyfile')
+    const made: ServerFolder = {
+      path: root,
+      keyFile,
+      key: await keptSecret(keyFile),
+      password: await keptSecret(passwordFile),
+    }
+    const record = (await findRunning(made, options.log)) ?? (await start(made, options, null))
+    await ensureUser(made, record)
     await writeFile(user, ownProcess())
-    return record
+    return { folder: made, joined: record }
   })
+  let server = joined
   const restarting = keepRunning(options, {
     isAlive: () => processIsAlive(server.process),
     restart: () =>
       withFolderLock(lock, async () => {
-        server = (await findRunning(folder)) ?? (await start(folder, options, server.port))
+        server = (await findRunning(folder, options.log)) ?? (await start(folder, options, server.port))
       }),
   })
 
   let stopped: Promise<void> | undefined
   return {
-    uri: uriOf(server),
+    uri: uriOf(folder, server),
+    passwordFile,
     stop: () => (stopped ??= leave()),
   }
 
@@ -82,7 +112,7 @@ export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Pro
     // First, so that whoever has the lock just now no longer counts on us.
     await rm(user, { force: true })
     const endUnlessUsed = async (): Promise<void> => {
-      if ((await livingUsers(folder)) === 0) await end(folder, server, options.log)
+      if ((await livingUsers(root)) === 0) await end(root, server, options.log)
     }
     await withFolderLock(lock, endUnlessUsed, leaveMs).catch((error: unknown) => {
       // Its holder starts or stops the server, is a user itself, and will be the last one.
@@ -120,19 +150,35 @@ function keepRunning(
   }
 }
 
-const uriOf = (server: { port: number }): string =>
-  `mongodb://127.0.0.1:${server.port}/?directConnection=true`
+const uriOf = ({ password }: ServerFolder, { port }: ServerRecord): string =>
+  `mongodb://${userName}:${encodeURIComponent(password)}@127.0.0.1:${port}/?directConnection=true`
 
-async function findRunning(folder: string): Promise<ServerRecord | null> {
-  const text = await readFile(path.join(folder, 'server.json'), 'utf8').catch(() => null)
+/**
+ * The server that runs on the folder, or null. One without a password, which an earlier version started and which
+ * survived its users, is ended. Throws a StartError while processes of that version use it.
+ */
+async function findRunning(folder: ServerFolder, log: Logger): Promise<ServerRecord | null> {
+  const text = await readFile(path.join(folder.path, 'server.json'), 'utf8').catch(() => null)
   if (text === null) return null
   const parsed = serverRecord.safeParse(fromJson(text))
   if (!parsed.success || !processIsAlive(parsed.data.process)) return null
-  // The process id may be somebody else's by now: ask what listens there.
-  const answers = await withAdmin(parsed.data, 3_000, (admin) => admin.command({ serverStatus: 1 })).catch(
-    () => null,
-  )
-  return Number(answers?.['pid']) === parsed.data.pid ? parsed.data : null
+  const record = parsed.data
+  // The process id may have been given to another program since: ask what listens there.
+  const isServer = async (credentials: Credentials | null): Promise<boolean> => {
+    const status = await withServer(record, credentials, 3_000, (admin) =>
+      admin.command({ serverStatus: 1 }),
+    ).catch(() => null)
+    return Number(status?.['pid']) === record.pid
+  }
+  if (await isServer(keyFileCredentials(folder))) return record
+  if (!(await isServer(null))) return null
+  if ((await livingUsers(folder.path)) > 0)
+    throw new StartError(
+      `the embedded MongoDB server in ${folder.path} was started by an earlier version, without a password, and is in use: stop the processes of that version first`,
+    )
+  log.info('embedded MongoDB of an earlier version runs without a password; it is started again with one')
+  await end(folder.path, record, log)
+  return null
 }
 
 /** A file that was cut off by a power failure says nothing. */
@@ -146,7 +192,7 @@ function fromJson(text: string): unknown {
 
 /** Starts the server on the port, or on a free one. A binary that doesn't run is checked, and fetched again if need be. */
 async function start(
-  folder: string,
+  folder: ServerFolder,
   options: EmbeddedMongoDBOptions,
   port: number | null,
 ): Promise<ServerRecord> {
@@ -164,19 +210,21 @@ async function start(
 }
 
 async function startMongod(
-  folder: string,
+  folder: ServerFolder,
   options: EmbeddedMongoDBOptions,
   mongod: Mongod,
   port: number,
 ): Promise<ServerRecord> {
-  const logFile = path.join(folder, 'mongod.log')
+  const logFile = path.join(folder.path, 'mongod.log')
   // Detached, so that Ctrl-C in a terminal doesn't end it before its users are done.
   const child = spawn(
     mongod.binary,
     [
-      ...['--dbpath', path.join(folder, 'db')],
+      ...['--dbpath', path.join(folder.path, 'db')],
       ...['--port', String(port), '--bind_ip', '127.0.0.1'],
-      ...['--replSet', replicaSet],
+      ...['--replSet', replicaSet, '--keyFile', folder.keyFile],
+      // Else the first client from this machine could make itself a user while there is none.
+      ...['--setParameter', 'enableLocalhostAuthBypass=false'],
       // The defaults are 5 % of the free disk and half of the memory.
       ...['--oplogSize', '1024', '--wiredTigerCacheSizeGB', String(options.cacheMB / 1024)],
       ...['--logpath', logFile, '--logappend'],
@@ -200,11 +248,11 @@ async function startMongod(
       failure = `it gave no answer within ${startTimeoutMs / 1000} s`
       break
     }
-    const ready = await withAdmin(record, 1_000, (admin) => becomePrimary(admin, port)).catch(() => false)
+    const ready = await withServer(record, keyFileCredentials(folder), 1_000, (admin) =>
+      becomePrimary(admin, port),
+    ).catch(() => false)
     if (ready) {
-      const file = path.join(folder, 'server.json')
-      await writeFile(`${file}.new`, JSON.stringify(record))
-      await rename(`${file}.new`, file)
+      await writePrivately(path.join(folder.path, 'server.json'), JSON.stringify(record))
       options.log.info({ port, version: mongod.version, mongod: mongod.binary }, 'embedded MongoDB is up')
       return record
     }
@@ -212,7 +260,7 @@ async function startMongod(
   }
   child.kill('SIGKILL')
   throw new StartError(
-    `the embedded MongoDB server (${mongod.binary}, data in ${path.join(folder, 'db')}) didn't start: ${failure}; the reason is at the end of ${logFile}: ${await lastErrorIn(logFile)}`,
+    `the embedded MongoDB server (${mongod.binary}, data in ${path.join(folder.path, 'db')}) didn't start: ${failure}; the reason is at the end of ${logFile}: ${await lastErrorIn(logFile)}`,
   )
 }
 
@@ -240,12 +288,43 @@ async function becomePrimary(admin: Admin, port: number): Promise<boolean> {
 const nextVersion = (reply: Record<string, unknown>): number =>
   (reply['config'] as { version: number }).version + 1
 
-async function withAdmin<T>(
+/** Makes the user, or gives it the password that the file holds now. Does nothing where it can sign in. */
+async function ensureUser(folder: ServerFolder, server: ServerRecord): Promise<void> {
+  const ping = (admin: Admin) => admin.command({ ping: 1 })
+  const asUser = { auth: { username: userName, password: folder.password }, authSource: 'admin' }
+  try {
+    await withServer(server, asUser, 5_000, ping)
+    return
+  } catch (error) {
+    if (!(error instanceof MongoServerError && error.codeName === 'AuthenticationFailed')) throw error
+  }
+  await withServer(server, keyFileCredentials(folder), 5_000, async (admin) => {
+    const settings = { pwd: folder.password, roles: ['root'], mechanisms: ['SCRAM-SHA-256'] }
+    const { users } = await admin.command({ usersInfo: userName })
+    const isThere = (users as unknown[]).length > 0
+    await admin.command(
+      isThere ? { updateUser: userName, ...settings } : { createUser: userName, ...settings },
+    )
+  })
+}
+
+type Credentials = Pick<MongoClientOptions, 'auth' | 'authSource' | 'authMechanism'>
+
+const keyFileCredentials = ({ key }: ServerFolder): Credentials => ({
+  auth: { username: '__system', password: key },
+  authSource: 'local',
+  authMechanism: 'SCRAM-SHA-256',
+})
+
+/** Without credentials only a server that asks for no password does what is asked. */
+async function withServer<T>(
   server: { port: number },
+  credentials: Credentials | null,
   timeoutMs: number,
   work: (admin: Admin) => Promise<T>,
 ): Promise<T> {
-  const client = new MongoClient(uriOf(server), {
+  const client = new MongoClient(`mongodb://127.0.0.1:${server.port}/?directConnection=true`, {
+    ...credentials,
     serverSelectionTimeoutMS: timeoutMs,
     connectTimeoutMS: timeoutMs,
   })

@@ -10,7 +10,7 @@ export function diskStaging(folder: string): Staging {
   return {
     async write(name, content) {
       const target = locate(name)
-      await mkdir(path.dirname(target), { recursive: true })
+      await mkdir(path.dirname(target), { recursive: true, mode: 0o700 })
       // Its own: somebody who was taken for dead may still write to his.
       const unfinished = `${target}.${randomBytes(6).toString('hex')}.part`
       try {
@@ -24,8 +24,8 @@ export function diskStaging(folder: string): Staging {
     },
     async create(name) {
       const target = locate(name)
-      await mkdir(path.dirname(target), { recursive: true })
-      return new DiskWriter(await open(target, 'w'))
+      await mkdir(path.dirname(target), { recursive: true, mode: 0o700 })
+      return new DiskWriter(await open(target, 'w', 0o600))
     },
     async open(name) {
       try {
@@ -72,7 +72,7 @@ async function lastChange(folder: string): Promise<number> {
 }
 
 async function writeWhole(file: string, content: AsyncIterable<Uint8Array>): Promise<number> {
-  const handle = await open(file, 'w')
+  const handle = await open(file, 'w', 0o600)
   let size = 0
   try {
     for await (const piece of content) {

@@ -44,7 +44,7 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
       if ((await regularStats(source)) === null) return null
       const reference = `${importId}/pin-${newUploadToken()}`
       const target = locate(reference)
-      await mkdir(path.dirname(target), { recursive: true })
+      await mkdir(path.dirname(target), { recursive: true, mode: 0o700 })
       const isLinked = await linked(source, target)
       const kept = isLinked ? target : source
       const found = await regularStats(kept)

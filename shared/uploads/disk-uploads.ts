@@ -48,7 +48,7 @@ function diskDirectory({ dataFolder, collections }: DiskPinsOptions, organizatio
     (await names(folder)).find((entry) => parseUnfinished(entry)?.name === name) ?? null
   return {
     async prepare() {
-      await mkdir(folder, { recursive: true, mode: 0o750 })
+      await mkdir(folder, { recursive: true, mode: 0o700 })
     },
     async list() {
       const visible = (await names(folder)).filter((name) => fileNameProblem(name) === null).sort()
@@ -107,7 +107,7 @@ function diskDirectory({ dataFolder, collections }: DiskPinsOptions, organizatio
         if (size > keep) await truncate(own, keep)
       }
       const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | noFollow
-      const handle = await open(own, flags, 0o640)
+      const handle = await open(own, flags, 0o600)
       return new DiskUpload({
         handle,
         own,

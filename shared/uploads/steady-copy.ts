@@ -53,7 +53,7 @@ async function copyBytes(
   signal: AbortSignal | undefined,
 ): Promise<boolean> {
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | noFollow
-  const target = await open(to, flags, 0o640)
+  const target = await open(to, flags, 0o600)
   try {
     const buffer = Buffer.allocUnsafeSlow(Math.max(1, Math.min(bufferBytes, size)))
     for (let position = 0; position < size;) {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { chmod, mkdir, mkdtemp, rm, stat } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -35,6 +35,9 @@ t.test(
   'npm start brings up the whole service on an embedded database, and SIGTERM to npm ends all of it',
   { timeout: 300_000 },
   async (t) => {
+    // As an earlier version left it.
+    await mkdir(DATA_DIR)
+    await chmod(DATA_DIR, 0o755)
     const first = await npmStart({ DATA_DIR })
     const { ready } = first
     t.match(ready, {
@@ -42,9 +45,11 @@ t.test(
       http: /^http:\/\/127\.0\.0\.1:\d+$/,
       ftp: /^ftp:\/\/127\.0\.0\.1:\d+$/,
       metrics: { control_plane: /\/metrics$/, engine: /\/metrics$/, ftp: /\/metrics$/ },
-      mongodb: /^mongodb:\/\/127\.0\.0\.1:\d+/,
+      mongodb: /^mongodb:\/\/rollcall:\*\*\*@127\.0\.0\.1:\d+/,
+      mongodb_password_file: path.join(DATA_DIR, 'mongodb.password'),
       api_key: /^rollcall_/,
     })
+    t.equal((await stat(DATA_DIR)).mode & 0o777, 0o700, 'other users of the machine see nothing of it')
     key = ready!.api_key!
     const call = callerOf(() => ready!.http!)
     t.match((await call('GET', '/organizations', undefined, { key })).body, { data: [{ id: 1 }] })
@@ -78,6 +83,7 @@ t.test(
       http: String,
       metrics: { control_plane: String },
       mongodb: String,
+      mongodb_password_file: path.join(DATA_DIR, 'mongodb.password'),
     })
     t.equal(controlPlane!['api_key'], null, 'the key is said only by the start that made it')
     t.match(engine, { process: 'engine', metrics: { engine: String } })

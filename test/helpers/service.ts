@@ -35,6 +35,7 @@ export interface RunningProcess {
     ftp?: string
     metrics: Record<string, string>
     mongodb: string
+    mongodb_password_file: string | null
     api_key?: string | null
   }
   /** Everything it logged so far. */
@@ -149,6 +150,12 @@ export async function startProcess(
   if (running.ready === null)
     throw new Error(`${name} didn't start (exit code ${running.child.exitCode}):\n${running.log()}`)
   return { ...running, ready: running.ready }
+}
+
+/** The URI of a process's ready line, with the password of the embedded server. */
+export async function wholeMongodbUri({ ready }: Pick<RunningProcess, 'ready'>): Promise<string> {
+  const { mongodb, mongodb_password_file: file } = ready
+  return file === null ? mongodb : mongodb.replace(':***@', `:${await readFile(file, 'utf8')}@`)
 }
 
 /** Settings with which a process takes ports that nobody has. */

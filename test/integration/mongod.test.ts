@@ -1,6 +1,17 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
-import { mkdir, mkdtemp, open, readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
+import {
+  chmod,
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  truncate,
+  writeFile,
+} from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
@@ -8,9 +19,9 @@ import { promisify } from 'node:util'
 import { MongoClient } from 'mongodb'
 import pino from 'pino'
 import t from 'tap'
-import { startEmbeddedMongoDB } from '../../shared/mongod/embedded-mongodb.ts'
+import { freePort, startEmbeddedMongoDB } from '../../shared/mongod/embedded-mongodb.ts'
 import { findMongod, type MongodSearch } from '../../shared/mongod/find-mongod.ts'
-import { ownProcess, processIsAlive, withFolderLock } from '../../shared/mongod/folder-lock.ts'
+import { ownProcess, processIsAlive, processName, withFolderLock } from '../../shared/mongod/folder-lock.ts'
 import { startProgram, until } from '../helpers/service.ts'
 
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall mongod '))
@@ -235,6 +246,102 @@ t.test('one server a data folder, however many processes ask for it; the last on
   await third.stop()
   t.notOk(isAlive(pid))
   t.same(await readdir(path.join(dataFolder, 'mongodb', 'users')), [])
+})
+
+/** What a client gets that knows the server's port, and perhaps a password. */
+const attempt = async (uri: string, work: (client: MongoClient) => Promise<unknown>): Promise<unknown> => {
+  const client = new MongoClient(uri, { serverSelectionTimeoutMS: 5_000 })
+  try {
+    return await work(client)
+  } catch (error) {
+    return (error as { codeName?: string }).codeName
+  } finally {
+    await client.close()
+  }
+}
+const withoutPassword = (uri: string) => uri.replace(/\/\/.*@/, '//')
+const readDocument = (client: MongoClient) =>
+  client.db('x').collection<{ _id: number }>('y').findOne({ _id: 1 })
+const writeDocument = (client: MongoClient) =>
+  client.db('x').collection<{ _id: number }>('y').insertOne({ _id: 1 })
+const modeOf = async (file: string) => ((await stat(file)).mode & 0o777).toString(8)
+
+t.test('the server takes nothing without its password, which only its own user can read', async (t) => {
+  const dataFolder = path.join(folder, 'data with a password')
+  const files = ['mongodb.password', 'mongodb/keyfile', 'mongodb/server.json'].map((name) =>
+    path.join(dataFolder, name),
+  )
+  const first = await startEmbeddedMongoDB(onRealServer(dataFolder))
+  t.teardown(() => first.stop())
+  t.equal(first.passwordFile, files[0])
+  t.equal(new URL(first.uri).password, await readFile(first.passwordFile, 'utf8'))
+  t.same(await Promise.all(files.map(modeOf)), ['600', '600', '600'])
+  const intrusions: [string, (client: MongoClient) => Promise<unknown>][] = [
+    ['read', readDocument],
+    ['write', writeDocument],
+    ['user', (client) => client.db('admin').command({ createUser: 'me', pwd: 'me', roles: ['root'] })],
+    ['stop', (client) => client.db('admin').command({ shutdown: 1 })],
+  ]
+  for (const [name, intrusion] of intrusions)
+    t.equal(await attempt(withoutPassword(first.uri), intrusion), 'Unauthorized', name)
+  const wrong = first.uri.replace(new URL(first.uri).password, 'wrong')
+  t.equal(await attempt(wrong, readDocument), 'AuthenticationFailed')
+  await attempt(first.uri, writeDocument)
+  await first.stop()
+
+  await t.test('a lost password is made anew, and a mode that was lost is set again', async (t) => {
+    await rm(first.passwordFile)
+    await chmod(files[1]!, 0o644)
+    const second = await startEmbeddedMongoDB(onRealServer(dataFolder))
+    t.not(new URL(second.uri).password, new URL(first.uri).password)
+    t.same(await attempt(second.uri, readDocument), { _id: 1 })
+    t.equal(await modeOf(files[1]!), '600')
+    await second.stop()
+  })
+})
+
+t.test('a data folder whose server had no password gets one, and keeps its data', async (t) => {
+  const dataFolder = path.join(folder, 'data without a password')
+  const root = path.join(dataFolder, 'mongodb')
+  for (const name of ['db', 'users']) await mkdir(path.join(root, name), { recursive: true })
+  // As the version before started it; it outlives the processes that used it.
+  const port = await freePort()
+  const args = ['--dbpath', path.join(root, 'db'), '--port', String(port), '--bind_ip', '127.0.0.1']
+  const more = ['--replSet', 'rollcall', '--nounixsocket', '--wiredTigerCacheSizeGB', '0.25']
+  const old = spawn(real.binary, [...args, ...more], { stdio: 'ignore' })
+  const ended = new Promise((resolve) => old.once('exit', resolve))
+  t.teardown(() => old.kill('SIGKILL'))
+  const record = { pid: old.pid!, process: processName(old.pid!), port }
+  await writeFile(path.join(root, 'server.json'), JSON.stringify(record))
+  const members = [{ _id: 0, host: `127.0.0.1:${port}` }]
+  const uri = `mongodb://127.0.0.1:${port}/?directConnection=true`
+  await until(
+    'the replica set',
+    () =>
+      attempt(uri, (client) => client.db('admin').command({ replSetInitiate: { _id: 'rollcall', members } })),
+    (reply) => reply !== undefined,
+    60_000,
+  )
+  await until(
+    'a document',
+    async () => {
+      await attempt(uri, writeDocument)
+      return attempt(uri, readDocument)
+    },
+    (found) => typeof found === 'object' && found !== null,
+    60_000,
+  )
+
+  await writeFile(path.join(root, 'users', String(process.pid)), ownProcess())
+  await t.rejects(startEmbeddedMongoDB(onRealServer(dataFolder)), {
+    message: /was started by an earlier version, without a password, and is in use: stop the processes/,
+  })
+  await rm(path.join(root, 'users', String(process.pid)))
+  const server = await startEmbeddedMongoDB(onRealServer(dataFolder))
+  await ended
+  t.same(await attempt(server.uri, readDocument), { _id: 1 })
+  t.equal(await attempt(withoutPassword(server.uri), readDocument), 'Unauthorized')
+  await server.stop()
 })
 
 t.test('a process id that was given out again stands for nobody', async (t) => {

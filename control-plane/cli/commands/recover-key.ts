@@ -25,7 +25,7 @@ export async function makeRecoveredKey(): Promise<string> {
   const nothing = () => new CommandFailure(`there is no Rollcall ${where}`, { hint })
   if (settings.MONGODB_URI === undefined) {
     if (!existsSync(path.join(settings.DATA_DIR, 'mongodb'))) throw nothing()
-    await ensureDataFolder(settings.DATA_DIR)
+    await ensureDataFolder(settings.DATA_DIR, log)
   }
   try {
     const database = await startDatabase({

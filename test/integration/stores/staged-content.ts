@@ -1,4 +1,4 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
@@ -57,7 +57,10 @@ t.test('what is kept stays', async (t) => {
   const content = await staged.finish()
   content.keep()
   await staged.discard()
-  t.equal(await readFile(path.join(folder, String(content.importId), 'source'), 'utf8'), 'email\n')
+  const file = path.join(folder, String(content.importId), 'source')
+  t.equal(await readFile(file, 'utf8'), 'email\n')
+  const modes = [path.dirname(file), file].map(async (name) => (await stat(name)).mode & 0o777)
+  t.same(await Promise.all(modes), [0o700, 0o600], 'other users of the machine cannot read it')
   await disk.removeImport(content.importId)
 })
 
