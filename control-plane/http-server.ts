@@ -61,8 +61,11 @@ export function createHttpServer(listener: RequestListener, limits: HttpLimits =
       requireHostHeader: false,
     },
     (request, response) => {
-      if (request.httpVersion === '1.1' && request.headers.host === undefined)
+      const hosts = request.headersDistinct.host?.length ?? 0
+      if (request.httpVersion === '1.1' && hosts === 0)
         refuse(response, 400, 'the request has no Host header, which HTTP/1.1 requires')
+      // A proxy may have checked another one than the one that is read here.
+      else if (hosts > 1) refuse(response, 400, `the request has ${hosts} Host headers: send one`)
       else listener(request, response)
     },
   )

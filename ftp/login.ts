@@ -1,4 +1,5 @@
 import { findCaller, type Caller } from '../shared/api-keys.ts'
+import { networkOf } from '../shared/values/ip.ts'
 import type { FtpSession } from './session.ts'
 import { UploadDirectory } from './uploads/upload-directory.ts'
 
@@ -13,7 +14,7 @@ export const mayUpload = (caller: Caller): boolean =>
 export async function logIn(session: FtpSession, username: string, password: string): Promise<void> {
   const { control, surroundings } = session
   const { metrics, collections, limits, uploads, uploadLimits, log } = surroundings
-  const caller = await surroundings.turns.take(control.remoteAddress, () =>
+  const caller = await surroundings.turns.take(networkOf(control.remoteAddress), () =>
     identify(session, username, password),
   )
   if (caller === 'throttled')
@@ -53,7 +54,7 @@ export async function logIn(session: FtpSession, username: string, password: str
 }
 
 /**
- * Logins from one address take turns at this: sent together, they would all be looked up before the first failure among
+ * Logins from one address (in IPv6, one /64) take turns at this: sent together, they would all be looked up before the first failure among
  * them was noted.
  */
 async function identify(

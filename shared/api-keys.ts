@@ -3,6 +3,7 @@ import { clock } from './clock.ts'
 import type { ApiKeyDocument, Role } from './schemas/api-key.ts'
 import type { Collections } from './schemas/collections.ts'
 import { permissionValues, type Permissions, type UserDocument } from './schemas/user.ts'
+import { networkOf } from './values/ip.ts'
 
 /**
  * API keys, as the control plane and the FTP server check them. What is stored of a key is its HMAC under a secret of
@@ -108,7 +109,7 @@ const mostBelieved = 10_000
 
 /**
  * Counts a wrong credential from an address, and tells whether there were too many of them: then everything from there
- * is refused until its minute is over. All processes count together.
+ * is refused until its minute is over. All processes count together. An IPv6 address counts with its whole /64.
  */
 export class AuthThrottle {
   readonly #collections: Collections
@@ -123,7 +124,8 @@ export class AuthThrottle {
   }
 
   /** Seconds for which the address is still refused; 0 when it isn't. */
-  async blockedSeconds(address: string): Promise<number> {
+  async blockedSeconds(client: string): Promise<number> {
+    const address = networkOf(client)
     const untilMs = clock.monotonicMs() + believedMs
     if (clock.monotonicMs() < (this.#free.get(address) ?? 0)) return 0
     this.#free.delete(address)
@@ -141,7 +143,8 @@ export class AuthThrottle {
   }
 
   /** Notes a failure; resolves as `blockedSeconds` does. */
-  async noteFailure(address: string): Promise<number> {
+  async noteFailure(client: string): Promise<number> {
+    const address = networkOf(client)
     const isSameMinute = { $gt: ['$until', '$$NOW'] }
     const failures = (await this.#collections.authFailures.findOneAndUpdate(
       { _id: address },

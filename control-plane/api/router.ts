@@ -2,6 +2,7 @@ import { Router, type Request, type RequestHandler, type Response } from 'expres
 import type { Caller } from '../../shared/api-keys.ts'
 import { RequestError } from '../../shared/errors.ts'
 import type { ControlPlane } from '../control-plane.ts'
+import { refuseOtherSites } from '../middleware/other-sites.ts'
 import { rateLimitByKey } from '../middleware/rate-limit.ts'
 import { organizationOf, refuseCaller } from './authorization.ts'
 import { readInlineBody, readSmallBody } from './body/request-body.ts'
@@ -20,7 +21,13 @@ export function apiRouter(endpoints: readonly Endpoint[], deps: ControlPlane): R
   router.use(requireCredential(deps), ...rateLimitByKey(deps.settings.HTTP_REQUESTS_PER_MINUTE))
   for (const [path, methods] of byPath(endpoints)) {
     for (const described of methods) {
-      router[described.method](path, enter(described), ...readBytes(described, deps), answer(described, deps))
+      router[described.method](
+        path,
+        enter(described),
+        ...(described.method === 'post' ? [refuseOtherSites(deps.publicUrl)] : []),
+        ...readBytes(described, deps),
+        answer(described, deps),
+      )
     }
     router.all(path, refuseMethod(methods))
   }

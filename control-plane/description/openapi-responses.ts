@@ -6,6 +6,7 @@ import { tooLarge } from '../api/body/body-pieces.ts'
 import { allElseTooLarge } from '../api/body/json-skeleton.ts'
 import { megabyte } from '../api/body/request-body.ts'
 import type { Endpoint } from '../api/endpoint.ts'
+import { otherSiteRefusal } from '../middleware/other-sites.ts'
 import { documentedRefusals, type Refusal } from './refusals.ts'
 
 /** What an endpoint answers, for the description: its reply, its refusals, and what every endpoint may answer. */
@@ -52,7 +53,8 @@ function examplesOf(refusals: readonly Refusal[]) {
 }
 
 export function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] {
-  const { reply, needs, body, forbids = [] } = described
+  const { reply, needs, body } = described
+  const forbids = [...(described.forbids ?? []), ...(described.method === 'post' ? [otherSiteRefusal] : [])]
   const refusal = (description: string, code: RequestErrorCode, ...messages: string[]) => ({
     description,
     content: {

@@ -12,3 +12,16 @@ export function canonicalIp(text: string): string | null {
     ? `::ffff:${address.toIPv4Address().toString()}`
     : address.toRFC5952String()
 }
+
+/**
+ * What one subscriber of an internet provider has: an IPv4 address, or the /64 of an IPv6 one, in which it can choose
+ * among 2^64 addresses. What is no address stands for itself.
+ */
+export function networkOf(address: string): string {
+  const withoutZone = address.replace(/%.*$/, '')
+  if (!isIPv6(withoutZone)) return address
+  const parsed = ipaddr.IPv6.parse(withoutZone)
+  if (parsed.isIPv4MappedAddress()) return parsed.toIPv4Address().toString()
+  const network = new ipaddr.IPv6([...parsed.parts.slice(0, 4), 0, 0, 0, 0])
+  return `${network.toRFC5952String()}/64`
+}

@@ -39,6 +39,12 @@ export async function refusesLesserRoles(t: Test, subject: Subject): Promise<voi
     refused(t, await subject.send(wrong, { key }), 'not_authorized', JSON.stringify(needs), 403)
 }
 
+/** Before the record and the body, too. */
+export async function refusesOtherSites(t: Test, subject: Subject): Promise<void> {
+  for (const headers of [{ origin: 'https://elsewhere.example' }, { 'sec-fetch-site': 'cross-site' }])
+    refused(t, await subject.send({ headers }), 'not_authorized', JSON.stringify(headers), 403)
+}
+
 export async function knowsItsMethods(t: Test, subject: Subject): Promise<void> {
   const answer = await subject.send({}, { method: 'PATCH' })
   refused(t, answer, 'invalid_request', 'PATCH', 405)

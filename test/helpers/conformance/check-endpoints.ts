@@ -13,6 +13,7 @@ import {
   hidesFromStrangers,
   knowsItsMethods,
   refusesLesserRoles,
+  refusesOtherSites,
 } from './callers-and-ids.ts'
 import type { Failure, MakeFailure } from './row.ts'
 import { keyOf, Subject } from './subject.ts'
@@ -82,6 +83,8 @@ async function checkEndpoint(t: Test, subject: Subject, slow: Map<string, Refuse
   await t.test('succeeds, for whoever has just enough rights', (t) => succeeds(t, subject))
   await t.test('asks for a credential', (t) => asksForCredential(t, subject))
   await t.test('is nobody’s who may less', (t) => refusesLesserRoles(t, subject))
+  if (described.method === 'post')
+    await t.test('is not for pages of other sites', (t) => refusesOtherSites(t, subject))
   await t.test('knows its methods', (t) => knowsItsMethods(t, subject))
   await t.test('finds nothing by an id that names nothing, or is none', (t) => findsNothing(t, subject))
   await t.test('is not there for another organization', (t) => hidesFromStrangers(t, subject))

@@ -169,6 +169,11 @@ t.test(
     for (const send of [from, fromOther, from])
       t.equal((await send('192.0.2.3', wrong)).status, 401, 'which count together')
     t.equal((await fromOther('192.0.2.3', wrong)).status, 429)
+
+    for (const host of ['1', '2', 'aaaa:bbbb:cccc:dddd'])
+      t.equal((await from(`2001:db8:0:7::${host}`.replace('::a', ':a'), wrong)).status, 401)
+    t.equal((await from('2001:db8:0:7::9', wrong)).status, 429, 'a /64 counts as one address')
+    t.equal((await from('2001:db8:0:8::9', wrong)).status, 401, 'its neighbour as another')
   },
 )
 

@@ -125,6 +125,16 @@ t.test('what is no HTTP request, or too long for one, is refused in the envelope
       /no HTTP/,
     ],
     [
+      'GET / HTTP/1.1\r\nHost: h\r\nhost: h\r\nConnection: close\r\n\r\n',
+      /^HTTP\/1\.1 400 /,
+      /2 Host headers/,
+    ],
+    [
+      'GET / HTTP/1.0\r\nHost: h\r\nHost: i\r\nConnection: close\r\n\r\n',
+      /^HTTP\/1\.1 400 /,
+      /2 Host headers/,
+    ],
+    [
       'POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
       /^HTTP\/1\.1 400 /,
       /no HTTP/,
@@ -133,11 +143,46 @@ t.test('what is no HTTP request, or too long for one, is refused in the envelope
   for (const [sent, status, message] of cases) {
     const reply = await conversation(base, sent)
     t.match(reply, status)
-    const body = JSON.parse(reply.slice(reply.indexOf('\r\n\r\n'))) as object
+    const body = JSON.parse(/\{.*\}/.exec(reply)![0]) as object
     t.match(body, { success: false, data: null, error_code: 'invalid_request', error_message: message })
   }
   const emails = Array.from({ length: 100 }, (_, i) => `${'x'.repeat(200)}${i}%40example.com`).join(',')
   t.equal((await call('GET', `/mailing_lists/${emails}`)).status, 200, '100 long addresses fit')
+})
+
+t.test('a page of another site makes no browser post', async (t) => {
+  const { id } = await service.post('/mailing_lists', { mailing_list: { name: 'Aimed at' } })
+  const moved = await startBeside(t, { PUBLIC_URL: 'https://rollcall.example/api' })
+  const send = async (headers: Record<string, string>, body?: string, to = base) => {
+    const url = `${to}/svc/api/v2/mailing_lists/${id}/confirmation_forms`
+    const sent = { method: 'POST', headers: { authorization, ...headers } }
+    const response = await fetch(url, body === undefined ? sent : { ...sent, body })
+    return response.status
+  }
+  const json = { 'content-type': 'application/json' }
+  const foreign = { origin: 'https://elsewhere.example' }
+  t.equal(await send(foreign), 403)
+  t.equal(await send({ ...foreign, ...json }), 403, 'a type alone is no body')
+  t.equal(await send({ ...foreign, 'content-type': 'text/plain' }, '{}'), 403, 'as HTML forms can')
+  t.equal(await send({ ...foreign, 'content-type': 'text/plain;application/json' }, '{}'), 403)
+  t.equal(await send({ origin: 'null' }), 403, 'a sandboxed frame')
+  t.equal(await send({ 'sec-fetch-site': 'same-site', ...foreign }), 403, 'a neighbour under the same domain')
+  t.equal(await send({ 'sec-fetch-site': 'cross-site', origin: base }), 403)
+  t.equal(await send({ origin: 'https://rollcall.example' }), 403, 'no address of this one')
+  t.equal(
+    await send({ origin: 'https://rollcall.example' }, undefined, moved.ready.http),
+    200,
+    'behind a proxy',
+  )
+  t.equal(await send({ origin: base }), 200, 'its own page')
+  t.equal(
+    await send({ 'sec-fetch-site': 'same-origin', ...foreign }),
+    200,
+    'whatever a proxy made of the host',
+  )
+  t.equal(await send({ 'sec-fetch-site': 'none' }), 200)
+  t.equal(await send({}), 200, 'a program')
+  t.equal(await send({ ...foreign, ...json }, '{}'), 200, 'a browser asked before it sent this')
 })
 
 t.test('requests of one key can be bounded', async (t) => {

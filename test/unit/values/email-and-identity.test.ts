@@ -3,7 +3,7 @@ import t from 'tap'
 import { asciiEmailIdentity } from '../../../shared/records/identity-reader.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
-import { canonicalIp } from '../../../shared/values/ip.ts'
+import { canonicalIp, networkOf } from '../../../shared/values/ip.ts'
 
 t.test('addresses that are valid, with the form in which they are compared', async (t) => {
   const cases: [string, string][] = [
@@ -107,4 +107,20 @@ t.test('IP addresses are kept in canonical form', async (t) => {
     '',
   ])
     t.equal(canonicalIp(text), null, text)
+})
+
+t.test('one client is one IPv4 address or one IPv6 network', (t) => {
+  for (const [address, network] of [
+    ['192.0.2.1', '192.0.2.1'],
+    ['::ffff:192.0.2.1', '192.0.2.1'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+    ['2001:DB8:1:2::', '2001:db8:1:2::/64'],
+    ['2001:db8:1:3::1', '2001:db8:1:3::/64'],
+    ['fe80::1%eth0', 'fe80::/64'],
+    ['::1', '::/64'],
+    ['', ''],
+    ['unix', 'unix'],
+  ] as const)
+    t.equal(networkOf(address), network)
+  t.end()
 })

@@ -6,7 +6,7 @@ import { parseApiTime, parseDateTime, parseDayOfYear } from '../../../shared/val
 import { emailIdentity } from '../../../shared/values/email.ts'
 import { codePoints, fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
-import { canonicalIp } from '../../../shared/values/ip.ts'
+import { canonicalIp, networkOf } from '../../../shared/values/ip.ts'
 import { normalizeText } from '../../../shared/values/normalized-text.ts'
 import { globMatcher } from '../../../control-plane/resources/autoresponders/glob.ts'
 import {
@@ -72,6 +72,7 @@ const functions: Record<string, (text: string) => unknown> = {
   comparisonForm,
   emailIdentity,
   canonicalIp,
+  networkOf,
   codePoints,
   'parseDateTime, mdy': (text) => parseDateTime(text, 'mdy'),
   'parseDateTime, dmy': (text) => parseDateTime(text, 'dmy'),
