@@ -1,5 +1,6 @@
 import { promisify } from 'node:util'
 import { deflate } from 'node:zlib'
+import type { Filter } from 'mongodb'
 import { clock } from '../shared/clock.ts'
 import {
   openPartition,
@@ -8,7 +9,8 @@ import {
   refuseDamaged,
   type Partition,
 } from '../shared/records/partition-file.ts'
-import { deactivationId, type ChunkDocument } from '../shared/schemas/import.ts'
+import { deactivationId, type ChunkDocument, type ImportDocument } from '../shared/schemas/import.ts'
+import type { SubscriberDocument } from '../shared/schemas/subscriber.ts'
 import { noteDeactivated } from '../shared/store/chunks.ts'
 import { dropReactionsInList } from '../shared/store/reactions.ts'
 import { addMove, countMovesOfLane, noStatusCounts } from '../shared/store/subscriber-counts.ts'
@@ -98,8 +100,7 @@ async function* absentIn(
     .find(
       {
         _id: { $gte: from, $lt: end },
-        status: 'active',
-        id: { $lt: document.plan!.first_new_subscriber_id },
+        ...activeAtStart(document),
       },
       { projection: { _id: 1 } },
     )
@@ -112,6 +113,16 @@ async function* absentIn(
     }
   } finally {
     await cursor.close()
+  }
+}
+
+/** Active subscribers that were there when the import began. */
+function activeAtStart({ plan, import_epoch: epoch }: ImportDocument): Filter<SubscriberDocument> {
+  return {
+    status: 'active',
+    id: { $lt: plan!.first_new_subscriber_id },
+    // An import that an earlier version started has no epoch.
+    ...(epoch === undefined ? {} : { import_epoch: { $not: { $gte: epoch } } }),
   }
 }
 
@@ -162,10 +173,10 @@ async function writeDeactivated(
   { chunk, absent, next }: { chunk: ChunkDocument; absent: string[]; next: string },
 ): Promise<void> {
   const { collections } = database
-  // Somebody may have changed or deleted one of them since it was read.
+  // Requests may have changed or deleted some of them since they were read, and added others with the same identities.
   const still = await collections.subscribers
     .find(
-      { _id: { $in: absent }, status: 'active' },
+      { _id: { $in: absent }, ...activeAtStart(document) },
       { session, projection: { _id: 1, email: 1, id: 1 }, batchSize: absent.length + 1 },
     )
     .sort({ _id: 1 })

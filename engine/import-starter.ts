@@ -4,6 +4,7 @@ import { messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { UploadDocument } from '../shared/schemas/import.ts'
 import { listDueImports, listHeldLists, startImport, type DueImport } from '../shared/store/imports.ts'
+import { beginImportEpoch } from '../shared/store/subscriber-counts.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { EngineMetrics } from './metrics.ts'
 
@@ -53,8 +54,15 @@ export class ImportStarter {
   async #startNow(entry: DueImport, upload?: UploadDocument): Promise<boolean> {
     const { database, metrics, log } = this.#options
     const { collections } = database
+    // Ids are drawn up to 20 s before the insertion commits, so the id alone does not tell who was there before.
+    const importEpoch = entry.options.deactivate_subscribers_not_in_import
+      ? await beginImportEpoch(collections, {
+          organizationId: entry.organization_id,
+          listId: entry.mailing_list_id,
+        })
+      : undefined
     const firstNewSubscriberId = await peekNextId(collections, 'subscriber')
-    const isOurs = await startImport(collections, entry._id, { firstNewSubscriberId, upload })
+    const isOurs = await startImport(collections, entry._id, { firstNewSubscriberId, importEpoch, upload })
     if (isOurs) {
       const waitedMs = clock.now().getTime() - entry.begins_at.getTime()
       metrics.stageEnded('wait', Math.max(0, waitedMs) / 1000)

@@ -190,6 +190,11 @@ export const importDocument = z.object({
   }),
   /** Subscriber ids from here on were handed out after the import began; null before. */
   first_new_subscriber_id: id().nullable(),
+  /**
+   * The list's epoch that began just before this import did. Subscribers with this one or a later one were added after
+   * that. Absent: it deactivates nobody, or hasn't begun.
+   */
+  import_epoch: integer().min(0).optional(),
   /** Times that a step broke off for a reason that nobody foresaw. */
   step_failures: integer().min(0),
   /**

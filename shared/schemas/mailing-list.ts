@@ -19,6 +19,8 @@ export const mailingListDocument = z.object({
   revision: integer().min(0),
   /** Grows with every import that is created; a creation and a change of the list can't both commit. */
   import_creations: integer().min(0).optional(),
+  /** Grows before each start of an import that deactivates absent subscribers; absent before the first one. */
+  import_epoch: integer().min(0).optional(),
   created_at: instant(),
 })
 export type MailingListDocument = z.infer<typeof mailingListDocument>

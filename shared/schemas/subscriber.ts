@@ -31,6 +31,8 @@ export const subscriberDocument = z.object({
   reactivations: integer().optional(),
   /** How many requests queued reactions for it once it was there; absent for none. It is written so that they meet a deletion. */
   reaction_requests: integer().optional(),
+  /** The list's `import_epoch` in the snapshot of the request's transaction that added it; absent where the list had none. */
+  import_epoch: integer().optional(),
   format: z.enum(emailFormats).optional(),
   confirmed: z.boolean().optional(),
   confirm_time: instant().optional(),
@@ -65,7 +67,7 @@ export const subscriberCountDocument = z.object({
   deactivated: statusCount(),
   /** Of requests' stripes: raised when the organization's limit changes, so that requests under way begin anew. */
   limit_changes: integer().min(0).optional(),
-  /** Of requests' stripes: raised by changes of the list that need it to be empty, for the same reason. */
+  /** The same for changes of the list that need it to be empty, and for a new import epoch of the list. */
   list_changes: integer().min(0).optional(),
 })
 export type SubscriberCountDocument = z.infer<typeof subscriberCountDocument>

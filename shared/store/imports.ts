@@ -77,7 +77,10 @@ export function listDueImports(collections: Collections, heldLists: number[]): P
         $expr: { $lte: ['$begins_at', '$$NOW'] },
       },
       {
-        projection: { organization_id: 1, mailing_list_id: 1, begins_at: 1, 'options.dry_run': 1, source: 1 },
+        projection: {
+          ...{ organization_id: 1, mailing_list_id: 1, begins_at: 1, source: 1 },
+          ...{ 'options.dry_run': 1, 'options.deactivate_subscribers_not_in_import': 1 },
+        },
       },
     )
     .sort(unsettledIndex)
@@ -142,13 +145,22 @@ export async function markLogsPurged(collections: Collections, id: number): Prom
   await collections.imports.updateOne({ _id: id }, [{ $set: { logs_purged_at: '$$NOW' } }])
 }
 
-/** Starts a due import, of an upload with its pin; subscriber ids from the given one on are handed out later. False when it is no longer due, or another import has the list. */
+/**
+ * Starts a due import, of an upload with its pin, and of one that deactivates absent subscribers with the epoch that it
+ * began; subscriber ids from the given one on are handed out later. False when it is no longer due, or another import
+ * has the list.
+ */
 export async function startImport(
   collections: Collections,
   id: number,
-  { firstNewSubscriberId, upload }: { firstNewSubscriberId: number; upload?: UploadDocument | undefined },
+  {
+    firstNewSubscriberId,
+    importEpoch,
+    upload,
+  }: { firstNewSubscriberId: number; importEpoch?: number | undefined; upload?: UploadDocument | undefined },
 ): Promise<boolean> {
   const started = {
+    ...(importEpoch === undefined ? {} : { import_epoch: importEpoch }),
     ...(upload === undefined ? {} : { upload: { $literal: upload } }),
     first_new_subscriber_id: firstNewSubscriberId,
     state: { $cond: [{ $eq: ['$source.type', 'url'] }, 'downloading', 'splitting'] },

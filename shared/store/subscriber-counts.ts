@@ -181,6 +181,24 @@ export async function restartWritesUnderWay(
     await subscriberCounts.bulkWrite(touches(organizationId, listId, 'limit_changes'), { ordered: false })
 }
 
+/**
+ * Begins a new import epoch of a list; undefined when there is no such list. Every subscriber whose addition commits later
+ * has this epoch or a higher one: a transaction that read the one before conflicts on its stripe and runs again.
+ */
+export async function beginImportEpoch(
+  { mailingLists, subscriberCounts }: Collections,
+  { organizationId, listId }: { organizationId: number; listId: number },
+): Promise<number | undefined> {
+  const list = await mailingLists.findOneAndUpdate(
+    { _id: listId },
+    { $inc: { import_epoch: 1 } },
+    { returnDocument: 'after', projection: { import_epoch: 1 } },
+  )
+  if (list === null) return undefined
+  await subscriberCounts.bulkWrite(touches(organizationId, listId, 'list_changes'), { ordered: false })
+  return list.import_epoch
+}
+
 /** Writes of all the requests' stripes of a list. Those that aren't there are made, or nobody who makes one would meet them. */
 function touches(organizationId: number, listId: number, counter: 'list_changes' | 'limit_changes') {
   return requestStripes.map((stripe) => ({

@@ -3,7 +3,14 @@ import { isDuplicateKey, isWriteConflict, type Database } from '../database.ts'
 import type { SubscriberDocument } from '../schemas/subscriber.ts'
 import { inTurnForPlaces, takePlace } from './places.ts'
 import { addMove, countMovesOfLists, noStatusCounts, type StatusCounts } from './subscriber-counts.ts'
-import { insertSubscriber, type SubscriberWrite, type WriteOptions } from './subscribers.ts'
+import {
+  insertSubscriber,
+  listStateProjection,
+  withImportEpoch,
+  type ListState,
+  type SubscriberWrite,
+  type WriteOptions,
+} from './subscribers.ts'
 import { WriteGroups } from './write-groups.ts'
 
 /**
@@ -46,9 +53,14 @@ async function insertGroup(items: readonly Insertion[]): Promise<Promise<Subscri
     database,
     organizationId,
     async (session, isInTurn) => {
-      const fitting = await atTheirRevision(database, session, items)
+      const lists = await readListStates(database, session, items)
+      const fitting = items.filter(
+        ({ document, listRevision }) => lists.get(document.mailing_list_id)?.revision === listRevision,
+      )
       if (fitting.length > 0) {
-        const documents = fitting.map((item) => item.document)
+        const documents = fitting.map(({ document }) =>
+          withImportEpoch(document, lists.get(document.mailing_list_id)),
+        )
         const amount = documents.filter(({ status }) => status === 'active').length
         await takePlaces(database, session, organizationId, { amount, isInTurn })
         await database.collections.subscribers.insertMany(documents, { session })
@@ -63,20 +75,16 @@ async function insertGroup(items: readonly Insertion[]): Promise<Promise<Subscri
   )
 }
 
-/** Those whose list is still what they were checked against. */
-async function atTheirRevision(
+async function readListStates(
   { collections }: Database,
   session: ClientSession,
   items: readonly Insertion[],
-): Promise<Insertion[]> {
+): Promise<Map<number, ListState>> {
   const listIds = [...new Set(items.map(({ document }) => document.mailing_list_id))]
   const lists = await collections.mailingLists
-    .find({ _id: { $in: listIds } }, { session, projection: { revision: 1 } })
+    .find({ _id: { $in: listIds } }, { session, projection: listStateProjection })
     .toArray()
-  const revisions = new Map(lists.map(({ _id, revision }) => [_id, revision]))
-  return items.filter(
-    ({ document, listRevision }) => revisions.get(document.mailing_list_id) === listRevision,
-  )
+  return new Map(lists.map((list) => [list._id, list]))
 }
 
 function changesByList(documents: readonly SubscriberDocument[]): Map<number, StatusCounts> {

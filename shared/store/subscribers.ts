@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { MongoServerError, type ClientSession, type Filter } from 'mongodb'
 import { clock } from '../clock.ts'
 import { inTransaction, type Database } from '../database.ts'
+import type { MailingListDocument } from '../schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../schemas/subscriber.ts'
 import { inTurnForPlaces, takePlace } from './places.ts'
 import { dropReactionsOf, removeReactionsOf } from './reactions.ts'
@@ -43,10 +44,11 @@ export function insertSubscriber(
   return withRequestedReactions(database, options.reactions, (react) =>
     waitingForPlaces(database, organizationId, async (session, isInTurn) => {
       const { mailing_list_id: listId, status } = document
-      if (!(await isAtRevision(database, session, listId, options))) return 'list_changed'
+      const list = await readListState(database, session, listId)
+      if (!isAtRevision(list, options)) return 'list_changed'
       if (options.claim !== undefined && !(await options.claim(session))) return 'missing'
       if (status === 'active') await takePlaceOrThrow(database, session, { organizationId, isInTurn })
-      await database.collections.subscribers.insertOne(document, { session })
+      await database.collections.subscribers.insertOne(withImportEpoch(document, list), { session })
       await react(session, { organizationId, subscriber: document })
       const changes = addMove(noStatusCounts(), null, status)
       await countMoves(database, session, { organizationId, listId, changes })
@@ -107,7 +109,7 @@ export function changeSubscriber(
       if (existing === undefined) return 'missing'
       if (found.length > 1) return 'several'
       const { mailing_list_id: listId, status: from } = existing
-      if (!(await isAtRevision(database, session, listId, options))) return 'list_changed'
+      if (!isAtRevision(await readListState(database, session, listId), options)) return 'list_changed'
       const changes = change(existing)
       if (changes.set.status === 'active' && from !== 'active')
         changes.set.reactivations = (existing.reactivations ?? 0) + 1
@@ -210,19 +212,27 @@ export function filterOf(address: SubscriberAddress): Filter<SubscriberDocument>
     : { mailing_list_id: address.listId, email_key: address.emailKey }
 }
 
-async function isAtRevision(
+/** What a write of a subscriber depends on, in the snapshot of its transaction. */
+export type ListState = Pick<MailingListDocument, '_id' | 'revision' | 'import_epoch'>
+
+export const listStateProjection = { revision: 1, import_epoch: 1 } as const
+
+const readListState = (
   { collections }: Database,
   session: ClientSession,
   listId: number,
-  { listRevision }: WriteOptions,
-): Promise<boolean> {
-  if (listRevision === undefined) return true
-  const list = await collections.mailingLists.findOne(
-    { _id: listId },
-    { session, projection: { revision: 1 } },
-  )
-  return list?.revision === listRevision
-}
+): Promise<ListState | null> =>
+  collections.mailingLists.findOne({ _id: listId }, { session, projection: listStateProjection })
+
+const isAtRevision = (list: ListState | null, { listRevision }: WriteOptions): boolean =>
+  listRevision === undefined || list?.revision === listRevision
+
+/** An import that began before this transaction's snapshot does not deactivate the subscriber (engine/deactivation.ts). */
+export const withImportEpoch = (
+  document: SubscriberDocument,
+  list: ListState | null | undefined,
+): SubscriberDocument =>
+  list?.import_epoch === undefined ? document : { ...document, import_epoch: list.import_epoch }
 
 class NoPlace extends Error {
   readonly isFull: boolean

@@ -1,9 +1,14 @@
 import { parse } from 'csv-parse/sync'
 import t from 'tap'
-import { countsOf, createList, importText, type Json } from '../../helpers/service.ts'
+import { nextIds, openDatabase } from '../../../shared/database.ts'
+import { insertSubscriber } from '../../../shared/store/subscribers.ts'
+import { insertTogether } from '../../../shared/store/subscribers-together.ts'
+import { holdRow } from '../../helpers/held-row.ts'
+import { countsOf, createList, importEnd, importText, until, type Json } from '../../helpers/service.ts'
+import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 import { service } from './service.ts'
 
-const { call, collections, get } = service
+const { call, collections, get, post } = service
 
 const log = async (view: Json, kind: string) =>
   (await call('GET', `/subscriber_imports/${view.id}/logs/${kind}`)).text
@@ -275,6 +280,108 @@ t.test('a dry run has the same counts and logs and writes nothing', async (t) =>
   t.equal(await log(wet, 'deactivated'), 'b@x.co\n')
   await checkCounts(list.id)
 })
+
+t.test('a subscriber whose addition commits after an import began is not deactivated by it', async (t) => {
+  const database = await openDatabase({
+    uri: service.settings['MONGODB_URI']!,
+    name: service.settings['MONGODB_DATABASE']!,
+  })
+  t.teardown(() => database.close())
+  const list = await createList(service)
+  await importText(service, list.id, 'email\nold@x.co\nz@x.co')
+  const documentOf = async (email: string) =>
+    subscriberDocument(list.id, email, await nextIds(collections, 'subscriber'))
+  // Drawn before the import begins, as all ids of these.
+  const [alone, together, later] = [
+    await documentOf('alone@x.co'),
+    await documentOf('together@x.co'),
+    await documentOf('later@x.co'),
+  ]
+  let goOn: () => void = () => undefined
+  const suspended = new Promise<void>((resolve) => (goOn = resolve))
+  let insertion: Promise<unknown> = Promise.resolve()
+  // Its snapshot is taken, and the transaction waits here.
+  await new Promise<void>((resolve) => {
+    insertion = insertSubscriber(database, 1, alone, {
+      claim: async () => {
+        resolve()
+        await suspended
+        return true
+      },
+    })
+  })
+  const letGo = await holdRow(service, `${list.id}:z@x.co`)
+  const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      ...{ column_mapping: ['email'], overwrite: true, deactivate_subscribers_not_in_import: true },
+      file_source: { type: 'json', content: 'email\nz@x.co' },
+    },
+  })
+  await until(
+    'its beginning',
+    () => collections.imports.findOne({ _id: id }),
+    (document) => document!.plan !== null,
+  )
+  goOn()
+  t.equal(await insertion, 'done')
+  t.equal(await insertSubscriber(database, 1, later), 'done')
+  const { revision } = (await collections.mailingLists.findOne({ _id: list.id }))!
+  t.equal(await insertTogether(database, 1, together, { listRevision: revision }), 'done')
+  await letGo()
+  t.match(countsOf(await importEnd(service, id)), { deactivated: 1 })
+  t.same(
+    (await subscribersOf(list.id)).map(({ email, status }) => [email, status]),
+    [
+      ['alone@x.co', 'active'],
+      ['later@x.co', 'active'],
+      ['old@x.co', 'deactivated'],
+      ['together@x.co', 'active'],
+      ['z@x.co', 'active'],
+    ],
+  )
+  await checkCounts(list.id)
+  t.same(
+    countsOf(
+      await importText(service, list.id, 'email\nz@x.co', { deactivate_subscribers_not_in_import: true }),
+    ),
+    { deactivated: 3, skipped_overwrite: 1 },
+    'the next import does deactivate them',
+  )
+})
+
+t.test(
+  'a subscriber that was deleted and added again while an import deactivates stays active',
+  async (t) => {
+    const list = await createList(service)
+    await importText(service, list.id, 'email\na@x.co\nb@x.co\nc@x.co\nz@x.co')
+    const letGo = await holdRow(service, `${list.id}:b@x.co`)
+    const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        ...{ column_mapping: ['email'], deactivate_subscribers_not_in_import: true },
+        file_source: { type: 'json', content: 'email\nz@x.co' },
+      },
+    })
+    // All of them have been read by then.
+    await until(
+      'the deactivation of the first one',
+      () => get(`/subscriber_imports/${id}`),
+      (view) => view.stats.subscribers.deactivated > 0,
+    )
+    t.equal((await call('DELETE', `/mailing_lists/${list.id}/subscribers/c@x.co`)).status, 200)
+    await post(`/mailing_lists/${list.id}/subscribers`, { subscriber: { email: 'c@x.co' } })
+    await letGo()
+    t.same(countsOf(await importEnd(service, id)), { deactivated: 2, skipped_overwrite: 1 })
+    t.same(
+      (await subscribersOf(list.id)).map(({ email, status }) => [email, status]),
+      [
+        ['a@x.co', 'deactivated'],
+        ['b@x.co', 'deactivated'],
+        ['c@x.co', 'active'],
+        ['z@x.co', 'active'],
+      ],
+    )
+  },
+)
 
 t.test('a list with an alternate primary key', async (t) => {
   const list = await createList(service, [{ name: 'Member', field_type: 'number', required: true }])
