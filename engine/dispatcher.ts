@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import { messageOf } from '../shared/errors.ts'
 import { hasEnded } from '../shared/import-state.ts'
+import { recordsIn } from '../shared/schemas/import.ts'
 import { closeChunks, countChunkStates, countsOfChunks } from '../shared/store/chunks.ts'
 import { claimStep } from '../shared/store/import-steps.ts'
 import { fixTotals, listWorkingImports, markSettled, type WorkingImport } from '../shared/store/imports.ts'
@@ -179,6 +180,11 @@ export class Dispatcher {
     return alike.length < mostStepsOfKind && own.length < mostStepsOfOrganization
   }
 
+  #tellThatEveryRowFailed(importId: number): void {
+    this.#options.metrics.everyRowFailed()
+    this.#options.log.warn({ import_id: importId }, 'every row failed: nothing of the file was imported')
+  }
+
   /** An ended import: its counts are final once no chunk of it is held. */
   async #settle({ _id: importId, state, source }: WorkingImport): Promise<void> {
     const { metrics, database } = this.#options
@@ -188,6 +194,9 @@ export class Dispatcher {
     await fixTotals(collections, importId, totals)
     await queueCallback(this.#options.database, importId)
     await removeWorkingData(importId, this.#options)
-    if (await markSettled(collections, importId)) metrics.importEnded(state, source.type)
+    if (!(await markSettled(collections, importId))) return
+    metrics.importEnded(state, source.type)
+    if (state === 'finished' && totals.failed > 0 && totals.failed === recordsIn(totals))
+      this.#tellThatEveryRowFailed(importId)
   }
 }

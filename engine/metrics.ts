@@ -32,6 +32,8 @@ export interface EngineMetrics {
   /** It is settled: nothing more becomes of it. */
   importEnded(state: ImportState, source: SourceType): void
   importFailed(reason: FailureReason): void
+  /** An import finished, and none of its rows was valid. */
+  everyRowFailed(): void
   stageEnded(stage: Stage, seconds: number): void
   bytes(stage: 'download' | 'stage' | 'split', bytes: number): void
   downloadAttempt(result: 'ok' | 'failed' | 'refused'): void
@@ -120,7 +122,7 @@ function countRows(registry: Registry): Pick<EngineMetrics, 'batch' | 'bytes' | 
 
 function countImports(
   registry: Registry,
-): Pick<EngineMetrics, 'stageEnded' | 'importEnded' | 'importFailed'> {
+): Pick<EngineMetrics, 'stageEnded' | 'importEnded' | 'importFailed' | 'everyRowFailed'> {
   const stageDurations = new Histogram({
     name: 'rollcall_import_stage_duration_seconds',
     help: 'Time that an import spent in a stage; `import` is the whole of it, from its start to its end, pauses included',
@@ -139,10 +141,16 @@ function countImports(
     help: 'Imports that this engine let fail, by reason',
     labels: { reason: failureReasons },
   })
+  const allFailed = new Counter({
+    name: 'rollcall_imports_every_row_failed_total',
+    help: 'Imports that finished although none of their rows was valid, cleared up after by this engine',
+    registers: [registry],
+  })
   return {
     stageEnded: (stage, seconds) => stageDurations.observe({ stage }, seconds),
     importEnded: (state, source) => ends.inc({ state, source }),
     importFailed: (reason) => failures.inc({ reason }),
+    everyRowFailed: () => allFailed.inc(),
   }
 }
 

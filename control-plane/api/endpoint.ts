@@ -32,6 +32,11 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   /** What its handler answers with a 403: what depends on the body or the record. */
   forbids?: readonly string[]
   handle: (call: Call<Query, Body>) => Promise<Reply>
+  /**
+   * Throws what the handler would refuse of a body that a schema has passed, and writes nothing. A body with faults that
+   * the schema finds is examined without them, so that one answer names the faults of both stages.
+   */
+  examine?: (call: Call<Query, Body>, given: Body) => Promise<void>
 }
 
 /** Who may call: any key, an admin, a system admin, or whoever holds the permission (admins hold all). */

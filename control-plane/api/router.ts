@@ -10,7 +10,7 @@ import { credentialCandidates } from './credentials.ts'
 import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
 import { localsOf } from './request-locals.ts'
-import { documentIn, readBody, readQuery, unknownKeysWarning } from './validation.ts'
+import { documentIn, FaultyBody, readBody, readQuery, unknownKeysWarning } from './validation.ts'
 
 /**
  * The endpoints as an Express router. The order of the checks is the contract's: credential, path, method, role,
@@ -49,7 +49,12 @@ function requireCredential(deps: ControlPlane): RequestHandler {
     const blocked = await throttle.blockedSeconds(address)
     if (blocked > 0) throw tooManyFailures(blocked)
     const header = request.headers.authorization
-    if (header === undefined) throw unauthorized('an Authorization header with an API key is required')
+    const tried = header !== undefined && /^basic(?: |$)/i.test(header)
+    // Neither counts as a wrong credential: no key was tried.
+    if (!tried && (header ?? '') !== '') throw unauthorized(`Authorization ${basicOnly}`)
+    if (!tried && request.headers['x-api-key'] !== undefined)
+      throw unauthorized(`the API key is not read from X-API-Key: Authorization ${basicOnly}`)
+    if (!tried) throw unauthorized('an Authorization header with an API key is required')
     for (const { key, organizationId } of credentialCandidates(header)) {
       const caller = await callers.find(key)
       if (caller === null || (organizationId !== null && organizationId !== caller.organizationId)) continue
@@ -64,6 +69,9 @@ function requireCredential(deps: ControlPlane): RequestHandler {
     throw seconds > 0 ? tooManyFailures(seconds) : unauthorized('the API key is wrong or no longer active')
   }
 }
+
+const basicOnly =
+  'must have the scheme Basic, with the user "api" and the API key as password, as in curl -u api:KEY'
 
 /** IPv4 addresses come as such, also over an IPv6 socket. */
 function addressOf(request: Request): string {
@@ -137,11 +145,29 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     if (warning !== null) response.set('Warning', warning)
     let reply: Reply
     try {
-      reply = await described.handle(await callOf(request, response, described, deps))
+      const call = await callOf(request, response, described, deps)
+      reply = await described.handle(call).catch(async (error: unknown) => {
+        throw error instanceof FaultyBody ? await examined(error, call, described) : error
+      })
     } finally {
       await body?.discard()
     }
     await send(request, response, reply)
+  }
+}
+
+/** The error with the faults that only the handler's own checks find. */
+async function examined(
+  error: FaultyBody,
+  call: Call<unknown, unknown>,
+  { examine }: Endpoint,
+): Promise<RequestError> {
+  if (examine === undefined || error.sound === null) return error
+  try {
+    await examine(call, error.sound.body)
+    return error
+  } catch (found) {
+    return found instanceof RequestError && found.code === 'validation_failed' ? error.with(found) : error
   }
 }
 

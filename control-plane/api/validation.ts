@@ -72,8 +72,46 @@ export function readBody<Body>(
   const given = (part: Hash) => (description.isUpdate === true ? part : withoutNullsIn(part))
   // In a creation a null inside is no key, so what stands beside counts.
   const document = { ...given(Object.fromEntries(others)), ...given(wrapped) }
-  const heeded = Object.entries(document).filter(([key]) => !ignored.includes(key))
-  return parse(schema, Object.fromEntries(heeded), 'validation_failed')
+  const heeded = Object.fromEntries(Object.entries(document).filter(([key]) => !ignored.includes(key)))
+  const result = schema.safeParse(heeded, { reportInput: true, error: integerMessage })
+  if (result.success) return result.data
+  throw new FaultyBody(sentencesOf(result.error.issues), withoutFaults(description, heeded, result.error))
+}
+
+/** What a schema finds wrong with a body; `sound` is the body with the example's values for the faulty keys, if it is one. */
+export class FaultyBody extends RequestError {
+  readonly sound: SoundBody | null
+
+  constructor(sentences: string[], sound: SoundBody | null) {
+    super('validation_failed', sentences.join('; '))
+    this.sound = sound
+  }
+
+  /** The error with what an examination of the sound body found, leaving out what it says of the faulty keys. */
+  with(found: RequestError): RequestError {
+    const keys = this.sound!.faultyKeys
+    const sentences = found.message.split('; ').filter((text) => !keys.has(/^\w*/.exec(text)![0]))
+    return new RequestError('validation_failed', [this.message, ...sentences].join('; '))
+  }
+}
+
+interface SoundBody {
+  body: unknown
+  faultyKeys: ReadonlySet<string>
+}
+
+function withoutFaults(
+  { schema, wrapper, example }: BodyDescription<unknown>,
+  document: Hash,
+  { issues }: z.ZodError,
+): SoundBody | null {
+  const faultyKeys = new Set(issues.map(({ path }) => String(path[0])))
+  const shown = wrapper === null || !isHash(example) ? example : example[wrapper]
+  if (!isHash(shown)) return null
+  const sound = Object.entries(document).filter(([key]) => !faultyKeys.has(key))
+  const stand = Object.entries(shown).filter(([key]) => faultyKeys.has(key))
+  const { success, data } = schema.safeParse(Object.fromEntries([...sound, ...stand]))
+  return success ? { body: data, faultyKeys } : null
 }
 
 /** What stands in the wrapper, whatever it is. */
@@ -110,12 +148,15 @@ function parse<T>(
 ): T {
   const result = schema.safeParse(value, { reportInput: true, error: integerMessage })
   if (result.success) return result.data
-  const { issues } = result.error
+  throw new RequestError(code, sentencesOf(result.error.issues, at).join('; '))
+}
+
+function sentencesOf(issues: z.core.$ZodIssue[], at: readonly string[] = []): string[] {
   const sentences = issues
     .slice(0, mostSentences)
     .map((issue) => sentenceOf({ ...issue, path: [...at, ...issue.path] }))
   if (issues.length > mostSentences) sentences.push(`and ${issues.length - mostSentences} more problems`)
-  throw new RequestError(code, sentences.join('; '))
+  return sentences
 }
 
 /** The keys that were given, null ones too. */

@@ -6,7 +6,7 @@ export class CommandFailure extends Error {
   readonly exitCode: number
   readonly hint: string | null
 
-  constructor(message: string, options: { exitCode?: number; hint?: string } = {}) {
+  constructor(message: string, options: { exitCode?: number; hint?: string | null } = {}) {
     super(message)
     this.exitCode = options.exitCode ?? 1
     this.hint = options.hint ?? null
@@ -24,11 +24,20 @@ export function explain(
   if (error instanceof ServiceUnreachable)
     return {
       lines: [error.message],
-      hint: 'is it started (npx rollcall start), and does ROLLCALL_URL say where?',
+      hint: isCertificateProblem(error)
+        ? 'name a certificate that is not publicly trusted in NODE_EXTRA_CA_CERTS'
+        : 'is it started (npx rollcall start), and does ROLLCALL_URL say where?',
     }
   if (error instanceof CommandFailure) return { lines: error.message.split('\n'), hint: error.hint }
   if (error instanceof StartError) return { lines: [error.message], hint: null }
   return { lines: [messageOf(error)], hint: null }
+}
+
+/** Whether the server's certificate is the reason, at any depth of causes. */
+export function isCertificateProblem(error: unknown): boolean {
+  for (let at = error; at instanceof Error; at = at.cause)
+    if (/CERT|SIGNATURE|SELF_SIGNED|ALTNAME/.test((at as NodeJS.ErrnoException).code ?? '')) return true
+  return false
 }
 
 function hintFor({ status }: ApiRefusal, { hasKey }: { hasKey: boolean }): string | null {
@@ -39,5 +48,6 @@ function hintFor({ status }: ApiRefusal, { hasKey }: { hasKey: boolean }): strin
   if (status === 403)
     return "the key's role or its user's permissions are not enough: use the key of an administrator, or have the permission given"
   if (status === 413) return 'upload the file instead: --via ftp'
+  if (status === 429) return 'wait as long as it says, and try again'
   return null
 }

@@ -3,7 +3,7 @@ import path from 'node:path'
 import { Client, FTPError } from 'basic-ftp'
 import { messageOf } from '../../shared/errors.ts'
 import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from '../../shared/sources/ftp-tls.ts'
-import { CommandFailure } from './failures.ts'
+import { CommandFailure, isCertificateProblem } from './failures.ts'
 import type { SourceFile } from './source-file.ts'
 
 export interface FtpTarget {
@@ -50,14 +50,22 @@ async function withConnection(target: FtpTarget, use: (client: Client) => Promis
     await use(client)
   } catch (error) {
     throw new CommandFailure(`the upload to ${url.protocol}//${url.host} failed: ${messageOf(error)}`, {
-      hint:
-        error instanceof FTPError && error.code === 530
-          ? 'the FTP server takes the same key as the API: is ROLLCALL_API_KEY right?'
-          : 'does the FTP server run, and does ROLLCALL_FTP say where? A certificate that is not publicly trusted is named in NODE_EXTRA_CA_CERTS. A file up to 64 MB can go without FTP: --via inline',
+      hint: hintFor(error),
     })
   } finally {
     client.close()
   }
+}
+
+/** What the server refused it explains itself. */
+function hintFor(error: unknown): string | null {
+  if (error instanceof FTPError)
+    return error.code === 530
+      ? 'the FTP server takes the same key as the API: is ROLLCALL_API_KEY right?'
+      : null
+  return isCertificateProblem(error)
+    ? 'name a certificate that is not publicly trusted in NODE_EXTRA_CA_CERTS'
+    : 'does the FTP server run, and does ROLLCALL_FTP say where? A file up to 64 MB can go without FTP: --via inline'
 }
 
 /** Resolves to whether the connection is encrypted. */

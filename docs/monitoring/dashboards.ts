@@ -82,6 +82,7 @@ const imports: Dashboard = {
     ]),
     stacked('Failed, by reason', 'short', [
       query('sum by (reason) (increase(rollcall_import_failures_total[$__rate_interval]))', '{{reason}}'),
+      query('sum(increase(rollcall_imports_every_row_failed_total[$__rate_interval]))', 'every row failed'),
     ]),
     stacked('Downloads', 'short', [
       query(

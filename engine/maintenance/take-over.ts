@@ -3,7 +3,12 @@ import { messageOf } from '../../shared/errors.ts'
 import type { Logger } from '../../shared/logger.ts'
 import type { EngineDocument } from '../../shared/schemas/engine.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
-import { holdersOfChunks, releaseChunksOf, releaseExpiredChunks } from '../../shared/store/chunks.ts'
+import {
+  holdersOfChunks,
+  importsOfChunksHeldBy,
+  releaseChunksOf,
+  releaseExpiredChunks,
+} from '../../shared/store/chunks.ts'
 import { ring } from '../../shared/store/doorbell.ts'
 import {
   heartbeatMs,
@@ -12,7 +17,7 @@ import {
   markDeadEngines,
   unregisterEngine,
 } from '../../shared/store/engines.ts'
-import { holdersOfSteps, releaseStepsOf } from '../../shared/store/import-steps.ts'
+import { holdersOfSteps, importsOfStepsHeldBy, releaseStepsOf } from '../../shared/store/import-steps.ts'
 import type { Chore } from './maintenance.ts'
 
 /** Takes over from engines whose lease ran out. */
@@ -23,10 +28,15 @@ export function takeOverFromDeadEngines(database: Database, log: Logger): Chore 
     everyMs: heartbeatMs,
     async run() {
       for (const engine of await markDeadEngines(collections)) {
-        const { chunks, steps } = await handOver(database, engine, log)
+        const { chunks, steps, imports } = await handOver(database, engine, log)
+        const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
+        const held =
+          imports.length === 0
+            ? 'it held nothing'
+            : `its ${chunks} chunks and ${steps} steps of import ${imports.join(', ')} go on with the engines that are left`
         log.warn(
-          { dead_engine: engine._id.slice(0, 8), host: engine.host, pid: engine.process_id, chunks, steps },
-          'took over from an engine whose lease ran out',
+          { dead_engine: dead, host, pid, chunks, steps, imports },
+          `took over from an engine whose lease ran out: engine ${dead} (process ${pid} on ${host}) died or was suspended; ${held}`,
         )
         await ring(collections, 'taken over')
       }
@@ -64,15 +74,19 @@ export async function handOver(
   { client, collections }: Database,
   engine: Pick<EngineDocument, '_id'>,
   log: Logger,
-): Promise<{ chunks: number; steps: number }> {
+): Promise<{ chunks: number; steps: number; imports: number[] }> {
   const document = await collections.engines.findOne({ _id: engine._id })
   await killSessions(client, document?.session_ids ?? []).catch((error: unknown) => {
     log.warn(
       `the sessions of an engine that works no longer can't be killed, so rows that it was writing stay locked for up to 90 s: ${messageOf(error)}`,
     )
   })
+  const imports = new Set([
+    ...(await importsOfChunksHeldBy(collections, engine._id)),
+    ...(await importsOfStepsHeldBy(collections, engine._id)),
+  ])
   const chunks = await releaseChunksOf(collections, engine._id)
   const steps = await releaseStepsOf(collections, engine._id)
   await unregisterEngine(collections, engine._id)
-  return { chunks, steps }
+  return { chunks, steps, imports: [...imports] }
 }

@@ -165,6 +165,11 @@ export async function holdersOfChunks(collections: Collections): Promise<string[
   return (await collections.chunks.distinct('engine_id', { state: 'running' })).filter((id) => id !== null)
 }
 
+/** The imports of which an engine holds chunks. */
+export function importsOfChunksHeldBy({ chunks }: Collections, engineId: string): Promise<number[]> {
+  return chunks.distinct('import_id', { engine_id: engineId, state: 'running' })
+}
+
 /** Gives back chunks whose lease ran out although their engine lives. */
 export async function releaseExpiredChunks(collections: Collections): Promise<number> {
   const { modifiedCount } = await collections.chunks.updateMany(

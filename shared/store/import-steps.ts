@@ -57,6 +57,15 @@ export async function releaseStepsOf(collections: Collections, engineId: string)
   return modifiedCount
 }
 
+/** The imports of which an engine holds the step. */
+export async function importsOfStepsHeldBy({ imports }: Collections, engineId: string): Promise<number[]> {
+  const held = await imports
+    .find({ settled: false, 'step.engine_id': engineId }, { projection: { _id: 1 } })
+    .hint(unsettledIndex)
+    .toArray()
+  return held.map(({ _id }) => _id)
+}
+
 /** The engines that hold steps. */
 export async function holdersOfSteps(collections: Collections): Promise<string[]> {
   const held = await collections.imports

@@ -132,7 +132,8 @@ function storedSubscriber(
   const status = random.chance(0.5) ? 'active' : random.oneOf(subscriberStatuses)
   const moment = () => new Date(Date.UTC(2020, random.between(0, 11), random.between(1, 28), 1, 2, 3))
   const confirmed = hasConfirmed && random.chance(0.4)
-  const hasRemoval = random.chance(status === 'active' ? 0.1 : 0.8)
+  const saysConfirmed = hasConfirmed && random.chance(0.8)
+  const hasRemoval = status !== 'active' && random.chance(0.8)
   return {
     _id: `${list.id}:${identity}`,
     id: 0, // given when it is inserted
@@ -146,8 +147,8 @@ function storedSubscriber(
     ...(hasRemoval ? { remove_time: moment() } : {}),
     ...(hasRemoval && random.chance(0.5) ? { remove_ip: '192.0.2.2' } : {}),
     ...(hasFormat && random.chance(0.7) ? { format: random.oneOf(['html', 'text', 'both'] as const) } : {}),
-    ...(hasConfirmed && random.chance(0.8) ? { confirmed } : {}),
-    ...(confirmed && random.chance(0.8) ? { confirm_time: moment() } : {}),
+    ...(saysConfirmed ? { confirmed } : {}),
+    ...(saysConfirmed && confirmed && random.chance(0.8) ? { confirm_time: moment() } : {}),
     custom_fields: values,
   }
 }

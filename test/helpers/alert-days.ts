@@ -72,6 +72,7 @@ export const alertDays: Record<string, AlertDays> = {
     bad: { [ended('failed')]: '0+1x60', [ended('finished')]: '0x60' },
     good: { [ended('failed')]: '0+1x60', [ended('finished')]: '0+5x60' },
   },
+  RollcallEveryRowFailed: of('rollcall_imports_every_row_failed_total', '0x30 1x30', '1x60'),
   RollcallDefect: {
     bad: { 'rollcall_import_failures_total{reason="audit_mismatch"}': '0x5 1x55' },
     good: { 'rollcall_import_failures_total{reason="source_refused"}': '0x5 1x55' },

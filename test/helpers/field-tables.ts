@@ -395,7 +395,6 @@ export const creationDefaults: Record<string, Record<string, unknown>> = {
     'file_format.csv_has_headers': true,
     'file_format.character_set': 'utf-8',
     'file_format.csv_field_separator': ',',
-    'file_format.csv_field_enclosure': '"',
     'file_format.date_format': 'mdy',
   },
   createUser: { show_quick_tips: true },

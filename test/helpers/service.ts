@@ -85,7 +85,7 @@ export async function startService(
   const dataFolder = await mkdtemp(path.join(tmpdir(), 'rollcall test ')) // a space, as paths have
   const database = `test_${randomBytes(6).toString('hex')}`
   const uri = settings['MONGODB_URI'] ?? testMongodbUri()
-  const client = await MongoClient.connect(uri, { promoteBuffers: true })
+  const client = await MongoClient.connect(uri, { promoteBuffers: true, readConcern: { level: 'majority' } })
   const db = client.db(database)
   const processes: Service['processes'] = {}
   const all: RunningProcess[] = []

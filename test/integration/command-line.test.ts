@@ -254,6 +254,15 @@ t.test('imports a file, finding out by itself how it reads', async (t) => {
   t.match(listed.out, new RegExp(`${last.id} +finished +3 +3`))
 })
 
+t.test('an import of which every row failed has an exit code of its own', async (t) => {
+  const source = await file('nobody.csv', 'E-Mail;Vorname\nann;Ann\nbob;Bob\n')
+  const args = ['--map', 'email,First name', '--watch', '--list', String(listId)]
+  const ended = await call(['import', source, ...args])
+  t.match(ended, { code: 3, out: /finished: 2 of 2 records\n +failed +2/ })
+  const id = /Import (\d+) is finished/.exec(ended.out)![1]!
+  t.equal((await call(['imports', id, '--watch'])).code, 3)
+})
+
 t.test('uploads by FTP what is packed, large or no text, in whatever character set it is', async (t) => {
   const windows = Buffer.from('email\tFirst name\nwin@example.com\tx\n')
   windows[windows.lastIndexOf('x')] = 0x80

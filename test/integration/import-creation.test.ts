@@ -164,6 +164,20 @@ t.test(
   },
 )
 
+t.test('faults that a schema finds and faults that only the list knows come in one answer', async (t) => {
+  const faulty = { overwrite: 'yes', begins_at: 'soon', column_mapping: ['email', 'Nope'], file_source: json }
+  t.match((await create(faulty)).body.error_message.split('; '), [
+    /^overwrite must be a boolean$/,
+    /^column_mapping.1 "Nope" is neither/,
+    /^begins_at must be/,
+  ])
+  const { body } = await create({ column_mapping: 'email', file_source: { type: 'url' }, dry_run: 1 })
+  t.match(
+    body.error_message,
+    /^column_mapping must be an array; dry_run must be a boolean; file_source.url is required$/,
+  )
+})
+
 t.test('a mapping, default or value that does not fit is refused', async (t) => {
   const bad: [Json, RegExp][] = [
     [{ column_mapping: [] }, /must hold email/],

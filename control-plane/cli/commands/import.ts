@@ -8,7 +8,7 @@ import { CommandFailure, usage } from '../failures.ts'
 import type { Session } from '../session.ts'
 import { openSourceFile, type SourceFile } from '../source-file.ts'
 import { ask, columnsOf, keyboard, printable, styledFor, table, type Terminal } from '../terminal.ts'
-import { printSummary, watchToItsEnd } from './imports.ts'
+import { exitCodeOf, printSummary, watchToItsEnd } from './imports.ts'
 import { removeUpload, sayStays, sendFile } from './send-file.ts'
 
 export interface ImportFlags {
@@ -71,7 +71,7 @@ export async function importSource(session: Session, source: string, options: Im
   // What was uploaded for this import alone would only fill the directory.
   if (uploadedAs !== null) await removeUpload(session, uploadedAs)
   if (options.json !== true) printSummary(session, end)
-  return end.state === 'finished' ? 0 : 1
+  return exitCodeOf(end)
 }
 
 /** The service may take bodies of 1 MB and no more, and JSON needs up to six bytes for a character. */

@@ -50,7 +50,7 @@ export async function showImport(
     const end = await watchToItsEnd(session, id, options.json === true)
     if (typeof end === 'number') return end
     if (options.json !== true) printSummary(session, end)
-    return end.state === 'finished' ? 0 : 1
+    return exitCodeOf(end)
   }
   const view = await session.client.get<ImportView>(`/subscriber_imports/${id}`)
   if (options.json === true) session.print(view)
@@ -90,6 +90,12 @@ export async function printLog(
   return 0
 }
 
+/** 3 where it finished and every row failed, so that scripts don't take it for a success. */
+export function exitCodeOf({ state, stats }: ImportView): number {
+  if (state !== 'finished') return 1
+  return stats.records_imported > 0 && stats.subscribers.failed === stats.records_imported ? 3 : 0
+}
+
 /** As shells have it. */
 const endedBySigpipe = 141
 
@@ -103,6 +109,7 @@ export async function watchToItsEnd(
   const interrupted = new AbortController()
   const onInterrupt = () => interrupted.abort()
   process.on('SIGINT', onInterrupt)
+  // For good: that nobody read the last view is told only after this function has ended.
   session.exitCodeUnread = endedBySigpipe
   try {
     return await watchImport(client, id, {
@@ -120,7 +127,6 @@ export async function watchToItsEnd(
     return 130
   } finally {
     process.off('SIGINT', onInterrupt)
-    session.exitCodeUnread = 0
   }
 }
 

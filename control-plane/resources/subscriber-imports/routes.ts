@@ -3,7 +3,7 @@ import { RequestError } from '../../../shared/errors.ts'
 import { codePoints } from '../../../shared/values/field-value.ts'
 import { endpoint, permission, type Endpoint } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
-import { creationRefusals } from './creation-check.ts'
+import { checkCreation, creationRefusals, creationSurroundings } from './creation-check.ts'
 import { importEvents, readsImports } from './events.ts'
 import { importLog } from './logs.ts'
 import {
@@ -117,6 +117,10 @@ export const subscriberImportEndpoints = [
         ...creationRefusals,
         'Idempotency-Key was used with another body for import 4711: give each import a key of its own',
       ],
+    },
+    async examine({ deps, caller, params, content }, given) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      await checkCreation(deps, await creationSurroundings(deps, list), { given, content })
     },
     async handle({ deps, caller, params, header, body, bodyHash, content }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])

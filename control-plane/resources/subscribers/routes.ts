@@ -3,12 +3,15 @@ import { describeNeed } from '../../api/authorization.ts'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
+import { refuseProblems } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { updateSubscriber } from './change.ts'
 import { createSubscriber } from './creation.ts'
 import { findByEmail, organizationNames, type ListsToSearch } from './find-by-email.ts'
 import { listSubscribers, namedSubscribers } from './find.ts'
+import { readGiven } from './given-values.ts'
 import { findSubscriberList } from './list-context.ts'
+import { newSubscriber } from './new-subscriber.ts'
 import { takenIdentity } from './outcomes.ts'
 import { deleteSubscribers } from './removal.ts'
 import {
@@ -116,6 +119,9 @@ export const subscriberEndpoints = [
       not_found: 'there is no confirmation form 3',
       validation_failed: [...faultyValues, 'custom_fields.Plan is required', takenIdentity, ...noPlace],
     },
+    async examine({ deps, caller, params }, given) {
+      newSubscriber(given, await findSubscriberList(deps, caller, params['mailing_list_id']))
+    },
     async handle({ deps, caller, params, body }) {
       return { data: await createSubscriber(deps, caller, params['mailing_list_id'], body) }
     },
@@ -145,6 +151,12 @@ export const subscriberEndpoints = [
         takenIdentity,
         ...noPlace,
       ],
+    },
+    async examine({ deps, caller, params }, given) {
+      const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
+      const problems: string[] = []
+      readGiven(given, { context, problems })
+      refuseProblems(problems)
     },
     async handle({ deps, caller, params, body }) {
       const path = { listText: params['mailing_list_id'], subscriberText: params['id_or_email']! }

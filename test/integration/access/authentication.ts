@@ -151,6 +151,18 @@ t.test(
     }
     for (let i = 0; i < 3; i += 1) t.equal((await from('192.0.2.1', wrong)).status, 401)
     t.equal((await from('192.0.2.1', right)).status, 200, 'three are allowed')
+    for (let i = 0; i < 5; i += 1) {
+      const bearer = await from('192.0.2.1', `Bearer ${bootstrapKey}`)
+      t.equal(bearer.status, 401, 'nor where no key is tried')
+      t.match(bearer.body.error_message, /^Authorization must have the scheme Basic, .* curl -u api:KEY$/)
+    }
+    const named = await fetch(`${first.ready.http}/svc/api/v2/mailing_lists`, {
+      headers: { 'x-forwarded-for': '192.0.2.1', 'x-api-key': bootstrapKey },
+    })
+    t.match(
+      ((await named.json()) as { error_message: string }).error_message,
+      /not read from X-API-Key: .* scheme Basic/,
+    )
     const fourth = await from('192.0.2.1', 'Basic malformed')
     t.equal(fourth.status, 429)
     t.match(fourth.body, { success: false, error_code: 'not_authorized' })

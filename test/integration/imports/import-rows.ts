@@ -252,6 +252,15 @@ t.test('who is active has no removal, who is not confirmed no time of it, whatev
   t.match(await of('b'), { confirmed: false, confirm_time: undefined })
 })
 
+t.test('an enclosure that is not closed is reported with the line on which it opens', async (t) => {
+  const list = await createList(service, fields.slice(0, 1))
+  const content = 'email,Name,Points\na@x.co,"one\r\ntwo\rthree","open\nb@x.co,fine,1'
+  const view = await importText(service, list.id, content, { column_mapping: ['email', 'Name', null] })
+  t.same(countsOf(view), { added: 1, failed: 1 })
+  // The record begins on line 2, and its second cell ends on line 4.
+  t.match(await log(view, 'failed'), /"unterminated enclosure, line 4"|,unterminated enclosure, line 4/)
+})
+
 t.test('a header row that holds an address is warned of', async (t) => {
   const list = await createList(service)
   const view = await importText(service, list.id, 'first@x.co\nsecond@x.co')
