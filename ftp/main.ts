@@ -60,10 +60,16 @@ await runProcess('ftp', async (process) => {
 })
 
 function tlsOf(settings: Settings): FtpServerOptions['tls'] {
-  const { FTP_TLS_CERT: cert, FTP_TLS_KEY: key, FTPS_PORT: port, FTP_TLS_REQUIRED: isRequired } = settings
+  const {
+    FTP_TLS_CERT: cert,
+    FTP_TLS_KEY: key,
+    FTPS_PORT: port,
+    FTP_TLS_REQUIRED: isRequired,
+    FTP_TLS_RESUMPTION_REQUIRED: mustResume,
+  } = settings
   return cert === undefined || key === undefined
     ? null
-    : { cert, key, implicitPort: port ?? null, isRequired }
+    : { cert, key, implicitPort: port ?? null, isRequired, mustResume }
 }
 
 function sessionLimits(settings: Settings, log: Logger): SessionLimits {

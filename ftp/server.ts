@@ -30,7 +30,7 @@ export interface FtpServerOptions extends Pick<
   passivePorts: string
   sessions: SessionLimits
   /** Null: TLS is not offered. `implicitPort`: where TLS begins with the connection, null for nowhere. */
-  tls: (CertificateFiles & { implicitPort: number | null; isRequired: boolean }) | null
+  tls: (CertificateFiles & { implicitPort: number | null; isRequired: boolean; mustResume: boolean }) | null
   timeouts?: Partial<FtpTimeouts>
 }
 
@@ -73,6 +73,7 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
     timeouts,
     certificate,
     isTlsRequired: tls?.isRequired ?? false,
+    mustResumeTls: tls?.mustResume ?? false,
     limits,
     ports: new PassivePorts({
       host,
@@ -135,7 +136,7 @@ class Gate {
       return
     }
     const timeoutMs = refusal === null ? timeouts.loginMs : refusedHandshakeMs
-    if (isImplicitTls && !(await control.secure(certificate!.context, { timeoutMs }))) return
+    if (isImplicitTls && !(await control.secure(certificate!.newContext(), { timeoutMs }))) return
     if (refusal === null) this.#begin(control)
     else {
       control.write(`421 ${refusal}\r\n`)

@@ -30,6 +30,8 @@ export interface SessionSurroundings {
   /** Null when TLS is not offered. */
   certificate: Certificate | null
   isTlsRequired: boolean
+  /** Whether data connections must resume the TLS session of their control connection. */
+  mustResumeTls: boolean
   limits: ConnectionLimits
   ports: PassivePorts
   /** Of logins, by address. */

@@ -109,8 +109,9 @@ async function beginData(
   session.transferred = 0
   await session.reply(150, text)
   const context = session.isDataPrivate ? session.control.secureContext : null
-  const patience = { signal, timeoutMs: timeouts.dataConnectionMs }
-  const socket = context === null ? plain : await session.data!.secure(context, patience)
+  const { mustResumeTls: mustResume } = session.surroundings
+  const options = { signal, timeoutMs: timeouts.dataConnectionMs, mustResume }
+  const socket = context === null ? plain : await session.data!.secure(context, options)
   socket.setTimeout(timeouts.stallMs, () => socket.destroy(brokenOff(new Error('no byte came for a while'))))
   return socket
 }

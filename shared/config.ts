@@ -138,6 +138,9 @@ const settingsSchema = z.object({
     .optional()
     .describe('port of implicit TLS, where a connection begins with the handshake; without it there is none'),
   FTP_TLS_REQUIRED: yesNo(false).describe('whether logins and data in the clear are refused'),
+  FTP_TLS_RESUMPTION_REQUIRED: yesNo(true).describe(
+    'whether data connections in TLS must resume the TLS session of their control connection; docs/uploads.md names the clients that cannot',
+  ),
   FTP_MAX_SESSIONS: integer({ min: 1, max: 100_000, default: 500 }).describe(
     'FTP sessions of one process at a time, less where the limit of open files wants it',
   ),

@@ -92,7 +92,7 @@ async function secure(session: FtpSession): Promise<void> {
   session.username = undefined
   session.data?.close()
   session.data = null
-  const isSecure = await control.secure(surroundings.certificate!.context, {
+  const isSecure = await control.secure(surroundings.certificate!.newContext(), {
     lastReply: '234 go on in TLS\r\n',
     timeoutMs: surroundings.timeouts.loginMs,
   })

@@ -10,14 +10,21 @@ export interface CertificateFiles {
   key: string
 }
 
+interface Pems {
+  cert: Buffer
+  key: Buffer
+}
+
+/** The most that TLS 1.3 allows. A ticket is worth nothing without its session, which must not outlive it. */
+const ticketSeconds = 7 * 24 * 3600
+
 /**
  * The certificate and its key, read again when their files change, so that a renewed one needs no restart. Looked at
  * by time and not watched: renewals replace files, links and whole folders, also on NFS. A pair that doesn't
  * work, as between the writing of its two files, leaves the old one in force.
  */
 export class Certificate implements Part {
-  /** For connections that begin now; those that stand keep theirs. */
-  context: SecureContext
+  #pems: Pems
   readonly #files: CertificateFiles
   readonly #log: Logger
   readonly #timer: NodeJS.Timeout
@@ -27,7 +34,7 @@ export class Certificate implements Part {
   static async load(files: CertificateFiles, options: { lookMs: number; log: Logger }): Promise<Certificate> {
     const version = await versionOf(files)
     try {
-      return new Certificate(files, options, { version, context: await read(files) })
+      return new Certificate(files, options, { version, pems: await read(files) })
     } catch (error) {
       throw new StartError(`settings FTP_TLS_CERT and FTP_TLS_KEY: ${messageOf(error)}`, { cause: error })
     }
@@ -36,13 +43,21 @@ export class Certificate implements Part {
   private constructor(
     files: CertificateFiles,
     options: { lookMs: number; log: Logger },
-    loaded: { version: string; context: SecureContext },
+    loaded: { version: string; pems: Pems },
   ) {
     this.#files = files
     this.#log = options.log
     this.#version = loaded.version
-    this.context = loaded.context
+    this.#pems = loaded.pems
     this.#timer = setInterval(() => void this.#look(), options.lookMs).unref()
+  }
+
+  /**
+   * For one session, with the certificate of the moment. Each context has keys of its own for session tickets, so a TLS
+   * session that is resumed in it was begun in it: a data connection proves so that it belongs to its control connection.
+   */
+  newContext(): SecureContext {
+    return createSecureContext({ ...this.#pems, sessionTimeout: ticketSeconds })
   }
 
   async stop(): Promise<void> {
@@ -54,7 +69,7 @@ export class Certificate implements Part {
     if (version === this.#version) return
     this.#version = version
     try {
-      this.context = await read(this.#files)
+      this.#pems = await read(this.#files)
       this.#log.info('the FTP certificate was read again')
     } catch (error) {
       this.#log.warn(
@@ -64,10 +79,13 @@ export class Certificate implements Part {
   }
 }
 
-async function read({ cert, key }: CertificateFiles): Promise<SecureContext> {
+/** Throws where the two don't fit. */
+async function read({ cert, key }: CertificateFiles): Promise<Pems> {
   const [certificate, privateKey] = await Promise.all([readPem(cert), readPem(key)])
+  const pems = { cert: certificate, key: privateKey }
   try {
-    return createSecureContext({ cert: certificate, key: privateKey })
+    createSecureContext(pems)
+    return pems
   } catch (error) {
     throw new Error(`${cert} and ${key} are no certificate with its key: ${messageOf(error)}`, {
       cause: error,

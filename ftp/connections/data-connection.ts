@@ -33,12 +33,22 @@ export abstract class DataConnection {
   }
 
   /** Goes on in TLS; the client begins the handshake when it likes, many only after reply 150. */
-  async secure(context: SecureContext, patience: Patience): Promise<Socket> {
+  async secure(
+    context: SecureContext,
+    { mustResume, ...patience }: Patience & { mustResume: boolean },
+  ): Promise<Socket> {
     const secure = wrapInTls(this.socket!, context)
     this.socket = secure
-    if (await handshake(secure, patience)) return secure
-    patience.signal.throwIfAborted()
-    throw new FtpError(425, 'the data connection was not secured')
+    if (!(await handshake(secure, patience))) {
+      patience.signal.throwIfAborted()
+      throw new FtpError(425, 'the data connection was not secured')
+    }
+    if (mustResume && !secure.isSessionReused())
+      throw new FtpError(
+        522,
+        'the data connection must resume the TLS session of the control connection: use a client that does so',
+      )
+    return secure
   }
 
   /** Safe at any time, also again. */

@@ -7,6 +7,8 @@ import { bootstrapKey, until } from './service.ts'
 export class FtpSession {
   control: Socket
   isPrivate = false
+  /** Whether data connections resume the TLS session of the control connection. */
+  resumes = true
   #text = ''
 
   /** Logs in; throws the reply when that is refused. */
@@ -108,11 +110,20 @@ export class FtpSession {
   }
 
   /** The data connection as the transfer wants it, after reply 150. */
-  secured(data: Socket): Socket {
+  secured(data: Socket, tlsSession = this.tlsSession()): Socket {
     if (!this.isPrivate) return data
-    const secure = tls.connect({ socket: data, rejectUnauthorized: false })
+    const secure = tls.connect({
+      socket: data,
+      rejectUnauthorized: false,
+      ...(this.resumes ? { session: tlsSession } : {}),
+    })
     secure.on('error', () => undefined)
     return secure
+  }
+
+  /** Of the control connection, to be resumed by a data connection. */
+  tlsSession(): Buffer | undefined {
+    return this.isPrivate ? (this.control as tls.TLSSocket).getSession() : undefined
   }
 
   /** Begins an upload, after REST if that is given, and resolves when the server waits for its data. */

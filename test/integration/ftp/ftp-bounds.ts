@@ -15,7 +15,12 @@ import { service } from './service.ts'
 // What a client may have waiting, held or under way, and that its end is seen nevertheless.
 const pems = path.join(service.dataFolder, 'pem files')
 await mkdir(pems, { recursive: true })
-const offered = { ...(await makeCertificate(pems, 'bounds')), implicitPort: 0, isRequired: false }
+const offered = {
+  ...(await makeCertificate(pems, 'bounds')),
+  implicitPort: 0,
+  isRequired: false,
+  mustResume: true,
+}
 const { collections, start } = await ftpFronts(t, service)
 const front = await start(t)
 const never = AbortSignal.any([])

@@ -13,7 +13,12 @@ import { service } from './service.ts'
 // Connections: ports, limits, time-outs, ends. The server runs in this process, with time-outs that no setting has.
 const pems = path.join(service.dataFolder, 'pem files')
 await mkdir(pems, { recursive: true })
-const offered = { ...(await makeCertificate(pems, 'front')), implicitPort: 0, isRequired: false }
+const offered = {
+  ...(await makeCertificate(pems, 'front')),
+  implicitPort: 0,
+  isRequired: false,
+  mustResume: true,
+}
 
 const { collections, start } = await ftpFronts(t, service)
 

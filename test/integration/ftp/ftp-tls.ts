@@ -12,7 +12,7 @@ import { service } from './service.ts'
 const pems = path.join(service.dataFolder, 'pem files')
 await mkdir(pems, { recursive: true })
 const [good, other] = [await makeCertificate(pems, 'good'), await makeCertificate(pems, 'other')]
-const offered = { ...good, implicitPort: 0, isRequired: false }
+const offered = { ...good, implicitPort: 0, isRequired: false, mustResume: true }
 const { start } = await ftpFronts(t, service)
 const plain = await start(t)
 const withTls = await start(t, { tls: offered })
@@ -124,6 +124,41 @@ t.test('a data connection that should be in TLS and is not brings nothing', asyn
   session.close()
 })
 
+t.test('a data connection in TLS proves that it is its session’s', async (t) => {
+  const session = await FtpSession.openPrivate(withTls.url)
+  t.match(await session.upload('STOR mine.csv', 'email\n'), /^226 /)
+  const stranger = await FtpSession.openPrivate(withTls.url)
+  t.match(await stranger.download('NLST'), { text: /mine\.csv/, last: /^226 / })
+  for (const [title, resumes] of [
+    ['no TLS session', false],
+    ["another control connection's", true],
+  ] as const) {
+    const data = await session.data()
+    t.match(await session.command('RETR mine.csv'), /^150 /)
+    session.resumes = resumes
+    const secure = session.secured(data, stranger.tlsSession())
+    session.resumes = true
+    let text = ''
+    secure.setEncoding('utf8').on('data', (piece: string) => (text += piece))
+    t.match(await session.reply(), /^522 .*resume the TLS session/, title)
+    t.equal(text, '')
+    secure.destroy()
+  }
+  session.resumes = false
+  t.match(await session.upload('STOR theirs.csv', 'email\n'), /^522 /)
+  t.equal(await isPublished('theirs.csv'), false)
+  session.resumes = true
+  t.match(await session.download('RETR mine.csv'), { text: 'email\n', last: /^226 / }, 'the session goes on')
+  session.close()
+  stranger.close()
+
+  const lenient = await start(t, { tls: { ...offered, mustResume: false } })
+  const old = await FtpSession.openPrivate(lenient.url)
+  old.resumes = false
+  t.match(await old.upload('STOR lenient.csv', 'email\n'), /^226 /)
+  old.close()
+})
+
 t.test('where TLS is required, there is neither login nor data without', async (t) => {
   const strict = await start(t, { tls: { ...offered, isRequired: true } })
   const session = await FtpSession.connect(strict.url)
@@ -151,7 +186,7 @@ t.test('a renewed certificate is used without a restart, a broken one is not', a
   const log: string[] = []
   const note = (text: unknown) => typeof text === 'string' && log.push(text)
   const front = await start(t, {
-    tls: { cert, key, implicitPort: null, isRequired: false },
+    tls: { cert, key, implicitPort: null, isRequired: false, mustResume: true },
     timeouts: { certificateWatchMs: 50 },
     log: Object.assign(createLogger({ process: 'ftp', level: 'silent' }), { info: note, warn: note }),
   })
