@@ -10,7 +10,7 @@ import { endOnInterrupt } from './interrupt.ts'
 /** The whole service as a child, on free ports, for the demo and the benchmarks. */
 export interface Rollcall {
   ready: ReadyLine
-  /** URI of its embedded database, with the password that `ready` masks. */
+  /** URI of its database, with the password that `ready` masks. */
   mongodbUri: string
   key: string
   logFile: string
@@ -23,7 +23,8 @@ interface ReadyLine {
   ftp: string
   metrics: Record<string, string>
   mongodb: string
-  mongodb_password_file: string
+  /** null where `MONGODB_URI` names the database. */
+  mongodb_password_file: string | null
 }
 
 export interface RollcallOptions {
@@ -85,10 +86,14 @@ export async function startRollcall(options: RollcallOptions): Promise<Rollcall>
       reject(new Error(`Rollcall didn't start: ${reason === '' ? `see ${logFile}` : reason}`)),
     )
   })
-  const password = await readFile(ready.mongodb_password_file, 'utf8')
+  const { mongodb, mongodb_password_file: passwordFile } = ready
+  const mongodbUri =
+    passwordFile === null
+      ? settings['MONGODB_URI']!
+      : mongodb.replace(':***@', `:${await readFile(passwordFile, 'utf8')}@`)
   return {
     ready,
-    mongodbUri: ready.mongodb.replace(':***@', `:${password}@`),
+    mongodbUri,
     key: settings['BOOTSTRAP_API_KEY'] ?? ready.api_key,
     logFile,
     pid: child.pid!,
