@@ -52,11 +52,17 @@ t.test('a key of a user carries his role and his permissions', async (t) => {
     (await get(`/organizations/${organization.id}/api_keys`)).find((one: Json) => one.id === id).role
   t.equal(role, 'standard', 'the role in force')
   t.equal(await status(key, '/subscriber_imports'), 200)
+  t.equal(
+    await status(key, '/mailing_lists/999999/subscribers'),
+    200,
+    'he may ask, and is told that there is no such list',
+  )
   t.equal(await status(key, '/users'), 403)
   t.equal((await call('POST', '/mailing_lists', { mailing_list: { name: 'x' } }, { key })).status, 403)
   t.equal(await ftpLogin(key), false, 'not without subscriber/import')
   await change(user, { permissions: { subscriber: ['import'], mailing_list: ['create'] } })
-  t.equal(await status(key, '/subscriber_imports'), 403)
+  t.equal(await status(key, '/mailing_lists/999999/subscribers'), 403)
+  t.equal(await status(key, '/subscriber_imports'), 200, 'who may import sees his imports')
   t.equal((await call('POST', '/mailing_lists', { mailing_list: { name: 'x' } }, { key })).body.success, true)
   t.equal(await ftpLogin(key), true)
   await change(user, { role: 'organization_admin' })
