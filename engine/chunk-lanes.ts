@@ -6,7 +6,7 @@ import { messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { ChunkDocument } from '../shared/schemas/import.ts'
 import { claimChunk, mostAttempts, releaseChunk } from '../shared/store/chunks.ts'
-import { failImport, type WorkingImport } from '../shared/store/imports.ts'
+import { failImport, readState, type WorkingImport } from '../shared/store/imports.ts'
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import type { DoubtfulClaims } from './doubtful-claims.ts'
 import type { EngineMetrics } from './metrics.ts'
@@ -93,7 +93,7 @@ export class ChunkLanes {
       const entry = this.#scheduler.next()
       if (entry === null) return
       const token = randomUUID()
-      const claim = claimChunk(database.collections, entry._id, { engineId, token })
+      const claim = claimChunk(database.collections, entry, { engineId, token })
       const chunk = await claims.claiming(token, claim)
       if (chunk === null) {
         this.#scheduler.markDry(entry._id)
@@ -148,8 +148,11 @@ export class ChunkLanes {
       case 'done':
         return
       case 'lost':
-        if (!this.#isDead) metrics.leaseLost()
-        log.warn({ chunk: chunk._id }, 'a chunk was taken over, or a batch of it had committed unheard')
+        // Those of imports that were paused or cancelled were taken back on purpose.
+        if (!this.#isDead && (await readState(database.collections, chunk.import_id)) === 'importing') {
+          metrics.leaseLost()
+          log.warn({ chunk: chunk._id }, 'a chunk was taken over, or a batch of it had committed unheard')
+        }
         // In the second case it is still ours, and goes on behind that batch.
         await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: true })
         return

@@ -12,6 +12,7 @@ import {
 import { deactivationId, type ChunkDocument, type ImportDocument } from '../shared/schemas/import.ts'
 import type { SubscriberDocument } from '../shared/schemas/subscriber.ts'
 import { noteDeactivated } from '../shared/store/chunks.ts'
+import { writeInStep } from '../shared/store/import-steps.ts'
 import { dropReactionsInList } from '../shared/store/reactions.ts'
 import { addMove, countMovesOfLane, noStatusCounts } from '../shared/store/subscriber-counts.ts'
 import { subscriberKey } from '../shared/values/identity.ts'
@@ -181,12 +182,15 @@ async function writeDeactivated(
     )
     .sort({ _id: 1 })
     .toArray()
-  const current = await collections.imports.findOne(
-    { _id: document._id, state: 'importing', 'step.token': step.token },
-    { session, projection: { _id: 1 } },
+  // A write, so that this and a pause or a cancel can't both commit.
+  const isHeld = await writeInStep(
+    collections,
+    { ...step, state: 'importing' },
+    { $inc: { step_writes: 1 } },
+    session,
   )
   const isOurs = await noteDeactivated(collections, session, { chunk, to: next, subscribers: still.length })
-  if (current === null || !isOurs)
+  if (!isHeld || !isOurs)
     throw signal.aborted ? (signal.reason as Error) : new Error('another engine finishes this import now')
   const earlier = await collections.outcomes.countDocuments(
     { _id: { $gte: deactivationId(chunk._id, 0), $lt: `${chunk._id};` } },

@@ -12,6 +12,7 @@ import { purgeLogs } from './maintenance/purge-logs.ts'
 import { purgeUploads } from './maintenance/purge-uploads.ts'
 import { removeDeletedFieldValues } from './maintenance/remove-deleted-field-values.ts'
 import { sweepStaging } from './maintenance/sweep-staging.ts'
+import { enforceLimits } from './maintenance/enforce-limits.ts'
 import { takeOverFromDeadEngines } from './maintenance/take-over.ts'
 import { createEngineMetrics, observeStaging } from './metrics.ts'
 
@@ -38,6 +39,7 @@ await runProcess('engine', async (process) => {
   const uploads = openUploads(settings, database)
   for (const chore of [
     takeOverFromDeadEngines(database, log),
+    enforceLimits(database, log),
     sweepStaging(database, { staging, uploads }, log),
     purgeUploads(uploads, log),
     purgeLogs(database, log),

@@ -192,7 +192,7 @@ Examples:
       }),
     )
   const moves = {
-    pause: 'pause an import: no row is written later than 2 s after',
+    pause: 'pause an import: no row is written after the answer',
     unpause: 'let a paused import go on',
     cancel: 'end an import for good; rows that are written stay',
   } as const

@@ -111,6 +111,9 @@ export const leasedIndex = { state: 1, organization_id: 1, leased_until: 1 } as 
 /** Callbacks that aren't delivered yet, by queue and time. */
 export const callbacksIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
 
+/** Organizations whose limit was changed a moment ago. */
+export const limitChangeIndex = { limit_change: 1 } as const
+
 export const placesHeldIndex = 'organization_id_with_places_held'
 
 /** Every collection with its documents' shape and its indexes; `_id` has its index anyway. */
@@ -128,7 +131,11 @@ export const collectionDefinitions: CollectionDefinition[] = [
     schema: idempotencyDocument,
     indexes: [{ keys: { expires_at: 1 }, options: { expireAfterSeconds: 0 } }],
   },
-  { name: 'organizations', schema: organizationDocument, indexes: [] },
+  {
+    name: 'organizations',
+    schema: organizationDocument,
+    indexes: [{ keys: limitChangeIndex, options: { sparse: true } }],
+  },
   {
     name: 'api_keys',
     schema: apiKeyDocument,

@@ -176,6 +176,8 @@ export const importDocument = z.object({
   paused_from: z.enum(pausableStates).nullable(),
   /** Since when it is paused; null unless it is. */
   paused_at: instant().nullable(),
+  /** Raised by each pause and by the cancel: chunks are claimed by who has read the last one. Absent is 0. */
+  fence: integer().min(0).optional(),
   /** True while this import has its list for itself; absent otherwise (a partial unique index stands on it). */
   holds_list: z.literal(true).optional(),
   options: importOptions,
@@ -229,6 +231,8 @@ export const importDocument = z.object({
   totals: importCounts.nullable(),
   error_message: z.string().nullable(),
   warnings: z.array(z.string()),
+  /** Raised in each transaction that writes rows in a step, so that it and a pause or a cancel can't both commit. */
+  step_writes: integer().min(0).optional(),
   /** The engine that obtains, splits or finishes this import just now. Chunks have owners of their own. */
   step: z.object({ engine_id: z.string(), token: z.string() }).nullable(),
   callback: z.object({ url: z.string(), secret: z.string() }).nullable(),
@@ -278,6 +282,8 @@ export const chunkDocument = z.object({
   places_used: integer().min(0),
   token: z.string().nullable(),
   engine_id: z.string().nullable(),
+  /** The import's fence when that last took chunks away; claims by who has read an older one find nothing. Absent is 0. */
+  fence: integer().min(0).optional(),
   /** Times that it was claimed since a batch of it last committed. */
   attempt: integer().min(0),
   lease_until: instant().nullable(),

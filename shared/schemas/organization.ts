@@ -13,6 +13,8 @@ export const organizationDocument = z.object({
   subscriber_limit: integer().min(0).nullable(),
   /** Raised by whoever takes places under the limit, so that two of them take turns; see shared/store/places.ts. */
   places_revision: integer().min(0),
+  /** Names a change of the limit that isn't enforced yet on what is under way; absent once it is. */
+  limit_change: z.string().optional(),
   created_at: instant(),
 })
 export type OrganizationDocument = z.infer<typeof organizationDocument>

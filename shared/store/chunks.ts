@@ -32,15 +32,15 @@ export interface Claim {
 
 /**
  * The next chunk of the import that is ready, now held under the claim's token, without its extents; null when there
- * is none.
+ * is none, or the import was paused or cancelled since it was read (fence.ts).
  */
 export function claimChunk(
   collections: Collections,
-  importId: number,
+  { _id, fence }: Pick<ImportDocument, '_id' | 'fence'>,
   claim: Claim,
 ): Promise<ChunkDocument | null> {
   return collections.chunks.findOneAndUpdate(
-    { import_id: importId, state: 'ready' },
+    { import_id: _id, state: 'ready', fence: { $not: { $gt: fence ?? 0 } } },
     [
       {
         $set: {
@@ -104,7 +104,7 @@ export async function advanceChunk(
 }
 
 /** What a chunk has that nobody holds. */
-const released = { token: null, engine_id: null, lease_until: null, places_held: 0 }
+export const released = { token: null, engine_id: null, lease_until: null, places_held: 0 }
 
 /** Inside a transaction that takes or gives back places; the lease goes on. False when the chunk isn't held under that token. */
 export async function notePlacesHeld(
@@ -136,17 +136,6 @@ export async function releaseChunk(
 export async function releaseChunkUnder(collections: Collections, claim: Claim): Promise<void> {
   await collections.chunks.updateOne(
     { state: 'running', engine_id: claim.engineId, token: claim.token },
-    { $set: { ...released, state: 'ready', attempt: 0 } },
-  )
-}
-
-/**
- * Takes the running chunks of imports away from whoever holds them, for others to go on with; waits for batches that
- * are just being committed. What else was under way under their tokens never commits.
- */
-export async function preemptChunks(collections: Collections, importIds: number[]): Promise<void> {
-  await collections.chunks.updateMany(
-    { import_id: { $in: importIds }, state: 'running' },
     { $set: { ...released, state: 'ready', attempt: 0 } },
   )
 }

@@ -3,6 +3,7 @@ import { isDuplicateKey } from '../database.ts'
 import { endedStates, pausableStates, unfinishedStates, type ImportState } from '../import-state.ts'
 import { heldListsIndex, unpurgedIndex, unsettledIndex, type Collections } from '../schemas/collections.ts'
 import { logDays, type ImportCounts, type ImportDocument, type UploadDocument } from '../schemas/import.ts'
+import { endingHolders, fenceChunks, type FencingParty } from './fence.ts'
 import { writeInStep } from './import-steps.ts'
 
 /**
@@ -22,42 +23,62 @@ export async function insertImport(
 
 // ---- moves that a request asks for; null: not possible in the state it is in ----
 
-/** The import, paused; a list that it has stays its own. Null when it was paused already or has ended. */
-export function pauseImport(collections: Collections, id: number): Promise<ImportDocument | null> {
-  return move(
-    collections,
+/**
+ * The import, paused; a list that it has stays its own, and no row of it is written any more. Null when it was paused
+ * already or has ended.
+ */
+export function pauseImport(party: FencingParty, id: number): Promise<ImportDocument | null> {
+  return moveAndFence(
+    party,
     { _id: id, state: { $in: [...pausableStates] } },
     { paused_from: '$state', paused_at: '$$NOW', state: 'paused' },
   )
 }
 
 /** The import, in the state that it was paused in; null when it wasn't paused. */
-export function unpauseImport(collections: Collections, id: number): Promise<ImportDocument | null> {
+export function unpauseImport({ database }: FencingParty, id: number): Promise<ImportDocument | null> {
   // The time for a download stands still while it is paused; null stays null.
   const endsAt = { $add: ['$download.ends_at', { $subtract: ['$$NOW', '$paused_at'] }] }
-  return move(
-    collections,
+  return database.collections.imports.findOneAndUpdate(
     { _id: id, state: 'paused' },
-    { state: '$paused_from', paused_from: null, paused_at: null, 'download.ends_at': endsAt },
+    [{ $set: { state: '$paused_from', paused_from: null, paused_at: null, 'download.ends_at': endsAt } }],
+    { returnDocument: 'after' },
   )
 }
 
-/** The import, cancelled; null when it had ended. An engine fixes its counts and gives its list free (fixTotals). */
-export function cancelImport(collections: Collections, id: number): Promise<ImportDocument | null> {
-  return move(
-    collections,
+/**
+ * The import, cancelled, and no row of it is written any more; null when it had ended. An engine fixes its counts and
+ * gives its list free (fixTotals).
+ */
+export function cancelImport(party: FencingParty, id: number): Promise<ImportDocument | null> {
+  return moveAndFence(
+    party,
     { _id: id, state: { $in: [...unfinishedStates] } },
     { state: 'cancelled', finished_at: '$$NOW', paused_from: null, paused_at: null },
   )
 }
 
-function move(
-  collections: Collections,
-  from: Filter<ImportDocument>,
+async function moveAndFence(
+  party: FencingParty,
+  from: Filter<ImportDocument> & { _id: number },
   to: Record<string, unknown>,
 ): Promise<ImportDocument | null> {
-  return collections.imports.findOneAndUpdate(from, [{ $set: to }], { returnDocument: 'after' })
+  const fence = { $add: [{ $ifNull: ['$fence', 0] }, 1] }
+  const moved = await endingHolders(party, [from._id], (options) =>
+    party.database.collections.imports.findOneAndUpdate(from, [{ $set: { ...to, fence } }], {
+      ...options,
+      returnDocument: 'after',
+    }),
+  )
+  if (moved !== null) await fenceChunks(party, moved)
+  return moved
 }
+
+/** The imports of a list that may still write rows: also those that failed or were cancelled while a chunk was held. */
+export const stillWriting = (listId: number): Filter<ImportDocument> => ({
+  mailing_list_id: listId,
+  $or: [{ state: { $in: [...unfinishedStates] } }, { holds_list: true }],
+})
 
 // ---- what an engine looks at ----
 
@@ -89,14 +110,17 @@ export function listDueImports(collections: Collections, heldLists: number[]): P
     .toArray()
 }
 
-export type WorkingImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state' | 'source' | 'step'>
+export type WorkingImport = Pick<
+  ImportDocument,
+  '_id' | 'organization_id' | 'state' | 'source' | 'step' | 'fence'
+>
 
 /** Started imports for which there is something to do, also those that ended and aren't cleared up yet. */
 export function listWorkingImports(collections: Collections): Promise<WorkingImport[]> {
   return collections.imports
     .find(
       { settled: false, state: { $nin: ['scheduled', 'paused'] } },
-      { projection: { organization_id: 1, state: 1, source: 1, step: 1 } },
+      { projection: { organization_id: 1, state: 1, source: 1, step: 1, fence: 1 } },
     )
     .sort(unsettledIndex)
     .hint(unsettledIndex)

@@ -1,10 +1,16 @@
 import type { ClientSession } from 'mongodb'
 import { clock } from '../clock.ts'
 import { inTransaction, type Database } from '../database.ts'
-import { placesHeldIndex, type Collections } from '../schemas/collections.ts'
+import {
+  limitChangeIndex,
+  placesHeldIndex,
+  unsettledIndex,
+  type Collections,
+} from '../schemas/collections.ts'
 import type { ChunkDocument } from '../schemas/import.ts'
 import { TurnQueue } from '../turn-queue.ts'
-import { notePlacesHeld, preemptChunks } from './chunks.ts'
+import { notePlacesHeld } from './chunks.ts'
+import { preemptChunks, type FencingParty } from './fence.ts'
 import { activeSubscribers, restartWritesUnderWay } from './subscriber-counts.ts'
 
 /**
@@ -74,15 +80,40 @@ export async function holdPlaces(
  * A chunk reads the limit when it is claimed, so those that run are taken from their holders; requests that are under
  * way meet the touched stripes and begin anew.
  */
-export async function enforceLimit(collections: Collections, organizationId: number): Promise<void> {
-  const running = await collections.imports
-    .find({ organization_id: organizationId, finished_at: null }, { projection: { _id: 1 } })
+export async function enforceLimit(
+  party: FencingParty,
+  { organizationId, change }: { organizationId: number; change: string },
+): Promise<void> {
+  const { collections } = party.database
+  // Those that failed may have a batch under way until they are settled.
+  const writing = await collections.imports
+    .find(
+      { settled: false, organization_id: organizationId, state: { $ne: 'scheduled' } },
+      { projection: { _id: 1 } },
+    )
+    .hint(unsettledIndex)
     .toArray()
   await preemptChunks(
-    collections,
-    running.map(({ _id }) => _id),
+    party,
+    writing.map(({ _id }) => _id),
   )
   await restartWritesUnderWay(collections, organizationId)
+  await collections.organizations.updateOne(
+    { _id: organizationId, limit_change: change },
+    { $unset: { limit_change: '' } },
+  )
+}
+
+/** Enforces the limits whose request died between its commit and its end; resolves to the organizations. */
+export async function enforcePendingLimits(party: FencingParty): Promise<number[]> {
+  const { organizations } = party.database.collections
+  const pending = await organizations
+    .find({ limit_change: { $exists: true } }, { projection: { limit_change: 1 } })
+    .hint(limitChangeIndex)
+    .toArray()
+  for (const { _id, limit_change: change } of pending)
+    await enforceLimit(party, { organizationId: _id, change: change! })
+  return pending.map(({ _id }) => _id)
 }
 
 async function heldPlaces(

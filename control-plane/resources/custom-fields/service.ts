@@ -1,7 +1,7 @@
 import { clock } from '../../../shared/clock.ts'
 import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
-import { unfinishedStates } from '../../../shared/import-state.ts'
+import { hasEnded } from '../../../shared/import-state.ts'
 import {
   toFieldDefinition,
   type CustomFieldDocument,
@@ -9,6 +9,7 @@ import {
 } from '../../../shared/schemas/custom-field.ts'
 import { builtInColumns } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { stillWriting } from '../../../shared/store/imports.ts'
 import { fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { readPage, type PageQuery } from '../../api/paging.ts'
@@ -100,17 +101,14 @@ export async function deleteCustomField(
         'validation_failed',
         `custom field ${field._id} is the primary key of the list and can't be deleted`,
       )
-    const unfinished = await collections.imports
-      .find(
-        { mailing_list_id: list._id, state: { $in: [...unfinishedStates] } },
-        { session, projection: { field_ids: 1 } },
-      )
+    const writers = await collections.imports
+      .find(stillWriting(list._id), { session, projection: { field_ids: 1, state: 1 } })
       .toArray()
-    const user = unfinished.find((document) => Object.values(document.field_ids).includes(field._id))
+    const user = writers.find((document) => Object.values(document.field_ids).includes(field._id))
     if (user !== undefined)
       throw new RequestError(
         'validation_failed',
-        `custom field ${field._id} is mapped by import ${user._id}, which is unfinished: wait for it, or cancel it`,
+        `custom field ${field._id} is mapped by import ${user._id}, which is ${hasEnded(user.state) ? `cleared up (it is ${user.state}): try again in some seconds` : 'unfinished: wait for it, or cancel it'}`,
       )
     await collections.customFields.deleteOne({ _id: field._id }, { session })
     await collections.deletedFields.insertOne({ _id: field._id, mailing_list_id: list._id }, { session })

@@ -3,8 +3,9 @@ import type { Caller } from '../../../shared/api-keys.ts'
 import { clock } from '../../../shared/clock.ts'
 import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
-import { unfinishedStates } from '../../../shared/import-state.ts'
+import { hasEnded } from '../../../shared/import-state.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { stillWriting } from '../../../shared/store/imports.ts'
 import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { readPage, type PageQuery } from '../../api/paging.ts'
@@ -83,12 +84,11 @@ async function refuseBadPrimaryKey(
   if ((await subscribers.findOne({ mailing_list_id: listId }, { session, projection: { _id: 1 } })) !== null)
     throw refuse('can be changed only while the list is empty')
   await keepOutNewSubscribers(deps.database, session, { organizationId, listId })
-  const unfinished = await imports.findOne(
-    { mailing_list_id: listId, state: { $in: [...unfinishedStates] } },
-    { session, projection: { _id: 1 } },
-  )
-  if (unfinished !== null)
-    throw refuse(`can't be changed while import ${unfinished._id} of the list is unfinished`)
+  const writer = await imports.findOne(stillWriting(listId), { session, projection: { state: 1 } })
+  if (writer !== null)
+    throw refuse(
+      `can't be changed while import ${writer._id} of the list ${hasEnded(writer.state) ? `is cleared up (it is ${writer.state}): try again in some seconds` : 'is unfinished'}`,
+    )
   if (fieldId === null) return
   const field = await customFields.findOne({ _id: fieldId, mailing_list_id: listId }, { session })
   if (field === null) throw refuse(`names no custom field of list ${listId}`)

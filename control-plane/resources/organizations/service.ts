@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { Caller } from '../../../shared/api-keys.ts'
 import { clock } from '../../../shared/clock.ts'
 import { inTransaction, nextIds } from '../../../shared/database.ts'
@@ -50,19 +51,21 @@ export async function createOrganization(
 
 /** The organization as stored then; a new limit holds for all that is written after this has resolved. */
 export async function changeOrganization(
-  { database }: ControlPlane,
+  deps: ControlPlane,
   { _id }: OrganizationDocument,
   given: OrganizationChange,
 ): Promise<OrganizationDocument> {
-  const { client, collections } = database
-  const set = withoutUndefined(given)
+  const { client, collections } = deps.database
+  const change = randomUUID()
+  const changesLimit = given.subscriber_limit !== undefined
+  const set = { ...withoutUndefined(given), ...(changesLimit ? { limit_change: change } : {}) }
   const changed = await inTransaction(client, async (session) => {
     if (Object.keys(set).length > 0)
       await collections.organizations.updateOne({ _id }, { $set: set }, { session })
     return collections.organizations.findOne({ _id }, { session })
   })
-  if (set.subscriber_limit !== undefined) {
-    await enforceLimit(collections, _id)
+  if (changesLimit) {
+    await enforceLimit(deps, { organizationId: _id, change })
     await ring(collections, 'limit')
   }
   return changed!

@@ -175,11 +175,11 @@ export const subscriberImportEndpoints = [
       return importEvents(deps, document, { caller, lastEventId, onClose })
     },
   }),
-  moveEndpoint('pause', 'Pauses an import: no row is written later than 2 s after the reply'),
+  moveEndpoint('pause', 'Pauses an import: no row is written after the reply'),
   moveEndpoint('unpause', 'Lets a paused import go on from where it stood'),
   moveEndpoint(
     'cancel',
-    'Ends an import for good; rows that are written stay, and a batch of rows for each lane of the engines may still be written and counted after the reply',
+    'Ends an import for good: rows that are written stay, and none is written after the reply',
   ),
   endpoint({
     method: 'get',

@@ -288,7 +288,7 @@ export async function moveImport(
   move: Move,
 ): Promise<ImportDocument> {
   const { collections } = deps.database
-  const moved = await moves[move].make(collections, document._id)
+  const moved = await moves[move].make(deps, document._id)
   if (moved === null) {
     const state =
       (await collections.imports.findOne({ _id: document._id }, { projection: { state: 1 } }))?.state ??

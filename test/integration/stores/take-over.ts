@@ -27,7 +27,8 @@ const register = async () => {
   await registerEngine(collections, { _id, host: 'test', process_id: 1 })
   return _id
 }
-const claim = (engineId: string) => claimChunk(collections, importId, { engineId, token: randomUUID() })
+const claim = (engineId: string) =>
+  claimChunk(collections, { _id: importId }, { engineId, token: randomUUID() })
 
 t.test(
   'what is held under a name that left is released, what a registered engine holds is not',

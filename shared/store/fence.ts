@@ -1,0 +1,90 @@
+import { MongoServerError } from 'mongodb'
+import type { Database } from '../database.ts'
+import type { Logger } from '../logger.ts'
+import { messageOf } from '../errors.ts'
+import { idsOfImport, type ImportDocument } from '../schemas/import.ts'
+import { released } from './chunks.ts'
+import { killSessions } from './engines.ts'
+
+/**
+ * What makes a request's answer final: the chunks of imports are taken from their holders before it. A holder that
+ * hasn't committed yet never commits, however long it was suspended and whatever it last read.
+ */
+
+export type FencingParty = { database: Database; log: Logger }
+
+/** How long a write waits for a holder's transaction before the holder's sessions are ended. */
+const patienceMs = 2_000
+const mostTries = 5
+
+/**
+ * Nobody holds a chunk of the import any more, and only who has read the import since its last `fence` may claim one.
+ * Waits for batches that are just being committed.
+ */
+export async function fenceChunks(
+  party: FencingParty,
+  { _id, fence }: Pick<ImportDocument, '_id' | 'fence'>,
+): Promise<void> {
+  const number = fence ?? 0
+  await endingHolders(party, [_id], (options) =>
+    party.database.collections.chunks.updateMany(
+      { _id: idsOfImport(_id), state: { $in: ['ready', 'running'] }, fence: { $not: { $gte: number } } },
+      { $set: { ...released, state: 'ready', attempt: 0, fence: number } },
+      options,
+    ),
+  )
+}
+
+/** Takes the running chunks of imports from their holders, for anybody to go on with. Waits as fenceChunks does. */
+export async function preemptChunks(party: FencingParty, importIds: number[]): Promise<void> {
+  await endingHolders(party, importIds, (options) =>
+    party.database.collections.chunks.updateMany(
+      { import_id: { $in: importIds }, state: 'running' },
+      { $set: { ...released, state: 'ready', attempt: 0 } },
+      options,
+    ),
+  )
+}
+
+/**
+ * Runs a write that meets the transactions of who holds chunks or steps of these imports. One that keeps it waiting for
+ * 2 s is ended with all that its engine has under way, which the engine then does again.
+ */
+export async function endingHolders<T>(
+  { database, log }: FencingParty,
+  importIds: number[],
+  write: (options: { maxTimeMS: number }) => Promise<T>,
+): Promise<T> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await write({ maxTimeMS: patienceMs })
+    } catch (error) {
+      const isTimeout = error instanceof MongoServerError && error.code === maxTimeExpired
+      if (!isTimeout || tries === mostTries) throw error
+    }
+    const engines = await holdersOf(database, importIds)
+    log.warn(
+      { imports: importIds, engines: engines.map(({ _id }) => _id.slice(0, 8)) },
+      `a transaction has kept the rows of an import locked for ${patienceMs / 1000} s: the open transactions of the engines that hold it are ended, and done again`,
+    )
+    await killSessions(
+      database.client,
+      engines.flatMap((engine) => engine.session_ids),
+    ).catch((error: unknown) => {
+      log.warn(`the sessions of engines can't be ended: ${messageOf(error)}`)
+    })
+  }
+}
+
+const maxTimeExpired = 50
+
+async function holdersOf({ collections }: Database, importIds: number[]) {
+  const [ofChunks, ofSteps] = await Promise.all([
+    collections.chunks.distinct('engine_id', { import_id: { $in: importIds }, state: 'running' }),
+    collections.imports.find({ _id: { $in: importIds } }, { projection: { step: 1 } }).toArray(),
+  ])
+  const names = [...ofChunks, ...ofSteps.map(({ step }) => step?.engine_id ?? null)].filter(
+    (id) => id !== null,
+  )
+  return collections.engines.find({ _id: { $in: names } }).toArray()
+}

@@ -1,0 +1,162 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { crashSetting, wentOn } from '../helpers/crash-at.ts'
+import { countsOf, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
+
+/**
+ * Requests whose answer must be final although an engine or a control plane is suspended, or killed, at the worst
+ * moment: a batch of rows is about to commit when a pause, a cancel or a new limit is answered.
+ */
+
+const preload = { NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}` }
+const rowsOf = (count: number): string =>
+  Array.from({ length: count }, (_, i) => `row${i}@example.com\n`).join('')
+
+t.test('fences', { timeout: 300_000 }, async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const { collections, get, post, call } = service
+  const there = (listId: number) =>
+    collections.subscribers.countDocuments({ mailing_list_id: listId, status: 'active' })
+
+  /** An import with an engine that is suspended before the n-th commit of a batch of rows. */
+  async function suspendedImport({
+    rows,
+    before,
+    fields = [],
+  }: {
+    rows: number
+    before: number
+    fields?: Json[]
+  }) {
+    const organization = await post('/organizations', { organization: { name: `O${Math.random()}` } })
+    const list = await createList(service, fields, { organization_id: organization.id })
+    const engine = await service.start('engine', {
+      ...preload,
+      [crashSetting]: `update import_chunks next_record > commitTransaction before ${before} SIGSTOP`,
+    })
+    const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_format: { csv_has_headers: false },
+        file_source: { type: 'json', content: rowsOf(rows) },
+      },
+    })
+    await until(
+      'the suspension',
+      async () => engine.log(),
+      (text) => text.includes('SIGSTOP at'),
+    )
+    const goOn = async () => {
+      engine.child.kill('SIGCONT')
+      await until(
+        'the engine to go on',
+        async () => engine.log(),
+        (text) => text.includes(wentOn),
+      )
+    }
+    return { id, list, organization, engine, goOn }
+  }
+
+  t.test('a paused import writes no row after the answer', async (t) => {
+    const { id, list, engine, goOn } = await suspendedImport({ rows: 60_000, before: 3 })
+    const view = await post(`/subscriber_imports/${id}/pause`)
+    t.equal(await there(list.id), view.stats.subscribers.added, 'the answer counts what is there')
+    await goOn()
+    await sleep(3_000)
+    t.equal(await there(list.id), view.stats.subscribers.added, 'and that stays so')
+    t.equal((await get(`/subscriber_imports/${id}`)).stats.records_imported, view.stats.records_imported)
+    await post(`/subscriber_imports/${id}/unpause`)
+    t.same(countsOf(await importEnd(service, id)), { added: 60_000 }, 'every row once')
+    t.notMatch(engine.log(), /"level":"error"/)
+    await engine.stop()
+  })
+
+  t.test('a cancelled import writes no row after the answer, and a limit set then holds', async (t) => {
+    const { id, list, organization, engine, goOn } = await suspendedImport({ rows: 60_000, before: 3 })
+    const view = await post(`/subscriber_imports/${id}/cancel`)
+    const { status } = await call('PUT', `/organizations/${organization.id}`, {
+      organization: { subscriber_limit: 100 },
+    })
+    t.equal(status, 200)
+    const active = await there(list.id)
+    t.equal(active, view.stats.subscribers.added)
+    await goOn()
+    const end = await until(
+      'the end of all work',
+      () => collections.imports.findOne({ _id: id }),
+      (document) => document!.settled,
+    )
+    t.equal(await there(list.id), active)
+    t.equal(end!.totals!.added, active, 'the totals are those of the answer')
+    await engine.stop()
+  })
+
+  t.test('the primary key is not changed under an import that failed or was cancelled', async (t) => {
+    for (const end of ['cancelled', 'failed'] as const) {
+      const { id, list, engine, goOn } = await suspendedImport({
+        ...{ rows: 500, before: 1 },
+        fields: [{ name: 'No', field_type: 'text', required: true }],
+      })
+      const [field] = await get(`/mailing_lists/${list.id}/custom_fields`)
+      const change = () =>
+        call('PUT', `/mailing_lists/${list.id}`, { mailing_list: { primary_key_custom_field_id: field.id } })
+      if (end === 'cancelled') await post(`/subscriber_imports/${id}/cancel`)
+      // As an engine fails one by a chunk of it while another engine has its other chunks.
+      else
+        await collections.imports.updateOne(
+          { _id: id },
+          { $set: { state: 'failed', finished_at: new Date(), error_message: 'x' } },
+        )
+      const early = await change()
+      t.match(early.body.error_message, `import ${id} of the list is cleared up (it is ${end})`)
+      await goOn()
+      const late = await until(
+        'the change',
+        change,
+        ({ body }) => body.success || /empty/.test(body.error_message),
+      )
+      const subscribers = await there(list.id)
+      t.equal(late.body.success, subscribers === 0, `${subscribers} rows of an import that ${end}`)
+      if (end === 'cancelled') t.equal(subscribers, 0)
+      await engine.stop()
+    }
+  })
+
+  t.test('a limit whose request died after its commit is enforced on running chunks', async (t) => {
+    const organization = await post('/organizations', { organization: { name: 'L' } })
+    const list = await createList(service, [], { organization_id: organization.id })
+    const engine = await service.start('engine')
+    const survivor = service.processes['control-plane']!
+    const doomed = await service.start('control-plane', {
+      ...preload,
+      [crashSetting]: 'update organizations subscriber_limit > commitTransaction after 1',
+    })
+    const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_format: { csv_has_headers: false },
+        file_source: { type: 'json', content: rowsOf(400_000) },
+      },
+    })
+    await until(
+      'rows',
+      () => there(list.id),
+      (rows) => rows > 3_000,
+    )
+    const path = `/organizations/${organization.id}`
+    await t.rejects(call('PUT', path, { organization: { subscriber_limit: 4_000 } }))
+    t.match(doomed.log(), 'SIGKILL at')
+    service.processes['control-plane'] = survivor
+    t.equal((await get(path)).subscriber_limit, 4_000)
+    await until(
+      'its enforcement',
+      () => collections.organizations.findOne({ _id: organization.id }),
+      (document) => document!.limit_change === undefined,
+    )
+    const active = await there(list.id)
+    const end = await importEnd(service, id)
+    t.equal(await there(list.id), active, 'nobody became active after it')
+    t.equal(end.stats.subscribers.skipped_over_limit, 400_000 - active)
+    await engine.stop()
+  })
+})
