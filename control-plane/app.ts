@@ -1,6 +1,6 @@
 import express, { type Express } from 'express'
 import type { Registry } from 'prom-client'
-import { answerOperations } from '../shared/service.ts'
+import { answerOperations, operationsPaths } from '../shared/service.ts'
 import { databaseProblem } from '../shared/start-database.ts'
 import { errorHandler, notAnEndpoint } from './api/envelope.ts'
 import { localsOf } from './api/request-locals.ts'
@@ -25,7 +25,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
   app.use(requestLog(deps.log, registry))
   app.use(securityHeaders)
   app.use(compress())
-  app.get(['/metrics', '/healthz', '/readyz'], async (request, response) => {
+  app.get(operationsPaths, async (request, response) => {
     localsOf(response).state.leaveOut()
     const { status, type, body } = await answerOperations(request.path, {
       registry,

@@ -7,7 +7,8 @@ import {
 } from 'node:http'
 import type { Socket } from 'node:net'
 import type { RequestErrorCode } from '../shared/errors.ts'
-import type { Part } from '../shared/service.ts'
+import { operationsPaths, type Part } from '../shared/service.ts'
+import type { HttpConnections } from './http-connections.ts'
 
 /**
  * The HTTP server around the application: how long a client may take, how much it may send before anybody looks at it,
@@ -17,6 +18,8 @@ import type { Part } from '../shared/service.ts'
 export interface HttpLimits {
   /** Bytes of the request line and the headers together: 100 emails in one path are longer than Node's default. */
   maxHeaderSize: number
+  /** From the connection to its first byte. */
+  firstByteTimeoutMs: number
   /** From the first byte of a request to the end of its headers. */
   headersTimeoutMs: number
   /** From the first byte of a request to the end of its body. */
@@ -29,12 +32,13 @@ export interface HttpLimits {
   graceMs: number
   /** For which headers that have begun to come may go on when the server stops. */
   headersGraceMs: number
-  /** How often the first two are looked at. */
+  /** How often the first three are looked at. */
   checkEveryMs: number
 }
 
 export const httpLimits: HttpLimits = {
   maxHeaderSize: 64 * 1024,
+  firstByteTimeoutMs: 10_000,
   headersTimeoutMs: 20_000,
   requestTimeoutMs: 300_000,
   idleTimeoutMs: 60_000,
@@ -49,7 +53,11 @@ export interface HttpServer extends Part {
 }
 
 /** A server with bounds against slow and silent clients, not yet listening; its `stop` lets running requests end. */
-export function createHttpServer(listener: RequestListener, limits: HttpLimits = httpLimits): HttpServer {
+export function createHttpServer(
+  listener: RequestListener,
+  connections: HttpConnections,
+  limits: HttpLimits = httpLimits,
+): HttpServer {
   const server = createServer(
     {
       maxHeaderSize: limits.maxHeaderSize,
@@ -66,6 +74,8 @@ export function createHttpServer(listener: RequestListener, limits: HttpLimits =
         refuse(response, 400, 'the request has no Host header, which HTTP/1.1 requires')
       // A proxy may have checked another one than the one that is read here.
       else if (hosts > 1) refuse(response, 400, `the request has ${hosts} Host headers: send one`)
+      else if (connections.isRefused(request.socket) && !operationsPaths.includes(request.url ?? ''))
+        refuse(response, 503, 'there are too many connections at the moment: try again in a few seconds')
       else listener(request, response)
     },
   )
@@ -75,31 +85,31 @@ export function createHttpServer(listener: RequestListener, limits: HttpLimits =
   server.timeout = limits.idleTimeoutMs
   server.on('clientError', refuseClient)
 
-  const connections = new Set<Socket>()
-  server.on('connection', (socket: Socket) => {
-    connections.add(socket)
-    socket.once('close', () => connections.delete(socket))
-  })
-  /** Responses with the connections that they go to. */
-  const underWay = new Map<ServerResponse, Socket>()
+  server.on('connection', (socket: Socket) => connections.add(socket))
+  const silenceCheck = setInterval(
+    () => connections.closeSilent(limits.firstByteTimeoutMs),
+    limits.checkEveryMs,
+  ).unref()
+  const underWay = new Set<ServerResponse>()
   let isStopping = false
-  server.prependListener('request', (request: IncomingMessage, response: ServerResponse) => {
-    underWay.set(response, request.socket)
-    response.once('close', () => underWay.delete(response))
-    if (isStopping) response.shouldKeepAlive = false
+  server.prependListener('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
+    underWay.add(response)
+    connections.requestBegun(socket)
+    response.once('close', () => {
+      underWay.delete(response)
+      connections.requestEnded(socket)
+    })
+    if (isStopping || connections.isRefused(socket)) response.shouldKeepAlive = false
   })
 
-  const closeWithoutRequest = (): void => {
-    const busy = new Set(underWay.values())
-    for (const socket of connections) if (!busy.has(socket)) socket.destroy()
-  }
   const stop = async (): Promise<void> => {
     isStopping = true
     // Their replies say "Connection: close", so that no client sends its next request into a server that is going.
-    for (const response of underWay.keys()) response.shouldKeepAlive = false
+    for (const response of underWay) response.shouldKeepAlive = false
+    clearInterval(silenceCheck)
     if (!server.listening) return
     const sweep = setInterval(() => server.closeIdleConnections(), 50)
-    const forHeaders = setTimeout(closeWithoutRequest, limits.headersGraceMs)
+    const forHeaders = setTimeout(() => connections.closeWithoutRequest(), limits.headersGraceMs)
     const forRequests = setTimeout(() => server.closeAllConnections(), limits.graceMs)
     await new Promise<void>((resolve) => server.close(() => resolve()))
     clearInterval(sweep)
@@ -122,8 +132,12 @@ const refusals: Record<string, { status: string; message: string }> = {
 
 /** What is refused before the application has a look at it. The body isn't read, so that the connection ends. */
 function refuse(response: ServerResponse, status: number, message: string): void {
-  const code: RequestErrorCode = 'invalid_request'
-  response.writeHead(status, { 'Content-Type': 'application/json; charset=utf-8', Connection: 'close' })
+  const code: RequestErrorCode = status === 503 ? 'internal_error' : 'invalid_request'
+  response.writeHead(status, {
+    'Content-Type': 'application/json; charset=utf-8',
+    Connection: 'close',
+    ...(status === 503 ? { 'Retry-After': '5' } : {}),
+  })
   response.end(JSON.stringify({ success: false, data: null, error_code: code, error_message: message }))
 }
 

@@ -10,6 +10,7 @@ import { openUploads } from '../shared/uploads/open-uploads.ts'
 import { KnownCallers } from './api/known-callers.ts'
 import { createApp } from './app.ts'
 import { bootstrap } from './bootstrap.ts'
+import { connectionLimits, HttpConnections } from './http-connections.ts'
 import { createHttpServer } from './http-server.ts'
 import { mayReadImports } from './resources/subscriber-imports/events.ts'
 import { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
@@ -45,7 +46,8 @@ await runProcess('control-plane', async (process) => {
   observeDatabase(registry, database)
   observeImports(registry, database.collections, log)
   observeDisk(registry, settings.DATA_DIR)
-  const http = createHttpServer(createApp(deps, registry))
+  const connections = new HttpConnections(connectionLimits(settings, log), { log, registry })
+  const http = createHttpServer(createApp(deps, registry), connections)
   const { port } = await listen(http.server, {
     host: settings.HTTP_HOST,
     port: settings.HTTP_PORT,

@@ -112,6 +112,12 @@ const settingsSchema = z.object({
   HTTP_REQUESTS_PER_MINUTE: integer({ min: 0, max: 10_000_000, default: 0 }).describe(
     'requests of one API key within a minute that one control plane takes; 0 is any number',
   ),
+  HTTP_MAX_CONNECTIONS: integer({ min: 1, max: 100_000, default: 5_000 }).describe(
+    'HTTP connections of one control plane at a time, less where the limit of open files wants it',
+  ),
+  HTTP_MAX_CONNECTIONS_PER_ADDRESS: integer({ min: 1, max: 100_000, default: 1_000 }).describe(
+    'HTTP connections from one address (in IPv6, one /64) at a time, of one control plane; those in `TRUSTED_PROXIES` have no such bound',
+  ),
   METRICS_HOST: z
     .string()
     .default('127.0.0.1')

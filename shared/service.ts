@@ -158,6 +158,8 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
   return { url: `http://${hostInUrl(options.host)}:${port}`, stop: () => closeServer(server) }
 }
 
+export const operationsPaths = ['/metrics', '/healthz', '/readyz']
+
 interface OperationsAnswer {
   status: number
   type: string

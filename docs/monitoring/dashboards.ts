@@ -213,6 +213,11 @@ const api: Dashboard = {
     graph('Replies that clients did not wait for', 'reqps', [
       query(`sum(rate(${requests}_count{status="499"}[$__rate_interval])) or vector(0)`, '499'),
     ]),
+    graph('Connections', 'short', [query('sum by (instance) (rollcall_http_connections)', '{{instance}}')]),
+    graph('Connections refused and closed', 'short', [
+      query(rate('reason', 'rollcall_http_connections_refused_total'), 'refused: {{reason}}'),
+      query(rate('reason', 'rollcall_http_connections_closed_total'), 'closed: {{reason}}'),
+    ]),
     graph('Event streams that are open', 'short', [
       query('sum by (instance) (rollcall_event_streams)', '{{instance}}'),
     ]),

@@ -1,4 +1,4 @@
-import { report } from 'node:process'
+import { maxOpenFiles } from '../../shared/open-files.ts'
 
 export interface SessionLimits {
   inProcess: number
@@ -76,13 +76,5 @@ function decrease<K>(counts: Map<K, number>, key: K): void {
 }
 
 /** How many sessions the process has file descriptors for. */
-export function sessionsThatFit(): number {
-  // Else it asks the name service for the peers of open connections.
-  Object.assign(report, { excludeNetwork: true })
-  const { userLimits } = report.getReport() as {
-    userLimits?: { open_files?: { soft: number | 'unlimited' } }
-  }
-  const openFiles = userLimits?.open_files?.soft
-  if (typeof openFiles !== 'number') return Infinity
-  return Math.max(1, Math.floor((openFiles - otherDescriptors) / descriptorsPerSession))
-}
+export const sessionsThatFit = (): number =>
+  Math.max(1, Math.floor((maxOpenFiles() - otherDescriptors) / descriptorsPerSession))

@@ -1,13 +1,18 @@
 import { once } from 'node:events'
 import { request as httpRequest, type IncomingMessage, type RequestListener } from 'node:http'
 import { connect, type AddressInfo, type Socket } from 'node:net'
+import { fileURLToPath } from 'node:url'
+import { Registry } from 'prom-client'
 import t, { type Test } from 'tap'
+import { HttpConnections, type ConnectionLimits } from '../../../control-plane/http-connections.ts'
 import { createHttpServer, httpLimits, type HttpLimits } from '../../../control-plane/http-server.ts'
+import { createLogger } from '../../../shared/logger.ts'
 import {
   basic,
   bootstrapKey,
   callerOf,
   startProcess,
+  startProgram,
   until,
   type RunningProcess,
 } from '../../helpers/service.ts'
@@ -274,7 +279,7 @@ t.test('a reply that nobody reads ends', async (t) => {
 t.test('requests that never end hold up a stop no longer than allowed', async (t) => {
   const started: (() => void)[] = []
   const arrival = new Promise<void>((resolve) => started.push(resolve))
-  const http = createHttpServer(() => started[0]!(), { ...httpLimits, graceMs: 200 })
+  const http = createHttpServer(() => started[0]!(), connectionsWith(), { ...httpLimits, graceMs: 200 })
   http.server.listen(0, '127.0.0.1')
   await once(http.server, 'listening')
   const socket = await open(`http://127.0.0.1:${(http.server.address() as AddressInfo).port}`)
@@ -287,7 +292,7 @@ t.test('requests that never end hold up a stop no longer than allowed', async (t
 })
 
 t.test('half a request doesn’t hold up a stop as long as a whole one may', async (t) => {
-  const http = createHttpServer(() => t.fail('there is no request'), {
+  const http = createHttpServer(() => t.fail('there is no request'), connectionsWith(), {
     ...httpLimits,
     headersGraceMs: 100,
     graceMs: 120_000,
@@ -302,6 +307,102 @@ t.test('half a request doesn’t hold up a stop as long as a whole one may', asy
   t.notOk(http.server.listening)
 })
 
+t.test('400 silent connections keep nobody out, with 256 open files', async (t) => {
+  const main = fileURLToPath(new URL('../../../control-plane/main.ts', import.meta.url))
+  const few = await startProgram(
+    ['-c', 'ulimit -n 256 && exec "$0" "$@"', process.execPath, main],
+    service.settings,
+    { program: '/bin/sh' },
+  )
+  t.teardown(() => few.stop())
+  const url = few.ready!.http!
+  const silent: Socket[] = []
+  const slowestMs = await slowestHealth(url, async () => {
+    while (silent.length < 400) silent.push(await open(url))
+  })
+  t.ok(slowestMs < 1_000, `/healthz took ${slowestMs} ms at most`)
+  const metrics = await (await fetch(`${url}/metrics`)).text()
+  t.match(metrics, /^rollcall_http_connections \d{1,2}$/m, 'few of them are kept')
+  t.match(metrics, /^rollcall_http_connections_closed_total\{reason="room"\} 3\d\d$/m)
+  t.match(few.log(), /HTTP_MAX_CONNECTIONS is \d\d, .* limit of open files/)
+  t.equal(few.log().match(/as many HTTP connections as there may be/g)?.length, 1, 'logged once')
+  for (const socket of silent) socket.destroy()
+})
+
+t.test('where each connection has a request, new ones are told so, and probes are answered', async (t) => {
+  const registry = new Registry()
+  const replies: (() => void)[] = []
+  const port = await serve(
+    t,
+    {},
+    (request, response) => {
+      if (request.url === '/slow') replies.push(() => response.end('slow'))
+      else response.end('quick')
+    },
+    connectionsWith({ inProcess: 3, perAddress: 2, isProxy: (address) => address === '127.0.0.1' }, registry),
+  )
+  const url = `http://127.0.0.1:${port}`
+  const request = (path: string) => `GET ${path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`
+  const slow = [1, 2, 3].map(() => conversation(url, request('/slow')))
+  await until(
+    'three requests',
+    async () => replies.length,
+    (count) => count === 3,
+  )
+  const refused = await conversation(url, request('/quick'))
+  t.match(refused, /^HTTP\/1\.1 503 .*Retry-After: 5/s)
+  t.match(JSON.parse(/\{.*\}/.exec(refused)![0]), { success: false, error_code: 'internal_error' })
+  const lurkers = await Promise.all(Array.from({ length: 60 }, () => open(url)))
+  t.match(await conversation(url, request('/healthz')), /^HTTP\/1\.1 200 .*Connection: close/s)
+  t.match(
+    await registry.metrics(),
+    /^rollcall_http_connections_refused_total\{reason="in_all"\} 62$/m,
+    'connections of a proxy count in all alone',
+  )
+  for (const reply of replies) reply()
+  t.match(await Promise.all(slow), [/slow$/, /slow$/, /slow$/], 'those that were served go on')
+  t.match(await conversation(url, request('/quick')), /quick$/)
+  for (const socket of lurkers) socket.destroy()
+})
+
+t.test('one address fills no more than its share', async (t) => {
+  const registry = new Registry()
+  const port = await serve(
+    t,
+    { firstByteTimeoutMs: 300, checkEveryMs: 50 },
+    (_request, response) => response.end('read'),
+    connectionsWith({ inProcess: 10, perAddress: 3 }, registry),
+  )
+  const url = `http://127.0.0.1:${port}`
+  const [first, second, third, fourth] = [await open(url), await open(url), await open(url), await open(url)]
+  await once(first, 'close')
+  second.write('GET / HTTP/1.1\r\nHost: h\r\n\r\n')
+  await once(second, 'data')
+  const fifth = await open(url)
+  await once(third, 'close')
+  t.notOk(second.closed, 'one that has been used stays before one that has not')
+  await Promise.all([once(fourth, 'close'), once(fifth, 'close')])
+  const metrics = await registry.metrics()
+  t.match(metrics, /closed_total\{reason="room"\} 2$/m)
+  t.match(metrics, /closed_total\{reason="silent"\} 2$/m, 'the others sent nothing')
+  t.match(metrics, /^rollcall_http_connections 1$/m)
+  second.destroy()
+})
+
+/** In ms, asked again and again over new connections until something is done. */
+async function slowestHealth(url: string, during: () => Promise<void>): Promise<number> {
+  let isDone = false
+  const done = during().finally(() => (isDone = true))
+  let slowestMs = 0
+  for (let asked = 0; !isDone || asked < 50; asked += 1) {
+    const begunAt = performance.now()
+    t.match(await conversation(url, 'GET /healthz HTTP/1.0\r\n\r\n'), /^HTTP\/1\.1 200 .*alive/s)
+    slowestMs = Math.max(slowestMs, Math.round(performance.now() - begunAt))
+  }
+  await done
+  return slowestMs
+}
+
 /** Another control plane on the same database. */
 async function startBeside(t: Test, settings: Record<string, string> = {}): Promise<RunningProcess> {
   const running = await startProcess('control-plane', { ...service.settings, ...settings })
@@ -309,8 +410,20 @@ async function startBeside(t: Test, settings: Record<string, string> = {}): Prom
   return running
 }
 
-async function serve(t: Test, limits: Partial<HttpLimits>, listener: RequestListener): Promise<number> {
-  const http = createHttpServer(listener, { ...httpLimits, graceMs: 0, ...limits })
+function connectionsWith(limits: Partial<ConnectionLimits> = {}, registry = new Registry()): HttpConnections {
+  return new HttpConnections(
+    { inProcess: 1_000, perAddress: 1_000, isProxy: () => false, ...limits },
+    { log: createLogger({ process: 'test', level: 'silent' }), registry },
+  )
+}
+
+async function serve(
+  t: Test,
+  limits: Partial<HttpLimits>,
+  listener: RequestListener,
+  connections = connectionsWith(),
+): Promise<number> {
+  const http = createHttpServer(listener, connections, { ...httpLimits, graceMs: 0, ...limits })
   http.server.listen(0, '127.0.0.1')
   await once(http.server, 'listening')
   t.teardown(() => http.stop())
