@@ -58,8 +58,25 @@ function warningsOf({ warnings }: ImportDocument, { month_first_dates: dates = 0
   ]
 }
 
+/** What lists of imports and jobs show: the options and the plan of one may be megabytes. */
+export const summaryFields = {
+  organization_id: 1,
+  mailing_list_id: 1,
+  created_at: 1,
+  begins_at: 1,
+  started_at: 1,
+  finished_at: 1,
+  state: 1,
+  source: 1,
+  number_of_records: 1,
+  totals: 1,
+  download: 1,
+  step_not_before: 1,
+} as const
+export type ImportSummary = Pick<ImportDocument, '_id' | keyof typeof summaryFields>
+
 /** Without the options, in the order of `documents`. */
-export async function listViews(collections: Collections, documents: ImportDocument[]) {
+export async function listViews(collections: Collections, documents: ImportSummary[]) {
   const surroundings = await surroundingsOf(collections, documents)
   return documents.map((document) => summaryOf(document, surroundings))
 }
@@ -73,7 +90,7 @@ export interface ViewSurroundings {
 /** By id: of lists, of organizations, of the imports. Of a list that is gone there is no name. */
 export async function surroundingsOf(
   collections: Collections,
-  documents: ImportDocument[],
+  documents: ImportSummary[],
 ): Promise<ViewSurroundings> {
   const [lists, organizations, counts] = await Promise.all([
     collections.mailingLists
@@ -97,7 +114,7 @@ export async function surroundingsOf(
   }
 }
 
-function summaryOf(document: ImportDocument, { listNames, zones, counts }: ViewSurroundings) {
+function summaryOf(document: ImportSummary, { listNames, zones, counts }: ViewSurroundings) {
   const zone = zones.get(document.organization_id) ?? 'UTC'
   const { source } = document
   return {

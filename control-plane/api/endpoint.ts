@@ -87,7 +87,7 @@ export interface BodyDescription<Body> {
 }
 
 export type ReplyDescription =
-  | { data: z.ZodType; paging?: 'pages' | 'tokens'; example: unknown }
+  | { data: z.ZodType; paging?: 'pages' | 'tokens' | 'whole'; example: unknown }
   /** `nothing`: when there is no text, which is a 204. */
   | { texts: Record<string, TextDescription>; nothing?: string }
 
@@ -95,13 +95,6 @@ export type ReplyDescription =
 export interface TextDescription {
   schema?: z.ZodType
   example: unknown
-}
-
-export interface Paging {
-  page: number
-  per_page: number
-  num_records: number
-  num_pages: number
 }
 
 /** `page` is missing where the page was asked for by a token. */
@@ -113,8 +106,17 @@ export interface TokenPaging {
   next_page_token: string | null
 }
 
+/** Of a list that comes whole, unless it is too large for one reply. */
+export type WholePaging = Pick<TokenPaging, 'next_page_token'>
+
+/** Of a list whose records are counted on every page. */
+export interface Paging extends TokenPaging {
+  num_records: number
+  num_pages: number
+}
+
 export type Reply =
-  | { data: unknown; paging?: Paging | TokenPaging }
+  | { data: unknown; paging?: Paging | TokenPaging | WholePaging }
   /** Text that is sent as it comes. */
   | { stream: AsyncIterable<Uint8Array>; contentType: string; headers?: Record<string, string> }
   | { nothing: true }

@@ -3,20 +3,41 @@ import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
 import { retryReasonOfDriver } from '../../shared/database.ts'
 import { RequestError } from '../../shared/errors.ts'
 import { drain } from './body/body-pieces.ts'
-import type { Paging, TokenPaging } from './endpoint.ts'
+import type { Paging, TokenPaging, WholePaging } from './endpoint.ts'
+import { JsonRecords } from './json-page.ts'
+import { writePieces } from './pieces.ts'
 import { localsOf } from './request-locals.ts'
 
 /** The one shape of every JSON reply, and the one place where errors become replies. */
 
-export function sendData(response: Response, data: unknown, paging?: Paging | TokenPaging): void {
+/** Larger replies are written in pieces as the client takes them. */
+const maxPieceBytes = 256 * 1024
+
+export async function sendData(
+  response: Response,
+  data: unknown,
+  paging?: Paging | TokenPaging | WholePaging,
+): Promise<void> {
   const rest = JSON.stringify({ error_code: null, error_message: null, ...paging }).slice(1)
-  response.type('application/json').send(Buffer.from(`{"success":true,"data":${jsonOf(data)},${rest}`))
+  const body = Buffer.from(`{"success":true,"data":${jsonOf(data)},${rest}`)
+  response.type('application/json')
+  if (body.length <= maxPieceBytes) response.send(body)
+  else {
+    response.set('Content-Length', String(body.length))
+    await writePieces(response, piecesOf(body))
+  }
+}
+
+function* piecesOf(body: Buffer): Iterable<Buffer> {
+  for (let start = 0; start < body.length; start += maxPieceBytes)
+    yield body.subarray(start, start + maxPieceBytes)
 }
 
 /** Data that requests share (shared-read.ts) are written as JSON once for all of them. */
 const known = new WeakMap<object, string>()
 
 function jsonOf(data: unknown): string {
+  if (data instanceof JsonRecords) return `[${data.texts.join(',')}]`
   if (typeof data !== 'object' || data === null) return JSON.stringify(data ?? null)
   let text = known.get(data)
   if (text === undefined) known.set(data, (text = JSON.stringify(data)))

@@ -9,6 +9,7 @@ import { readInlineBody, readSmallBody } from './body/request-body.ts'
 import { credentialCandidates } from './credentials.ts'
 import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
+import { writePieces } from './pieces.ts'
 import { localsOf } from './request-locals.ts'
 import { documentIn, FaultyBody, readBody, readQuery, unknownKeysWarning } from './validation.ts'
 
@@ -219,7 +220,7 @@ const ignoredKeys = ({ forSystemAdmins = [] }: BodyDescription<unknown>, { role 
 
 async function send(request: Request, response: Response, reply: Reply): Promise<void> {
   if ('data' in reply) {
-    sendData(response, reply.data, reply.paging)
+    await sendData(response, reply.data, reply.paging)
     return
   }
   if ('nothing' in reply) {
@@ -231,23 +232,9 @@ async function send(request: Request, response: Response, reply: Reply): Promise
     response.end()
     return
   }
-  for await (const piece of reply.stream) {
-    if (response.destroyed) return
-    const isTaken = response.write(piece)
-    if (reply.contentType === 'text/event-stream') localsOf(response).state.measureNow()
-    if (!isTaken) await drained(response)
-  }
-  response.end()
-}
-
-/** Resolves when the client has taken what was written, or is gone. */
-function drained(response: Response): Promise<void> {
-  return new Promise((resolve) => {
-    const done = () => {
-      response.off('drain', done).off('close', done)
-      resolve()
-    }
-    response.once('drain', done).once('close', done)
+  const isEvents = reply.contentType === 'text/event-stream'
+  await writePieces(response, reply.stream, () => {
+    if (isEvents) localsOf(response).state.measureNow()
   })
 }
 

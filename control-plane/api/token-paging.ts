@@ -31,6 +31,11 @@ export function tokenPagingQuery(options: { perPage: number; most: number }) {
 }
 export type TokenPageQuery = z.infer<ReturnType<typeof tokenPagingQuery>>
 
+/** Of a list that comes whole: a token leads on where it was too large for one reply. */
+export const wholeQuery = () => ({
+  page_token: z.string().optional().describe('the `next_page_token` of the reply before'),
+})
+
 /** Where a page begins: after so many records, or after a position; the first page has neither. */
 export interface PageStart {
   skip: number
@@ -38,8 +43,8 @@ export interface PageStart {
 }
 
 /** `scope` says what the list is of and how it is filtered: a token that was made for another one is refused. */
-export function pageStart(deps: ControlPlane, query: TokenPageQuery, scope: string): PageStart {
-  if (query.page_token === undefined) return { skip: (query.page ?? 0) * query.per_page, after: null }
+export function pageStart(deps: ControlPlane, query: Partial<TokenPageQuery>, scope: string): PageStart {
+  if (query.page_token === undefined) return { skip: (query.page ?? 0) * (query.per_page ?? 0), after: null }
   const after = readToken(tokenSecret(deps), scope, query.page_token)
   if (after === null)
     throw new RequestError('invalid_request', 'page_token is not one that this list gave out')
@@ -58,9 +63,13 @@ export function tokenPaging(
     per_page,
     num_records: total,
     num_pages: total === null ? null : Math.ceil(total / per_page),
-    next_page_token: last === null ? null : signToken(tokenSecret(deps), scope, last),
+    next_page_token: nextPageToken(deps, scope, last),
   }
 }
+
+/** Null where nothing follows. */
+export const nextPageToken = (deps: ControlPlane, scope: string, last: string | null): string | null =>
+  last === null ? null : signToken(tokenSecret(deps), scope, last)
 
 const secrets = new WeakMap<Uint8Array, Buffer>()
 

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import { requestErrorCodes, type RequestErrorCode } from '../../shared/errors.ts'
 import { describeNeed } from '../api/authorization.ts'
+import { maxPageBytes } from '../api/json-page.ts'
 import { tooLarge } from '../api/body/body-pieces.ts'
 import { allElseTooLarge } from '../api/body/json-skeleton.ts'
 import { megabyte } from '../api/body/request-body.ts'
@@ -23,21 +24,23 @@ const failure = z
   .meta({ id: 'Failure', description: 'What every refusal looks like, whatever its status' })
 
 const pages = {
-  page: z.int().min(0).describe('number of the page, from 0'),
+  page: z.int().min(0).optional().describe('number of the page, from 0; missing where page_token was given'),
   per_page: z.int().min(1).describe('records on a page, as it was taken'),
   num_records: z.int().min(0).describe('records in all'),
   num_pages: z.int().min(0).describe('pages in all'),
-}
-const tokens = {
-  page: pages.page.optional(),
-  per_page: pages.per_page,
-  num_records: pages.num_records.nullable(),
-  num_pages: pages.num_pages.nullable(),
   next_page_token: z
     .string()
     .nullable()
-    .describe('is sent as page_token for the next page; null when nothing follows'),
+    .describe(
+      `is sent as page_token for what follows; null when nothing does. A page that would pass ${maxPageBytes} bytes ends earlier, and its token leads on`,
+    ),
 }
+const tokens = {
+  ...pages,
+  num_records: pages.num_records.nullable(),
+  num_pages: pages.num_pages.nullable(),
+}
+const pagingKeys = { pages, tokens, whole: { next_page_token: pages.next_page_token } }
 
 /** Named for their codes, numbered where several have the same. */
 function examplesOf(refusals: readonly Refusal[]) {
@@ -128,7 +131,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
 }
 
 function enveloped(described: Endpoint, reply: Extract<Endpoint['reply'], { data: z.ZodType }>) {
-  const paging = reply.paging === undefined ? {} : reply.paging === 'pages' ? pages : tokens
+  const paging = reply.paging === undefined ? {} : pagingKeys[reply.paging]
   const success = z
     .object({
       success: z.literal(true).describe('true: it is done'),
@@ -146,7 +149,7 @@ function enveloped(described: Endpoint, reply: Extract<Endpoint['reply'], { data
           per_page: 100,
           num_records: 1,
           num_pages: 1,
-          ...(reply.paging === 'tokens' ? { next_page_token: null } : {}),
+          next_page_token: null,
         }
   const value = { success: true, data: reply.example, error_code: null, error_message: null, ...figures }
   return {

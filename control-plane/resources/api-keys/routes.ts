@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { refuseMoreThanAsked } from '../../api/authorization.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
-import { pagingQuery } from '../../api/fields.ts'
+import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { apiKeyChange, apiKeyCreation, apiKeyView, createdApiKeyView, exampleApiKey } from './schemas.ts'
 import {
   changeApiKey,
@@ -11,7 +11,6 @@ import {
   listApiKeys,
   refuseMoreThanCaller,
   toView,
-  toViews,
 } from './service.ts'
 
 const tag = 'API keys'
@@ -34,12 +33,9 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       summary: 'The API keys of an organization, by id',
       tag,
       needs: 'admin',
-      query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
+      query: tokenPagingQuery({ perPage: 2000, most: 2000 }),
       reply: { data: z.array(apiKeyView), paging: 'pages', example: [exampleApiKey] },
-      async handle({ deps, organizationId, query }) {
-        const { documents, paging } = await listApiKeys(deps, organizationId, query())
-        return { data: await toViews(deps, documents), paging }
-      },
+      handle: (call) => listApiKeys(call, call.organizationId, call.query()),
     }),
     endpoint({
       method: 'post',

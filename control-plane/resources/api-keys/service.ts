@@ -6,8 +6,10 @@ import { RequestError } from '../../../shared/errors.ts'
 import type { ApiKeyDocument, Role } from '../../../shared/schemas/api-key.ts'
 import { systemOrganizationId } from '../../../shared/schemas/organization.ts'
 import { refuseMore } from '../../api/authorization.ts'
-import { readPage, type PageQuery } from '../../api/paging.ts'
+import type { PageCall } from '../../api/json-page.ts'
+import { readPage } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
+import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurns } from '../credential-changes.ts'
@@ -19,8 +21,18 @@ import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
  */
 
 /** One page of the organization's keys, by id. */
-export const listApiKeys = ({ database }: ControlPlane, organizationId: number, query: PageQuery) =>
-  readPage(database.collections.apiKeys, { organization_id: organizationId }, { ...query, sort: { _id: 1 } })
+export const listApiKeys = (call: PageCall, organizationId: number, query: TokenPageQuery) =>
+  readPage(
+    call,
+    call.deps.database.collections.apiKeys,
+    { organization_id: organizationId },
+    {
+      query,
+      scope: `API keys of ${organizationId}`,
+      sort: { _id: 1 },
+      views: (documents) => toViews(call.deps, documents),
+    },
+  )
 
 /** Throws 403 for more than the caller may do, `validation_failed` for the user or the role, and as takingTurns. */
 export async function createApiKey(

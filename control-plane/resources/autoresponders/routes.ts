@@ -14,13 +14,7 @@ import {
   minimalAutoresponderView,
   type AutoresponderChange,
 } from './schemas.ts'
-import {
-  autoresponderNames,
-  changeAutoresponder,
-  createAutoresponder,
-  findAutoresponder,
-  listAutoresponders,
-} from './service.ts'
+import { changeAutoresponder, createAutoresponder, findAutoresponder, listAutoresponders } from './service.ts'
 import { viewer } from './view.ts'
 
 const tag = 'Autoresponders'
@@ -54,21 +48,19 @@ export const autoresponderEndpoints = [
     method: 'get',
     path,
     operationId: 'listAutoresponders',
-    summary: "The list's autoresponders, by id, all of them at once",
+    summary: "The list's autoresponders, by id, all of them at once up to 8 MB",
     tag,
     needs: 'any_key',
     query: autoresponderQuery,
     reply: {
       data: z.array(z.union([autoresponderView, minimalAutoresponderView])),
+      paging: 'whole',
       example: [exampleAutoresponder],
     },
     refusals: { invalid_request: remoteListRefusal },
-    async handle({ deps, caller, params, query }) {
-      const list = await findList(deps, caller, params['mailing_list_id'])
-      const { name, minimal } = query()
-      if (minimal === 'true' || minimal === '1') return { data: await autoresponderNames(deps, list, name) }
-      const documents = await listAutoresponders(deps, list, name)
-      return { data: documents.map(await viewer(deps, list)) }
+    async handle(call) {
+      const list = await findList(call.deps, call.caller, call.params['mailing_list_id'])
+      return listAutoresponders(call, list, call.query())
     },
   }),
   endpoint({

@@ -17,6 +17,7 @@ import {
   outsideName,
   virtualMtaId,
 } from '../../api/fields.ts'
+import { wholeQuery } from '../../api/token-paging.ts'
 
 /** What autoresponders look like in requests and replies. */
 
@@ -83,6 +84,7 @@ export const autoresponderQuery = z.object({
     .optional()
     .describe('only those whose whole name matches, in any case; `*` stands for any characters'),
   minimal: z.enum(['true', '1', 'false', '0']).optional().describe('`true` or `1`: only `id` and `name`'),
+  ...wholeQuery(),
 })
 
 export const autoresponderView = z

@@ -1,19 +1,24 @@
 import type { ClientSession } from 'mongodb'
+import type { z } from 'zod'
 import { clock } from '../../../shared/clock.ts'
 import { nextIds } from '../../../shared/database.ts'
 import { autoresponderDefaults, type AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
+import type { WholePaging } from '../../api/endpoint.ts'
+import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
 import { missing, pathId } from '../../api/scope.ts'
+import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurnsOnList } from '../list-changes.ts'
 import { namesToForget } from '../outside-names.ts'
 import { globMatcher } from './glob.ts'
 import { faultsOf, impliedByDelay, triggeredBy } from './rules.ts'
-import type { AutoresponderChange, AutoresponderCreation } from './schemas.ts'
+import type { AutoresponderChange, AutoresponderCreation, autoresponderQuery } from './schemas.ts'
 import { refuseMissingTargets, refuseRing } from './targets.ts'
+import { viewer } from './view.ts'
 
 /** Throws `not_found` where the list has none with that id. */
 export async function findAutoresponder(
@@ -31,19 +36,34 @@ export async function findAutoresponder(
 
 /** The list's autoresponders, by id; only those whose name the glob matches, where there is one. */
 export async function listAutoresponders(
-  deps: ControlPlane,
+  call: PageCall,
   list: MailingListDocument,
-  glob: string | undefined,
-): Promise<AutoresponderDocument[]> {
+  { name: glob, minimal, page_token }: z.infer<typeof autoresponderQuery>,
+): Promise<{ data: JsonRecords; paging: WholePaging }> {
+  const { deps } = call
+  const isMinimal = minimal === 'true' || minimal === '1'
+  const scope = `autoresponders of list ${list._id} ${JSON.stringify([glob ?? null, isMinimal])}`
+  const after = Number(pageStart(deps, { page_token }, scope).after ?? 0)
   const named = await autoresponderNames(deps, list, glob)
-  return deps.database.collections.autoresponders
-    .find({ _id: { $in: named.map(({ id }) => id) } })
-    .sort({ _id: 1 })
-    .toArray()
+  const ids = named.map(({ id }) => id).filter((id) => id > after)
+  const toView = await viewer(deps, list)
+  const reader = new PageReader<AutoresponderDocument>({
+    call,
+    most: ids.length,
+    views: (documents) =>
+      documents.map((document) => (isMinimal ? { id: document._id, name: document.name } : toView(document))),
+  })
+  await reader.read(
+    deps.database.collections.autoresponders
+      .find({ _id: { $in: ids } }, isMinimal ? { projection: { name: 1 } } : { batchSize: 8 })
+      .sort({ _id: 1 }),
+  )
+  const last = reader.last === null ? null : String(reader.last._id)
+  return { data: reader.data, paging: { next_page_token: nextPageToken(deps, scope, last) } }
 }
 
 /** Ids and names of the list's autoresponders, by id; only those whose name the glob matches, where there is one. */
-export async function autoresponderNames(
+async function autoresponderNames(
   { database }: ControlPlane,
   list: MailingListDocument,
   glob: string | undefined,

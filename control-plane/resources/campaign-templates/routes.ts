@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList } from '../../api/scope.ts'
+import { wholeQuery } from '../../api/token-paging.ts'
 import { refuseReadOnly } from './read-only.ts'
 import {
   exampleTemplate,
@@ -50,25 +51,25 @@ export const campaignTemplateEndpoints = [
     method: 'get',
     path: '/templates',
     operationId: 'listTemplates',
-    summary: "The organization's campaign templates, by id, all of them at once",
+    summary: "The organization's campaign templates, by id, all of them at once up to 8 MB",
     tag,
     needs: 'any_key',
-    reply: { data: z.array(templateSummaryView), example: [exampleSummary] },
-    async handle({ deps, caller }) {
-      return { data: await summaries(deps, { organization_id: caller.organizationId }) }
-    },
+    query: z.object(wholeQuery()),
+    reply: { data: z.array(templateSummaryView), paging: 'whole', example: [exampleSummary] },
+    handle: (call) => summaries(call, { organization_id: call.caller.organizationId }, call.query()),
   }),
   endpoint({
     method: 'get',
     path: listPath,
     operationId: 'listTemplatesOfList',
-    summary: "The list's campaign templates, by id, all of them at once",
+    summary: "The list's campaign templates, by id, all of them at once up to 8 MB",
     tag,
     needs: 'any_key',
-    reply: { data: z.array(templateSummaryView), example: [exampleSummary] },
-    async handle({ deps, caller, params }) {
-      const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      return { data: await summaries(deps, { mailing_list_id: list._id }) }
+    query: z.object(wholeQuery()),
+    reply: { data: z.array(templateSummaryView), paging: 'whole', example: [exampleSummary] },
+    async handle(call) {
+      const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])
+      return summaries(call, { mailing_list_id: list._id }, call.query())
     },
   }),
   endpoint({

@@ -1,6 +1,9 @@
 import type { z } from 'zod'
 import type { CampaignTemplateDocument, TemplateContent } from '../../../shared/schemas/campaign-template.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
+import type { WholePaging } from '../../api/endpoint.ts'
+import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
+import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { dispatchView } from './delivery.ts'
 import type { ContentView, templateSummaryView, TemplateView } from './schemas.ts'
@@ -17,22 +20,39 @@ type Summary = Pick<CampaignTemplateDocument, '_id' | keyof typeof summaryFields
 
 /** By id; their contents, which may be large, stay in the database. */
 export async function summaries(
-  { database }: ControlPlane,
+  call: PageCall,
   filter: { mailing_list_id: number } | { organization_id: number },
+  { page_token }: { page_token?: string | undefined },
+): Promise<{ data: JsonRecords; paging: WholePaging }> {
+  const { campaignTemplates } = call.deps.database.collections
+  const scope = `templates ${JSON.stringify(filter)}`
+  const after = Number(pageStart(call.deps, { page_token }, scope).after ?? 0)
+  const reader = new PageReader<Summary>({
+    call,
+    most: Number.MAX_SAFE_INTEGER,
+    views: (documents) => summaryViews(call.deps, documents),
+  })
+  await reader.read(
+    campaignTemplates
+      .find<Summary>({ ...filter, _id: { $gt: after } }, { projection: summaryFields })
+      .sort({ _id: 1 }),
+  )
+  const last = reader.last === null ? null : String(reader.last._id)
+  return { data: reader.data, paging: { next_page_token: nextPageToken(call.deps, scope, last) } }
+}
+
+async function summaryViews(
+  { database }: ControlPlane,
+  documents: Summary[],
 ): Promise<z.infer<typeof templateSummaryView>[]> {
-  const { campaignTemplates, mailingLists } = database.collections
-  const found = await campaignTemplates
-    .find<Summary>(filter, { projection: summaryFields })
-    .sort({ _id: 1 })
-    .toArray()
-  const lists = await mailingLists
+  const lists = await database.collections.mailingLists
     .find(
-      { _id: { $in: [...new Set(found.map(({ mailing_list_id }) => mailing_list_id))] } },
+      { _id: { $in: [...new Set(documents.map(({ mailing_list_id }) => mailing_list_id))] } },
       { projection: { name: 1 } },
     )
     .toArray()
   const names = new Map(lists.map(({ _id, name }) => [_id, name]))
-  return found.map(({ _id, name, mailing_list_id, organization_id, segmentation_criteria_id }) => ({
+  return documents.map(({ _id, name, mailing_list_id, organization_id, segmentation_criteria_id }) => ({
     id: _id,
     name,
     mailing_list_id,

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { pagingQuery } from '../../api/fields.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
+import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { confirmationFormCreation, confirmationFormView, exampleConfirmationForm } from './schemas.ts'
 import { createConfirmationForm, listConfirmationForms, toView } from './service.ts'
 
@@ -16,12 +16,11 @@ export const confirmationFormEndpoints = [
     summary: "The list's confirmation forms, by id",
     tag,
     needs: 'any_key',
-    query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
+    query: tokenPagingQuery({ perPage: 2000, most: 2000 }),
     reply: { data: z.array(confirmationFormView), paging: 'pages', example: [exampleConfirmationForm] },
-    async handle({ deps, caller, params, query }) {
-      const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      const { documents, paging } = await listConfirmationForms(deps, list, query())
-      return { data: documents.map(toView), paging }
+    async handle(call) {
+      const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])
+      return listConfirmationForms(call, list, call.query())
     },
   }),
   endpoint({

@@ -2,20 +2,29 @@ import { clock } from '../../../shared/clock.ts'
 import { nextIds } from '../../../shared/database.ts'
 import type { ConfirmationFormDocument } from '../../../shared/schemas/confirmation.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
-import { readPage, type PageQuery } from '../../api/paging.ts'
+import type { PageCall } from '../../api/json-page.ts'
+import { readPage } from '../../api/paging.ts'
+import type { TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { ConfirmationFormCreation, ConfirmationFormView } from './schemas.ts'
 
 /** One page of the list's confirmation forms, by id. */
 export const listConfirmationForms = (
-  { database }: ControlPlane,
-  list: MailingListDocument,
-  query: PageQuery,
+  call: PageCall,
+  { _id: listId }: MailingListDocument,
+  query: TokenPageQuery,
 ) =>
   readPage(
-    database.collections.confirmationForms,
-    { mailing_list_id: list._id },
-    { ...query, sort: { _id: 1 } },
+    call,
+    call.deps.database.collections.confirmationForms,
+    { mailing_list_id: listId },
+    {
+      query,
+      scope: `confirmation forms of list ${listId}`,
+      sort: { _id: 1 },
+      batchSize: 8,
+      views: (documents) => documents.map(toView),
+    },
   )
 
 /** The form as stored. */

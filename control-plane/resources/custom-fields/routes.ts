@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { pagingQuery } from '../../api/fields.ts'
 import { findMailingList } from '../../api/scope.ts'
+import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { customFieldChange, customFieldCreation, customFieldView, exampleCustomField } from './schemas.ts'
 import {
   changeCustomField,
@@ -37,12 +37,11 @@ export const customFieldEndpoints = [
     summary: "The list's custom fields, by id",
     tag,
     needs: 'any_key',
-    query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
+    query: tokenPagingQuery({ perPage: 2000, most: 2000 }),
     reply: { data: z.array(customFieldView), paging: 'pages', example: [exampleCustomField] },
-    async handle({ deps, caller, params, query }) {
-      const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      const { documents, paging } = await listCustomFields(deps, list, query())
-      return { data: documents.map(toView), paging }
+    async handle(call) {
+      const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])
+      return listCustomFields(call, list, call.query())
     },
   }),
   endpoint({

@@ -12,16 +12,32 @@ import type { MailingListDocument } from '../../../shared/schemas/mailing-list.t
 import { stillWriting } from '../../../shared/store/imports.ts'
 import { fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
-import { readPage, type PageQuery } from '../../api/paging.ts'
+import type { PageCall } from '../../api/json-page.ts'
+import { readPage } from '../../api/paging.ts'
 import { missing, pathId } from '../../api/scope.ts'
+import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurnsOnList } from '../list-changes.ts'
 import type { CustomFieldChange, CustomFieldCreation } from './schemas.ts'
 
 /** One page of the list's custom fields, by id. */
-export const listCustomFields = ({ database }: ControlPlane, list: MailingListDocument, query: PageQuery) =>
-  readPage(database.collections.customFields, { mailing_list_id: list._id }, { ...query, sort: { _id: 1 } })
+export const listCustomFields = (
+  call: PageCall,
+  { _id: listId }: MailingListDocument,
+  query: TokenPageQuery,
+) =>
+  readPage(
+    call,
+    call.deps.database.collections.customFields,
+    { mailing_list_id: listId },
+    {
+      query,
+      scope: `custom fields of list ${listId}`,
+      sort: { _id: 1 },
+      views: (documents) => documents.map(toView),
+    },
+  )
 
 /** Throws `not_found` where the list has none with that id. */
 export async function findCustomField(

@@ -30,14 +30,12 @@ function jobsEndpoint({ path, operationId, whose, unfinished }: Listing): Endpoi
       invalid_request:
         'begins_at__after must be ISO 8601 with date and time, such as 2026-01-31T08:00:00Z (a plus sign is sent as %2B), in the years 1000 to 9999, or UNIX seconds',
     },
-    async handle({ deps, organizationId, query }) {
-      const { jobs, paging } = await listJobs(deps, query(), {
-        organizationId,
+    handle: (call) =>
+      listJobs(call, call.query(), {
+        organizationId: call.organizationId,
         everywhere: whose === 'everywhere',
         unfinished,
-      })
-      return { data: jobs, paging }
-    },
+      }),
   })
 }
 

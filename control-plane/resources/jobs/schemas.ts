@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { importStates } from '../../../shared/import-state.ts'
-import { instantView, pagingQuery } from '../../api/fields.ts'
+import { instantView } from '../../api/fields.ts'
+import { tokenPagingQuery } from '../../api/token-paging.ts'
 
 /** What jobs look like in requests and replies. */
 
@@ -61,13 +62,12 @@ const time = (what: string) =>
 const several = (what: string) =>
   z.string().optional().describe(`only jobs of ${what}; several with commas; an unknown one matches nothing`)
 
-export const jobQuery = z.object({
+export const jobQuery = tokenPagingQuery({ perPage: 2000, most: 2000 }).safeExtend({
   begins_at__after: time('begin after'),
   begins_at__before: time('begin before'),
   finished_at__after: time('ended after'),
   finished_at__before: time('ended before'),
   state: several('these states'),
   job_type: several('these types'),
-  ...pagingQuery({ perPage: 2000, most: 2000 }),
 })
 export type JobQuery = z.infer<typeof jobQuery>

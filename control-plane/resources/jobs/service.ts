@@ -2,13 +2,18 @@ import type { Filter } from 'mongodb'
 import { clock } from '../../../shared/clock.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { importStates, unfinishedStates } from '../../../shared/import-state.ts'
-import { surroundingsOf, type ViewSurroundings } from '../../../shared/import-views.ts'
+import {
+  summaryFields,
+  surroundingsOf,
+  type ImportSummary,
+  type ViewSurroundings,
+} from '../../../shared/import-views.ts'
 import { recordsIn, type ImportDocument } from '../../../shared/schemas/import.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
-import type { Paging } from '../../api/endpoint.ts'
-import { readPage } from '../../api/paging.ts'
-import type { ControlPlane } from '../../control-plane.ts'
+import type { PageCall } from '../../api/json-page.ts'
+import { readPage, type Page } from '../../api/paging.ts'
+import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { jobTypes, type JobQuery, type JobView } from './schemas.ts'
 
 /** A job is another view of an import: every import has one. */
@@ -22,22 +27,34 @@ export interface JobScope {
 
 /** One page of them, newest first. Throws `invalid_request` for a time that is none. */
 export async function listJobs(
-  deps: ControlPlane,
-  query: JobQuery,
+  call: PageCall,
+  { page, per_page, page_token, ...wanted }: JobQuery,
   scope: JobScope,
-): Promise<{ jobs: JobView[]; paging: Paging }> {
-  const { imports, organizations } = deps.database.collections
+): Promise<Page> {
+  const { collections } = call.deps.database
+  const { imports, organizations } = collections
   const organization = await organizations.findOne(
     { _id: scope.organizationId },
     { projection: { time_zone_name: 1 } },
   )
-  const filter = filterOf(query, scope, organization?.time_zone_name ?? 'UTC')
-  const { documents, paging } = await readPage(imports, filter, { ...query, sort: { _id: -1 } })
-  const surroundings = await surroundingsOf(deps.database.collections, documents)
-  return { jobs: documents.map((document) => jobOf(document, surroundings)), paging }
+  const filter = filterOf(wanted, scope, organization?.time_zone_name ?? 'UTC')
+  return readPage(call, imports, filter, {
+    query: { page, per_page, page_token },
+    scope: `jobs ${JSON.stringify([scope, wanted])}`,
+    sort: { _id: -1 },
+    projection: summaryFields,
+    views: async (documents: ImportSummary[]) => {
+      const surroundings = await surroundingsOf(collections, documents)
+      return documents.map((document) => jobOf(document, surroundings))
+    },
+  })
 }
 
-function filterOf(query: JobQuery, scope: JobScope, zone: string): Filter<ImportDocument> {
+function filterOf(
+  query: Omit<JobQuery, keyof TokenPageQuery>,
+  scope: JobScope,
+  zone: string,
+): Filter<ImportDocument> {
   const conditions: Filter<ImportDocument>[] = []
   if (!scope.everywhere) conditions.push({ organization_id: scope.organizationId })
   // The same twice: one for the index of an organization's imports, one for that of all.
@@ -73,7 +90,7 @@ function readTime(parameter: string, text: string, zone: string): Date {
   return instant
 }
 
-function jobOf(document: ImportDocument, { zones, counts }: ViewSurroundings): JobView {
+function jobOf(document: ImportSummary, { zones, counts }: ViewSurroundings): JobView {
   const zone = zones.get(document.organization_id) ?? 'UTC'
   const { created_at, begins_at, started_at, finished_at, state } = document
   const shown = (instant: Date) => formatInstant(instant, zone)

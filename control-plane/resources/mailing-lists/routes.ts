@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { pagingQuery } from '../../api/fields.ts'
 import { findMailingList } from '../../api/scope.ts'
+import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { exampleMailingList, mailingListChange, mailingListCreation, mailingListView } from './schemas.ts'
 import { changeMailingList, createMailingList, listMailingLists, toView } from './service.ts'
 
@@ -17,12 +17,9 @@ function listing(path: string, operationId: string, summary: string) {
     summary,
     tag,
     needs: 'any_key',
-    query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
+    query: tokenPagingQuery({ perPage: 2000, most: 2000 }),
     reply: { data: z.array(mailingListView), paging: 'pages', example: [exampleMailingList] },
-    async handle({ deps, organizationId, query }) {
-      const { documents, paging } = await listMailingLists(deps, organizationId, query())
-      return { data: documents.map(toView), paging }
-    },
+    handle: (call) => listMailingLists(call, call.organizationId, call.query()),
   })
 }
 

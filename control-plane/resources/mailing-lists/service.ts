@@ -8,18 +8,26 @@ import type { MailingListDocument } from '../../../shared/schemas/mailing-list.t
 import { stillWriting } from '../../../shared/store/imports.ts'
 import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
-import { readPage, type PageQuery } from '../../api/paging.ts'
+import type { PageCall } from '../../api/json-page.ts'
+import { readPage } from '../../api/paging.ts'
+import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { refusingTaken, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurnsOnList } from '../list-changes.ts'
 import type { MailingListChange, MailingListCreation } from './schemas.ts'
 
 /** One page of the organization's mailing lists, by id. */
-export const listMailingLists = ({ database }: ControlPlane, organizationId: number, query: PageQuery) =>
+export const listMailingLists = (call: PageCall, organizationId: number, query: TokenPageQuery) =>
   readPage(
-    database.collections.mailingLists,
+    call,
+    call.deps.database.collections.mailingLists,
     { organization_id: organizationId },
-    { ...query, sort: { _id: 1 } },
+    {
+      query,
+      scope: `mailing lists of ${organizationId}`,
+      sort: { _id: 1 },
+      views: (documents) => documents.map(toView),
+    },
   )
 
 /** The list as stored. Throws `validation_failed` for an organization that isn't there, or a name that is taken. */

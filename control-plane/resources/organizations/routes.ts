@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { endpoint } from '../../api/endpoint.ts'
-import { pagingQuery } from '../../api/fields.ts'
+import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { exampleOrganization, organizationChange, organizationCreation, organizationView } from './schemas.ts'
 import {
   changeOrganization,
@@ -26,12 +26,9 @@ export const organizationEndpoints = [
     tag,
     needs: 'any_key',
     scope: 'own_organization_or_all',
-    query: z.object(pagingQuery({ perPage: 2000, most: 2000 })),
+    query: tokenPagingQuery({ perPage: 2000, most: 2000 }),
     reply: { data: z.array(organizationView), paging: 'pages', example: [exampleOrganization] },
-    async handle({ deps, caller, query }) {
-      const { documents, paging } = await listOrganizations(deps, caller, query())
-      return { data: documents.map(toView), paging }
-    },
+    handle: (call) => listOrganizations(call, call.query()),
   }),
   endpoint({
     method: 'get',

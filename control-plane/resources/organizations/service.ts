@@ -5,18 +5,21 @@ import { inTransaction, nextIds } from '../../../shared/database.ts'
 import type { OrganizationDocument } from '../../../shared/schemas/organization.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
 import { enforceLimit } from '../../../shared/store/places.ts'
-import { readPage, type PageQuery } from '../../api/paging.ts'
+import type { PageCall } from '../../api/json-page.ts'
+import { readPage } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
+import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { OrganizationChange, OrganizationCreation, OrganizationView } from './schemas.ts'
 
 /** One page of the organizations that the caller reaches, by id. */
-export const listOrganizations = ({ database }: ControlPlane, caller: Caller, query: PageQuery) =>
+export const listOrganizations = (call: PageCall, query: TokenPageQuery) =>
   readPage(
-    database.collections.organizations,
-    caller.role === 'system_admin' ? {} : { _id: caller.organizationId },
-    { ...query, sort: { _id: 1 } },
+    call,
+    call.deps.database.collections.organizations,
+    call.caller.role === 'system_admin' ? {} : { _id: call.caller.organizationId },
+    { query, scope: 'organizations', sort: { _id: 1 }, views: (documents) => documents.map(toView) },
   )
 
 /** Throws `not_found`, also for one that the caller doesn't reach. */

@@ -68,7 +68,13 @@ export async function creationSurroundings(
   const [list, fields, autoresponders, organization, now] = await Promise.all([
     collections.mailingLists.findOne({ _id: known._id }),
     collections.customFields.find({ mailing_list_id: known._id }).sort({ _id: 1 }).toArray(),
-    collections.autoresponders.find({ mailing_list_id: known._id }).toArray(),
+    // Their contents may be hundreds of megabytes.
+    collections.autoresponders
+      .find<ImportSurroundings['autoresponders'][number]>(
+        { mailing_list_id: known._id },
+        { projection: { name: 1, name_key: 1, trigger: 1 } },
+      )
+      .toArray(),
     collections.organizations.findOne({ _id: known.organization_id }),
     databaseTime(db),
   ])

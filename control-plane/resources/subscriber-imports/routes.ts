@@ -21,7 +21,7 @@ import {
   importView,
 } from './schemas.ts'
 import { createImport, findImport, listImports, moveImport } from './service.ts'
-import { fullView, listViews } from './view.ts'
+import { fullView } from './view.ts'
 
 const tag = 'Subscriber imports'
 
@@ -67,14 +67,7 @@ export const subscriberImportEndpoints = [
     needs: readsImports,
     query: importListQuery,
     reply: { data: z.array(importListView), paging: 'pages', example: [exampleImportSummary] },
-    async handle({ deps, caller, query }) {
-      const { documents, paging } = await listImports(
-        deps,
-        { organization_id: caller.organizationId },
-        query(),
-      )
-      return { data: await listViews(deps, documents), paging }
-    },
+    handle: (call) => listImports(call, { organization_id: call.caller.organizationId }, call.query()),
   }),
   endpoint({
     method: 'get',
@@ -86,11 +79,10 @@ export const subscriberImportEndpoints = [
     query: importListQuery,
     reply: { data: z.array(importListView), paging: 'pages', example: [exampleImportSummary] },
     refusals: { invalid_request: remoteListRefusal },
-    async handle({ deps, caller, params, query }) {
-      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+    async handle(call) {
+      const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])
       refuseRemoteList(list)
-      const { documents, paging } = await listImports(deps, { mailing_list_id: list._id }, query())
-      return { data: await listViews(deps, documents), paging }
+      return listImports(call, { mailing_list_id: list._id }, call.query())
     },
   }),
   endpoint({

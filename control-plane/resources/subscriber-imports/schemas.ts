@@ -8,11 +8,11 @@ import {
   instantView,
   oneOf,
   oneOfAnyCase,
-  pagingQuery,
   positiveId,
   punctuation,
   timePattern,
 } from '../../api/fields.ts'
+import { tokenPagingQuery } from '../../api/token-paging.ts'
 
 /** What goes into and comes out of the import endpoints. */
 
@@ -110,11 +110,10 @@ export const importCreation = z.object({
 })
 export type ImportCreation = z.infer<typeof importCreation>
 
-export const importListQuery = z.object({
+export const importListQuery = tokenPagingQuery({ perPage: 100, most: 500 }).safeExtend({
   scope: oneOf(['finished', 'active', 'recent', 'all'])
     .default('recent')
     .describe('active: those that have not ended; recent: these, and those that ended within 14 days'),
-  ...pagingQuery({ perPage: 100, most: 500 }),
 })
 export type ImportListQuery = z.infer<typeof importListQuery>
 

@@ -12,14 +12,16 @@ import type { MailingListDocument } from '../../../shared/schemas/mailing-list.t
 import { ring } from '../../../shared/store/doorbell.ts'
 import { cancelImport, insertImport, pauseImport, unpauseImport } from '../../../shared/store/imports.ts'
 import { TurnQueue } from '../../../shared/turn-queue.ts'
-import type { Paging } from '../../api/endpoint.ts'
-import { pagingOf } from '../../api/paging.ts'
+import { summaryFields, type ImportSummary } from '../../../shared/import-views.ts'
+import { PageReader, type PageCall } from '../../api/json-page.ts'
+import { countedPaging, type Page } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
+import { pageStart } from '../../api/token-paging.ts'
 import type { InlineContent } from '../../api/body/staged-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { checkCreation, creationSurroundings } from './creation-check.ts'
 import type { ImportCreation, ImportListQuery } from './schemas.ts'
-import { fullView } from './view.ts'
+import { fullView, listViews } from './view.ts'
 
 const recentDays = 14
 
@@ -37,37 +39,81 @@ export async function findImport(
 
 /** First those that haven't ended, soonest first; then the ended ones, newest first. */
 export async function listImports(
-  deps: ControlPlane,
+  call: PageCall,
   where: Filter<ImportDocument>,
   query: ImportListQuery,
-): Promise<{ documents: ImportDocument[]; paging: Paging }> {
-  const { imports } = deps.database.collections
-  const since = new Date((await databaseTime(deps.database.db)).getTime() - recentDays * 24 * 3_600_000)
+): Promise<Page> {
+  const { db, collections } = call.deps.database
+  const { imports } = collections
+  const scope = `imports ${JSON.stringify([where, query.scope])}`
+  const { skip, after } = pageStart(call.deps, query, scope)
+  const since = new Date((await databaseTime(db)).getTime() - recentDays * 24 * 3_600_000)
   const active = { ...where, finished_at: null }
   const ended = { ...where, finished_at: query.scope === 'recent' ? { $gte: since } : { $ne: null } }
   const [activeTotal, endedTotal] = await Promise.all([
     query.scope === 'finished' ? 0 : imports.countDocuments(active),
     query.scope === 'active' ? 0 : imports.countDocuments(ended),
   ])
-  const start = query.page * query.per_page
-  const documents: ImportDocument[] = []
-  if (start < activeTotal)
-    documents.push(
-      ...(await imports
-        .find(active)
+  const reader = new PageReader<ImportSummary>({
+    call,
+    most: query.per_page,
+    views: (documents) => listViews(call.deps, documents),
+  })
+  const options = { projection: summaryFields }
+  const position = after === null ? null : positionOf(after)
+  if (activeTotal > 0 && skip < activeTotal && position?.isEnded !== true)
+    await reader.read(
+      imports
+        .find<ImportSummary>({ $and: [active, behind('begins_at', '$gt', position)] }, options)
         .sort({ begins_at: 1, _id: 1 })
-        .skip(start)
-        .limit(query.per_page)
-        .toArray()),
+        .skip(skip)
+        .limit(reader.limit),
     )
-  const rest = query.per_page - documents.length
-  if (rest > 0 && endedTotal > 0) {
-    const skipped = Math.max(0, start - activeTotal)
-    documents.push(
-      ...(await imports.find(ended).sort({ finished_at: -1, _id: -1 }).skip(skipped).limit(rest).toArray()),
+  if (endedTotal > 0 && !reader.hasMore)
+    await reader.read(
+      imports
+        .find<ImportSummary>(
+          { $and: [ended, behind('finished_at', '$lt', position?.isEnded === true ? position : null)] },
+          options,
+        )
+        .sort({ finished_at: -1, _id: -1 })
+        .skip(Math.max(0, skip - activeTotal))
+        .limit(reader.limit),
     )
+  const last = reader.last
+  return {
+    data: reader.data,
+    paging: countedPaging(call, query, {
+      scope,
+      last: last === null ? null : tokenOf(last),
+      total: activeTotal + endedTotal,
+    }),
   }
-  return { documents, paging: pagingOf(activeTotal + endedTotal, query) }
+}
+
+/** The last import of a page, by what its part of the list is ordered by. */
+interface Position {
+  isEnded: boolean
+  at: Date
+  id: number
+}
+
+const tokenOf = ({ _id, begins_at, finished_at }: ImportSummary): string =>
+  `${finished_at === null ? 'active' : 'ended'}:${(finished_at ?? begins_at).getTime()}:${_id}`
+
+function positionOf(token: string): Position {
+  const [part, time, id] = token.split(':')
+  return { isEnded: part === 'ended', at: new Date(Number(time)), id: Number(id) }
+}
+
+function behind(
+  key: 'begins_at' | 'finished_at',
+  operator: '$gt' | '$lt',
+  position: Position | null,
+): Filter<ImportDocument> {
+  if (position === null) return {}
+  const { at, id } = position
+  return { $or: [{ [key]: { [operator]: at } }, { [key]: at, _id: { [operator]: id } }] }
 }
 
 export interface CreationRequest {

@@ -18,5 +18,5 @@ export const fullView = async (deps: ControlPlane, document: ImportDocument): Pr
 
 export const listViews = (
   { database }: ControlPlane,
-  documents: ImportDocument[],
+  documents: shared.ImportSummary[],
 ): Promise<z.infer<typeof importListView>[]> => shared.listViews(database.collections, documents)

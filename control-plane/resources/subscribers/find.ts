@@ -8,9 +8,11 @@ import type { SubscriberAddress } from '../../../shared/store/subscribers.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
 import { gatheredRead } from '../../api/gathered-read.ts'
+import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { addressOfEmail } from './list-context.ts'
+import { addressOfEmail, type SubscriberList } from './list-context.ts'
+import { toView } from './view.ts'
 
 /** Subscribers of one list, by point reads or by a range of its index on ids. */
 
@@ -26,24 +28,27 @@ export function addressOf(list: MailingListDocument, text: string): SubscriberAd
 
 /** One page of the list, by id. */
 export async function listSubscribers(
-  deps: ControlPlane,
-  list: MailingListDocument,
+  call: PageCall,
+  context: SubscriberList,
   query: TokenPageQuery,
-): Promise<{ subscribers: SubscriberDocument[]; paging: TokenPaging }> {
+): Promise<{ data: JsonRecords; paging: TokenPaging }> {
+  const { deps } = call
+  const { list } = context
   const scope = `subscribers of list ${list._id}`
   const { skip, after } = pageStart(deps, query, scope)
-  const [total, found] = await Promise.all([
-    countSubscribers(deps.database, list._id),
-    deps.database.collections.subscribers
-      .find({ mailing_list_id: list._id, ...(after === null ? {} : { id: { $gt: Number(after) } }) })
-      .sort({ id: 1 })
-      .skip(skip)
-      .limit(query.per_page + 1)
-      .toArray(),
-  ])
-  const subscribers = found.slice(0, query.per_page)
-  const last = found.length > query.per_page ? String(subscribers.at(-1)!.id) : null
-  return { subscribers, paging: tokenPaging(deps, query, { scope, last, total }) }
+  const reader = new PageReader<SubscriberDocument>({
+    call,
+    most: query.per_page,
+    views: (documents) => documents.map((document) => toView(document, context)),
+  })
+  const cursor = deps.database.collections.subscribers
+    .find({ mailing_list_id: list._id, ...(after === null ? {} : { id: { $gt: Number(after) } }) })
+    .sort({ id: 1 })
+    .skip(skip)
+    .limit(reader.limit)
+  const [total] = await Promise.all([countSubscribers(deps.database, list._id), reader.read(cursor)])
+  const last = reader.last === null ? null : String(reader.last.id)
+  return { data: reader.data, paging: tokenPaging(deps, query, { scope, last, total }) }
 }
 
 const mostNamed = 100

@@ -66,10 +66,9 @@ export const subscriberEndpoints = [
     query: subscriberPage,
     reply: { data: z.array(subscriberView), paging: 'tokens', example: [exampleSubscriber] },
     refusals: { invalid_request: [remoteListRefusal, ...faultyTokens] },
-    async handle({ deps, caller, params, query }) {
-      const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
-      const { subscribers, paging } = await listSubscribers(deps, context.list, query())
-      return { data: subscribers.map((subscriber) => toView(subscriber, context)), paging }
+    async handle(call) {
+      const context = await findSubscriberList(call.deps, call.caller, call.params['mailing_list_id'])
+      return listSubscribers(call, context, call.query())
     },
   }),
   endpoint({

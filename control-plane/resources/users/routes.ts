@@ -12,7 +12,7 @@ import {
 } from './schemas.ts'
 import { changeUser, createUser, deleteUser, findUser, listUsers } from './service.ts'
 import { authenticate, resetLockout } from './sign-in.ts'
-import { toView, toViews } from './view.ts'
+import { toView } from './view.ts'
 
 const tag = 'Users'
 
@@ -53,10 +53,9 @@ function listing({ path, operationId, summary, isOfAll }: Listing): Endpoint {
     ...(isOfAll ? { scope: 'own_organization_or_all' as const } : {}),
     query: userQuery,
     reply: { data: z.array(userView), paging: 'pages', example: [userExample] },
-    async handle({ deps, caller, organizationId, query }) {
-      const isEverywhere = isOfAll && caller.role === 'system_admin'
-      const { documents, paging } = await listUsers(deps, isEverywhere ? null : organizationId, query())
-      return { data: await toViews(deps, documents), paging }
+    handle(call) {
+      const isEverywhere = isOfAll && call.caller.role === 'system_admin'
+      return listUsers(call, isEverywhere ? null : call.organizationId, call.query())
     },
   })
 }

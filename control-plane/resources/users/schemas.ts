@@ -2,16 +2,8 @@ import { z } from 'zod'
 import { roles } from '../../../shared/schemas/api-key.ts'
 import { permissionValues } from '../../../shared/schemas/user.ts'
 import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts'
-import {
-  emailText,
-  flag,
-  instantView,
-  nameText,
-  oneOf,
-  pagingQuery,
-  positiveId,
-  validEmail,
-} from '../../api/fields.ts'
+import { emailText, flag, instantView, nameText, oneOf, positiveId, validEmail } from '../../api/fields.ts'
+import { tokenPagingQuery } from '../../api/token-paging.ts'
 import { isHash } from '../../api/validation.ts'
 import { maxPasswordBytes } from './passwords.ts'
 
@@ -169,13 +161,12 @@ export const userChange = z
     error: 'must be the same as password1: a new password is given as both',
   })
 
-export const userQuery = z.object({
+export const userQuery = tokenPagingQuery({ perPage: 2000, most: 2000 }).safeExtend({
   full_name: z.string().optional().describe('the whole name, without case'),
   full_name_contains: z.string().optional().describe('a part of the name, without case'),
   email: z.string().optional().describe('the whole email, without case'),
   email_contains: z.string().optional().describe('a part of the email, without case'),
   order_by: z.enum(['full_name', 'email', 'id']).default('id').describe('names and emails without case'),
-  ...pagingQuery({ perPage: 2000, most: 2000 }),
 })
 
 export const signIn = z.object({ email: z.string(), password: z.string() })

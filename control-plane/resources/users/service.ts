@@ -8,6 +8,7 @@ import { systemOrganizationId } from '../../../shared/schemas/organization.ts'
 import type { UserDocument } from '../../../shared/schemas/user.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { refuseMore } from '../../api/authorization.ts'
+import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
 import { refuseProblems, refusingTaken, withoutUndefined } from '../../api/validation.ts'
@@ -16,6 +17,7 @@ import { takingTurns } from '../credential-changes.ts'
 import { hashingFor } from './hashing-turns.ts'
 import { hashPassword } from './passwords.ts'
 import type { userChange, userCreation, userQuery } from './schemas.ts'
+import { toViews } from './view.ts'
 
 /**
  * Users. Changes of them take turns so that the last system admin stays. Emails are unique over the system, by their
@@ -26,9 +28,9 @@ const sortKeys = { full_name: 'full_name_key', email: 'email_key', id: '_id' } a
 
 /** `organizationId` null means those of all organizations. */
 export function listUsers(
-  { database }: ControlPlane,
+  call: PageCall,
   organizationId: number | null,
-  { page, per_page, order_by, ...wanted }: z.infer<typeof userQuery>,
+  { page, per_page, page_token, order_by, ...wanted }: z.infer<typeof userQuery>,
 ) {
   const conditions: Filter<UserDocument>[] = []
   if (organizationId !== null) conditions.push({ organization_id: organizationId })
@@ -45,10 +47,12 @@ export function listUsers(
     }
   }
   const filter = conditions.length === 0 ? {} : { $and: conditions }
-  return readPage(database.collections.users, filter, {
-    page,
-    per_page,
-    sort: { [sortKeys[order_by]]: 1, _id: 1 },
+  const key = sortKeys[order_by]
+  return readPage(call, call.deps.database.collections.users, filter, {
+    query: { page, per_page, page_token },
+    scope: `users ${JSON.stringify([organizationId, order_by, wanted])}`,
+    sort: key === '_id' ? { _id: 1 } : { [key]: 1, _id: 1 },
+    views: (documents) => toViews(call.deps, documents),
   })
 }
 
