@@ -3,16 +3,15 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import { messageOf } from '../shared/errors.ts'
 import { hasEnded } from '../shared/import-state.ts'
-import { recordsIn } from '../shared/schemas/import.ts'
-import { closeChunks, countChunkStates, countsOfChunks } from '../shared/store/chunks.ts'
+import { countChunkStates } from '../shared/store/chunks.ts'
 import { claimStep } from '../shared/store/import-steps.ts'
-import { fixTotals, listWorkingImports, markSettled, type WorkingImport } from '../shared/store/imports.ts'
-import { queueCallback } from './callbacks/queue-callback.ts'
+import { listWorkingImports, type WorkingImport } from '../shared/store/imports.ts'
 import { ChunkLanes } from './chunk-lanes.ts'
 import { DoubtfulClaims } from './doubtful-claims.ts'
-import { removeWorkingData, runStep } from './import-run.ts'
+import { runStep } from './import-run.ts'
 import { ImportStarter } from './import-starter.ts'
 import { LookLoop, lookEveryMs } from './look-loop.ts'
+import { settleImport } from './settle-import.ts'
 import type { StepContext } from './step.ts'
 
 export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal'> {
@@ -130,7 +129,7 @@ export class Dispatcher {
   async #advance(entry: WorkingImport): Promise<void> {
     // Whoever has the step may have a transaction under way that counts.
     if (entry.step !== null || this.#steps.has(entry._id)) return
-    if (hasEnded(entry.state)) await this.#settle(entry)
+    if (hasEnded(entry.state)) await settleImport(entry, this.#options)
     else await this.#considerStep(entry)
   }
 
@@ -178,25 +177,5 @@ export class Dispatcher {
     const alike = [...this.#steps.values()].filter((step) => isDownload(step.entry) === isDownload(entry))
     const own = alike.filter((step) => step.entry.organization_id === entry.organization_id)
     return alike.length < mostStepsOfKind && own.length < mostStepsOfOrganization
-  }
-
-  #tellThatEveryRowFailed(importId: number): void {
-    this.#options.metrics.everyRowFailed()
-    this.#options.log.warn({ import_id: importId }, 'every row failed: nothing of the file was imported')
-  }
-
-  /** An ended import: its counts are final once no chunk of it is held. */
-  async #settle({ _id: importId, state, source }: WorkingImport): Promise<void> {
-    const { metrics, database } = this.#options
-    const { collections } = database
-    if ((await closeChunks(collections, importId)) > 0) return
-    const totals = await countsOfChunks(collections, importId)
-    await fixTotals(collections, importId, totals)
-    await queueCallback(this.#options.database, importId)
-    await removeWorkingData(importId, this.#options)
-    if (!(await markSettled(collections, importId))) return
-    metrics.importEnded(state, source.type)
-    if (state === 'finished' && totals.failed > 0 && totals.failed === recordsIn(totals))
-      this.#tellThatEveryRowFailed(importId)
   }
 }

@@ -1,10 +1,10 @@
 import { clock } from '../shared/clock.ts'
-import { ImportError, messageOf } from '../shared/errors.ts'
+import { ImportError } from '../shared/errors.ts'
 import { makePlan } from '../shared/import-plan.ts'
 import { recordsIn, type ImportDocument } from '../shared/schemas/import.ts'
 import { downloadFailureOf, schemeOf } from '../shared/sources/download-failure.ts'
 import { stagedSource } from '../shared/staging/staging.ts'
-import { countChunkStates, countsOfChunks, deleteChunks } from '../shared/store/chunks.ts'
+import { countChunkStates, countsOfChunks } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
 import { beginTry, releaseStep, writeInStep } from '../shared/store/import-steps.ts'
 import { finishImport } from '../shared/store/imports.ts'
@@ -193,19 +193,4 @@ async function warnOfManyAbsent(run: StepRun): Promise<void> {
     { ...step, state: 'importing' },
     { $addToSet: { warnings: warning } },
   )
-}
-
-/** Clears up after an ended import for which no chunk is held any more. */
-export async function removeWorkingData(
-  importId: number,
-  context: Pick<StepContext, 'database' | 'staging' | 'uploads' | 'log'>,
-): Promise<void> {
-  const { staging, uploads } = context
-  await Promise.all([staging.removeImport(importId), uploads.unpin(importId)]).catch((error: unknown) => {
-    context.log.warn(
-      { import_id: importId },
-      `staged files can't be removed, the sweep tries again later: ${messageOf(error)}`,
-    )
-  })
-  await deleteChunks(context.database.collections, importId)
 }

@@ -1,0 +1,41 @@
+import { messageOf } from '../shared/errors.ts'
+import { recordsIn } from '../shared/schemas/import.ts'
+import { closeChunks, countsOfChunks, deleteChunks } from '../shared/store/chunks.ts'
+import { fixTotals, markSettled, type WorkingImport } from '../shared/store/imports.ts'
+import { queueCallback } from './callbacks/queue-callback.ts'
+import type { StepContext } from './step.ts'
+
+type SettlingContext = Pick<StepContext, 'database' | 'staging' | 'uploads' | 'metrics' | 'log'>
+
+/**
+ * Clears up after an import that has ended, once no chunk of it is held: its totals are fixed, its list is free, its
+ * callback is queued, and its files and chunks go. Any number of engines may do so at once, and one may break off anywhere.
+ */
+export async function settleImport(
+  { _id: importId, state, source }: Pick<WorkingImport, '_id' | 'state' | 'source'>,
+  context: SettlingContext,
+): Promise<void> {
+  const { database, metrics, log } = context
+  const { collections } = database
+  if ((await closeChunks(collections, importId)) > 0) return
+  const totals = await countsOfChunks(collections, importId)
+  await fixTotals(collections, importId, totals)
+  await queueCallback(database, importId)
+  await removeWorkingData(importId, context)
+  if (!(await markSettled(collections, importId))) return
+  metrics.importEnded(state, source.type)
+  if (state !== 'finished' || totals.failed === 0 || totals.failed !== recordsIn(totals)) return
+  metrics.everyRowFailed()
+  log.warn({ import_id: importId }, 'every row failed: nothing of the file was imported')
+}
+
+async function removeWorkingData(importId: number, context: SettlingContext): Promise<void> {
+  const { staging, uploads } = context
+  await Promise.all([staging.removeImport(importId), uploads.unpin(importId)]).catch((error: unknown) => {
+    context.log.warn(
+      { import_id: importId },
+      `staged files can't be removed, the sweep tries again later: ${messageOf(error)}`,
+    )
+  })
+  await deleteChunks(context.database.collections, importId)
+}
