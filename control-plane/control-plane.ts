@@ -2,6 +2,7 @@ import type { AuthThrottle } from '../shared/api-keys.ts'
 import type { Settings } from '../shared/config.ts'
 import type { Database } from '../shared/database.ts'
 import type { Logger } from '../shared/logger.ts'
+import type { SecretBox } from '../shared/secret-box.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { KnownCallers } from './api/known-callers.ts'
@@ -18,6 +19,8 @@ export interface ControlPlane {
   importWatch: ImportWatch
   /** Key of the API keys' hashes. */
   keyHashSecret: Uint8Array
+  /** Encrypts what imports need and nobody else may read. */
+  secrets: SecretBox
   /** What links begin with; known when the server listens. */
   publicUrl: () => string
   log: Logger

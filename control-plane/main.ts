@@ -3,9 +3,11 @@ import { observeDatabase } from '../shared/metrics/database-metrics.ts'
 import { observeDisk } from '../shared/metrics/disk-metrics.ts'
 import { observeImports } from '../shared/metrics/import-metrics.ts'
 import { createRegistry } from '../shared/metrics/registry.ts'
+import { openSecretBox } from '../shared/secret-box.ts'
 import { hostInUrl, listen, runProcess } from '../shared/service.ts'
 import { openStaging } from '../shared/staging/open-staging.ts'
 import { startDatabase } from '../shared/start-database.ts'
+import { sealClearSecrets } from '../shared/store/import-secrets.ts'
 import { openUploads } from '../shared/uploads/open-uploads.ts'
 import { KnownCallers } from './api/known-callers.ts'
 import { createApp } from './app.ts'
@@ -19,6 +21,8 @@ import { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
 await runProcess('control-plane', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
+  const secrets = await openSecretBox(settings, log)
+  await sealClearSecrets(database.collections, secrets, log)
   const secret = await keyHashSecret(database.collections)
   const apiKey = await bootstrap(database, { givenKey: settings.BOOTSTRAP_API_KEY, keyHashSecret: secret })
 
@@ -33,12 +37,14 @@ await runProcess('control-plane', async (process) => {
     callers: new KnownCallers(database.collections, secret),
     importWatch: new ImportWatch({
       collections: database.collections,
+      secrets,
       log,
       registry,
       stopping: process.stopping,
       maySee: mayReadImports,
     }),
     keyHashSecret: secret,
+    secrets,
     publicUrl: () => settings.PUBLIC_URL ?? url,
     log,
     stopping: process.stopping,

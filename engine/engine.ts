@@ -6,6 +6,7 @@ import type { Settings } from '../shared/config.ts'
 import type { Database } from '../shared/database.ts'
 import { messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
+import type { SecretBox } from '../shared/secret-box.ts'
 import type { Part } from '../shared/service.ts'
 import { downloadBounds, type DownloadBounds } from '../shared/sources/download-bounds.ts'
 import type { Staging } from '../shared/staging/staging.ts'
@@ -31,6 +32,7 @@ export interface EngineOptions {
   database: Database & { uri: string }
   staging: Staging
   uploads: Uploads
+  secrets: SecretBox
   metrics: EngineMetrics
   log: Logger
   /** By default what the settings allow, and the usual bounds. */
@@ -143,6 +145,7 @@ export class Engine implements Part {
     const callbacks = new CallbackDispatcher({
       engineId: id,
       database,
+      secrets: this.#options.secrets,
       guard,
       bounds: this.#options.callbackBounds ?? callbackBounds,
       metrics,

@@ -102,8 +102,11 @@ async function obtain(
   target: string,
   download: Pick<SourceContext, 'leftMs' | 'onProgress'> = { leftMs: 0, onProgress: () => undefined },
 ): Promise<string> {
-  const { document, staging, uploads, guard, bounds, signal } = run
-  return sourceOf(document)(document, { staging, target, uploads, guard, bounds, signal, ...download })
+  const { document, staging, uploads, secrets, guard, bounds, signal } = run
+  return sourceOf(document)(document, {
+    ...{ staging, target, uploads, secrets, guard, bounds, signal },
+    ...download,
+  })
 }
 
 interface Progress {

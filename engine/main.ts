@@ -2,11 +2,13 @@ import { observeDatabase } from '../shared/metrics/database-metrics.ts'
 import { observeDisk } from '../shared/metrics/disk-metrics.ts'
 import { observeImports } from '../shared/metrics/import-metrics.ts'
 import { createRegistry } from '../shared/metrics/registry.ts'
+import { openSecretBox } from '../shared/secret-box.ts'
 import { runProcess, serveOperations } from '../shared/service.ts'
 import { openStaging } from '../shared/staging/open-staging.ts'
 import { databaseProblem, startDatabase } from '../shared/start-database.ts'
 import { openUploads } from '../shared/uploads/open-uploads.ts'
 import { Engine } from './engine.ts'
+import { dropImportSecrets } from './maintenance/drop-import-secrets.ts'
 import { startChore } from './maintenance/maintenance.ts'
 import { purgeLogs } from './maintenance/purge-logs.ts'
 import { purgeUploads } from './maintenance/purge-uploads.ts'
@@ -20,6 +22,7 @@ import { createEngineMetrics, observeStaging } from './metrics.ts'
 await runProcess('engine', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
+  const secrets = await openSecretBox(settings, log)
   const registry = createRegistry()
   observeDatabase(registry, database)
   observeImports(registry, database.collections, log)
@@ -44,9 +47,10 @@ await runProcess('engine', async (process) => {
     purgeUploads(uploads, log),
     purgeLogs(database, log),
     removeDeletedFieldValues(database, log),
+    dropImportSecrets(database, log),
   ])
     process.add(startChore(chore, log))
-  const engine = process.add(new Engine({ settings, database, staging, uploads, metrics, log }))
+  const engine = process.add(new Engine({ settings, database, staging, uploads, secrets, metrics, log }))
   await engine.start()
   process.ready({
     process: 'engine',

@@ -1,26 +1,28 @@
 import { messageOf } from '../shared/errors.ts'
 import { recordsIn } from '../shared/schemas/import.ts'
 import { closeChunks, countsOfChunks, deleteChunks } from '../shared/store/chunks.ts'
+import { dropSecrets } from '../shared/store/import-secrets.ts'
 import { fixTotals, markSettled, type WorkingImport } from '../shared/store/imports.ts'
 import { queueCallback } from './callbacks/queue-callback.ts'
 import type { StepContext } from './step.ts'
 
-type SettlingContext = Pick<StepContext, 'database' | 'staging' | 'uploads' | 'metrics' | 'log'>
+type SettlingContext = Pick<StepContext, 'database' | 'secrets' | 'staging' | 'uploads' | 'metrics' | 'log'>
 
 /**
  * Clears up after an import that has ended, once no chunk of it is held: its totals are fixed, its list is free, its
- * callback is queued, and its files and chunks go. Any number of engines may do so at once, and one may break off anywhere.
+ * callback is queued, and its files and chunks go, and its secrets unless the callback needs them. Any number of engines may do so at once, and one may break off anywhere.
  */
 export async function settleImport(
   { _id: importId, state, source }: Pick<WorkingImport, '_id' | 'state' | 'source'>,
   context: SettlingContext,
 ): Promise<void> {
-  const { database, metrics, log } = context
+  const { database, secrets, metrics, log } = context
   const { collections } = database
   if ((await closeChunks(collections, importId)) > 0) return
   const totals = await countsOfChunks(collections, importId)
   await fixTotals(collections, importId, totals)
-  await queueCallback(database, importId)
+  await queueCallback(database, importId, secrets)
+  await dropSecrets(collections, importId)
   await removeWorkingData(importId, context)
   if (!(await markSettled(collections, importId))) return
   metrics.importEnded(state, source.type)

@@ -3,6 +3,7 @@ import type { AddressGuard } from '../shared/address-guard.ts'
 import { databaseTime, type Database } from '../shared/database.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { ImportDocument } from '../shared/schemas/import.ts'
+import type { SecretBox } from '../shared/secret-box.ts'
 import type { DownloadBounds } from '../shared/sources/download-bounds.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
@@ -16,6 +17,7 @@ export interface StepContext {
   database: Database
   staging: Staging
   uploads: Uploads
+  secrets: SecretBox
   /** Says which addresses downloads may reach. */
   guard: AddressGuard
   bounds: DownloadBounds

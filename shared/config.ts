@@ -92,6 +92,9 @@ const settingsSchema = z.object({
     .describe(
       'where uploads and staged files lie: `disk` (under `DATA_DIR`) or `gridfs` (in the database), for processes on different machines without a shared folder',
     ),
+  SECRETS_KEY_FILE: optionalText().describe(
+    'file with the key that encrypts passwords in URLs and secrets of callbacks in the database (docs/operating.md), the same for all control planes and engines; by default `secrets.key` in `DATA_DIR`, made at the first start unless it is `STAGING=gridfs` with `MONGODB_URI`',
+  ),
   UPLOAD_MAX_FILES: integer({ min: 0, max: 10_000_000, default: 10_000 }).describe(
     "files in an organization's upload directory, unfinished ones included; 0 is without a limit",
   ),

@@ -14,6 +14,7 @@ export const importErrorCodes = [
   'chunk_damaged',
   'audit_mismatch',
   'nothing_valid',
+  'secrets_unreadable',
 ] as const
 export type ImportErrorCode = (typeof importErrorCodes)[number]
 

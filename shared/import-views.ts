@@ -1,7 +1,8 @@
 import { clock } from './clock.ts'
-import { maskPassword } from './logger.ts'
+import { shownUrls, type ShownUrls } from './import-secrets.ts'
 import { unfinishedOfListIndex, type Collections } from './schemas/collections.ts'
 import { logKinds, recordsIn, type ImportCounts, type ImportDocument } from './schemas/import.ts'
+import type { SecretBox } from './secret-box.ts'
 import { countsOf } from './store/chunks.ts'
 import { formatInstant } from './values/time-zone.ts'
 
@@ -11,18 +12,25 @@ import { formatInstant } from './values/time-zone.ts'
  */
 
 /** With all options and counts, in the order of `documents`. */
-export async function fullViews(collections: Collections, documents: ImportDocument[]) {
-  const [surroundings, waitedFor] = await Promise.all([
+export async function fullViews(collections: Collections, documents: ImportDocument[], secrets: SecretBox) {
+  const [surroundings, waitedFor, urls] = await Promise.all([
     surroundingsOf(collections, documents),
     importsWaitedFor(collections, documents),
+    Promise.all(documents.map((document) => shownUrls(document, secrets))),
   ])
-  return documents.map((document) => fullView(document, surroundings, waitedFor.get(document._id) ?? null))
+  return documents.map((document, i) =>
+    fullView(document, surroundings, { urls: urls[i]!, waitingFor: waitedFor.get(document._id) ?? null }),
+  )
 }
 
-function fullView(document: ImportDocument, surroundings: ViewSurroundings, waitingFor: number | null) {
+function fullView(
+  document: ImportDocument,
+  surroundings: ViewSurroundings,
+  { urls, waitingFor }: { urls: ShownUrls; waitingFor: number | null },
+) {
   const { options } = document
   const counts = surroundings.counts.get(document._id)!
-  const summary = summaryOf(document, surroundings)
+  const summary = summaryOf(document, surroundings, urls)
   return {
     ...summary,
     overwrite: options.overwrite,
@@ -41,7 +49,7 @@ function fullView(document: ImportDocument, surroundings: ViewSurroundings, wait
     },
     dry_run: options.dry_run,
     blank_cells: options.blank_cells,
-    callback_url: document.callback === null ? null : maskPassword(document.callback.url),
+    callback_url: urls.callbackUrl,
     waiting_for_import_id: waitingFor,
     download: downloadOf(document, surroundings),
     warnings: warningsOf(document, counts),
@@ -68,6 +76,8 @@ export const summaryFields = {
   finished_at: 1,
   state: 1,
   source: 1,
+  callback: 1,
+  sealed: 1,
   number_of_records: 1,
   totals: 1,
   download: 1,
@@ -76,9 +86,12 @@ export const summaryFields = {
 export type ImportSummary = Pick<ImportDocument, '_id' | keyof typeof summaryFields>
 
 /** Without the options, in the order of `documents`. */
-export async function listViews(collections: Collections, documents: ImportSummary[]) {
-  const surroundings = await surroundingsOf(collections, documents)
-  return documents.map((document) => summaryOf(document, surroundings))
+export async function listViews(collections: Collections, documents: ImportSummary[], secrets: SecretBox) {
+  const [surroundings, urls] = await Promise.all([
+    surroundingsOf(collections, documents),
+    Promise.all(documents.map((document) => shownUrls(document, secrets))),
+  ])
+  return documents.map((document, i) => summaryOf(document, surroundings, urls[i]!))
 }
 
 export interface ViewSurroundings {
@@ -114,7 +127,11 @@ export async function surroundingsOf(
   }
 }
 
-function summaryOf(document: ImportSummary, { listNames, zones, counts }: ViewSurroundings) {
+function summaryOf(
+  document: ImportSummary,
+  { listNames, zones, counts }: ViewSurroundings,
+  { url }: ShownUrls,
+) {
   const zone = zones.get(document.organization_id) ?? 'UTC'
   const { source } = document
   return {
@@ -128,7 +145,7 @@ function summaryOf(document: ImportSummary, { listNames, zones, counts }: ViewSu
     file_source: {
       type: source.type,
       filename: source.filename,
-      url: source.url === null ? null : maskPassword(source.url),
+      url,
     },
     stats: {
       number_of_records: document.number_of_records,

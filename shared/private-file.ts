@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { chmod, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { chmod, link, readFile, rename, rm, writeFile } from 'node:fs/promises'
 
 /** Files that only the user of the processes may read. */
 
@@ -21,6 +21,19 @@ export async function keptSecret(file: string): Promise<string> {
   const made = randomBytes(32).toString('hex')
   await writePrivately(file, made)
   return made
+}
+
+/** Makes the file where there is none, whole; of several processes that do so at once the first one's stays. */
+export async function makePrivately(file: string, content: string): Promise<void> {
+  const unfinished = `${file}.${randomBytes(8).toString('hex')}.new`
+  try {
+    await writeFile(unfinished, content, { mode: 0o600, flush: true, flag: 'wx' })
+    await link(unfinished, file)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+  } finally {
+    await rm(unfinished, { force: true })
+  }
 }
 
 /** Replaces the file in one step: a reader finds the content of before, or all of the new one. */

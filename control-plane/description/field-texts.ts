@@ -121,7 +121,8 @@ const fieldTexts: Record<string, string> = {
   file_source: 'where the bytes come from',
   'file_source.type': 'inline text, a file in the upload directory, or a URL; in any case',
   'file_source.filename': 'name of the file; `data` for inline text',
-  'file_source.url': 'the URL, its password masked; null for other sources',
+  'file_source.url':
+    'the URL, its password masked, and after the end also what may be a token in its query; null for other sources',
   file_format: 'how the file reads',
   csv_has_headers: 'whether its first line is a header',
   character_set: 'its character set, in any case; without effect on inline text',
@@ -146,7 +147,7 @@ const fieldTexts: Record<string, string> = {
   'subscribers.deactivated': 'subscribers who were absent from the file; outside of the sum',
   dry_run: 'whether it does everything but the writes',
   blank_cells: 'whether a blank cell clears a custom field of an existing subscriber',
-  callback_url: 'is sent the import when it has ended; null for none',
+  callback_url: 'is sent the import when it has ended, masked as `file_source.url` is; null for none',
   waiting_for_import_id: 'the import of the same list for which it waits; null for none',
   warnings: 'sentences on what imports without fault but looks like a mistake',
   autoresponder_id: 'the autoresponder that answers; null for a confirmation',

@@ -7,7 +7,8 @@ docker compose build --quiet
 
 # Twice as many first; the new ones are ready before an old one ends. `up` names no service: for a selection Compose
 # computes another hash of the same configuration, and the next `up` would replace the new containers once more.
-for service in control-plane engine; do
+# Engines come first, as they read what control planes of the version before wrote, and not the other way round.
+for service in engine control-plane; do
   old=$(docker compose ps --quiet "$service")
   count=$(echo "$old" | wc -w)
   docker compose up --detach --wait --no-recreate --scale "$service=$((count * 2))"

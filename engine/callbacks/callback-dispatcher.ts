@@ -2,20 +2,24 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AddressGuard } from '../../shared/address-guard.ts'
 import { databaseTime, type Database } from '../../shared/database.ts'
-import { messageOf } from '../../shared/errors.ts'
+import { ImportError, messageOf } from '../../shared/errors.ts'
+import { openSecrets } from '../../shared/import-secrets.ts'
 import type { Logger } from '../../shared/logger.ts'
 import { hostOfQueue, organizationOfQueue, type CallbackDocument } from '../../shared/schemas/callback.ts'
+import type { SecretBox } from '../../shared/secret-box.ts'
 import { claimCallback, markDelivered, noteFailure, releaseCallback } from '../../shared/store/callbacks.ts'
 import { readBeginnings, waitingCallbacks, type QueueBeginning } from '../../shared/store/due-queues.ts'
 import { leadingEngine } from '../../shared/store/engines.ts'
+import { dropSecrets } from '../../shared/store/import-secrets.ts'
 import { LookLoop, lookEveryMs, untilDue } from '../look-loop.ts'
 import type { EngineMetrics } from '../metrics.ts'
 import type { CallbackBounds } from './callback-bounds.ts'
-import { sendCallback } from './send-callback.ts'
+import { sendCallback, type SendResult } from './send-callback.ts'
 
 export interface CallbackDispatcherOptions {
   engineId: string
   database: Database
+  secrets: SecretBox
   guard: AddressGuard
   bounds: CallbackBounds
   metrics: EngineMetrics
@@ -135,14 +139,10 @@ export class CallbackDispatcher {
   }
 
   async #try(callback: CallbackDocument, token: string): Promise<void> {
-    const { database, guard, bounds, metrics, log } = this.#options
+    const { database, bounds, metrics, log } = this.#options
     const { collections } = database
     const held = { importId: callback._id, token }
-    const document = await collections.imports.findOne({ _id: callback._id }, { projection: { callback: 1 } })
-    const { url, secret } = document!.callback!
-    const { webhook_id: id, body, tried_at: sentAt } = callback
-    const webhook = { url, secret, id, body, sentAt: sentAt! }
-    const sent = await sendCallback(webhook, { guard, bounds, signal: this.#broken.signal }).catch(() => null)
+    const sent = await this.#send(callback)
     if (sent === null) {
       await releaseCallback(collections, held)
       return
@@ -152,6 +152,7 @@ export class CallbackDispatcher {
     if (sent.result === 'delivered') {
       await markDelivered(collections, held)
       log.info(facts, 'callback delivered')
+      await this.#dropSecrets(callback)
       return
     }
     const { problem } = sent
@@ -161,6 +162,28 @@ export class CallbackDispatcher {
     const next = waitMs === null ? 'given up' : `tried again in ${waitMs / 1000} s`
     // Paths and queries of such URLs hold their receivers' tokens.
     log.warn({ ...facts, host: hostOfQueue(callback.queue) }, `a callback failed and is ${next}: ${problem}`)
+    if (waitMs === null) await this.#dropSecrets(callback)
+  }
+
+  /** Null when the stop has broken it off. Throws the database's errors. */
+  async #send({ _id, webhook_id: id, body, tried_at: sentAt }: CallbackDocument): Promise<SendResult | null> {
+    const { database, secrets, guard, bounds } = this.#options
+    const document = await database.collections.imports.findOne(
+      { _id },
+      { projection: { source: 1, callback: 1, sealed: 1 } },
+    )
+    try {
+      const { url, secret } = (await openSecrets(document!, secrets)).callback!
+      const webhook = { url, secret, id, body, sentAt: sentAt! }
+      return await sendCallback(webhook, { guard, bounds, signal: this.#broken.signal })
+    } catch (error) {
+      return error instanceof ImportError ? { result: 'failed', problem: error.message } : null
+    }
+  }
+
+  /** What fails here, maintenance does again. */
+  async #dropSecrets({ _id }: CallbackDocument): Promise<void> {
+    await dropSecrets(this.#options.database.collections, _id).catch(() => undefined)
   }
 }
 

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Database } from '../../shared/database.ts'
 import { fullViews } from '../../shared/import-views.ts'
+import type { SecretBox } from '../../shared/secret-box.ts'
 import { insertCallback } from '../../shared/store/callbacks.ts'
 import { ring } from '../../shared/store/doorbell.ts'
 
@@ -8,10 +9,14 @@ import { ring } from '../../shared/store/doorbell.ts'
  * Enters the callback of an ended import whose counts are final, if it has one. What is sent is fixed here, the reply
  * that a request for the import would get; doing it again changes nothing.
  */
-export async function queueCallback({ collections }: Database, importId: number): Promise<void> {
+export async function queueCallback(
+  { collections }: Database,
+  importId: number,
+  secrets: SecretBox,
+): Promise<void> {
   const document = await collections.imports.findOne({ _id: importId, callback: { $ne: null } })
   if (document === null) return
-  const [view] = await fullViews(collections, [document])
+  const [view] = await fullViews(collections, [document], secrets)
   const body = JSON.stringify({ success: true, data: view, error_code: null, error_message: null })
   const webhookId = `msg_${randomBytes(18).toString('base64url')}`
   if (await insertCallback(collections, document, { webhookId, body })) await ring(collections, 'callback')

@@ -1,5 +1,6 @@
 import type { AddressGuard } from '../../shared/address-guard.ts'
 import type { ImportDocument } from '../../shared/schemas/import.ts'
+import type { SecretBox } from '../../shared/secret-box.ts'
 import type { DownloadBounds } from '../../shared/sources/download-bounds.ts'
 import type { Staging } from '../../shared/staging/staging.ts'
 import type { Uploads } from '../../shared/uploads/upload-store.ts'
@@ -21,6 +22,7 @@ export interface SourceContext {
   staging: Staging
   target: string
   uploads: Uploads
+  secrets: SecretBox
   /** Says which addresses may be reached. */
   guard: AddressGuard
   bounds: DownloadBounds

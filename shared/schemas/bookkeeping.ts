@@ -25,8 +25,9 @@ export const idempotencyDocument = z.object({
   _id: z.string(),
   body_digest: z.string(),
   import_id: id(),
-  /** The reply's `data` as JSON text. */
-  reply: z.string(),
+  /** The reply's `data` as JSON text; encrypted where it has secrets. */
+  reply: z.string().optional(),
+  sealed_reply: bytes().optional(),
   expires_at: instant(),
 })
 export type IdempotencyDocument = z.infer<typeof idempotencyDocument>

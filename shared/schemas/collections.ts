@@ -258,6 +258,8 @@ export const collectionDefinitions: CollectionDefinition[] = [
       { keys: { organization_id: 1, finished_at: -1, _id: -1 } },
       { keys: unfinishedOfListIndex },
       { keys: { organization_id: 1, _id: -1 } },
+      // Imports that have ended and may still hold secrets: few, and after an upgrade those of before.
+      { keys: { has_secrets: 1, settled: 1 } },
     ],
   },
   {

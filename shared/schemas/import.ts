@@ -187,7 +187,7 @@ export const importDocument = z.object({
     type: z.enum(sourceTypes),
     /** As shown: `data` for inline content. */
     filename: z.string(),
-    /** Whole, its password included; views and logs mask it. */
+    /** Without its secrets where there is `sealed`, and after the end (shared/import-secrets.ts). */
     url: z.string().nullable(),
   }),
   /** Subscriber ids from here on were handed out after the import began; null before. */
@@ -235,7 +235,15 @@ export const importDocument = z.object({
   step_writes: integer().min(0).optional(),
   /** The engine that obtains, splits or finishes this import just now. Chunks have owners of their own. */
   step: z.object({ engine_id: z.string(), token: z.string() }).nullable(),
-  callback: z.object({ url: z.string(), secret: z.string() }).nullable(),
+  /** The same holds for its URL; its secret is here only where it isn't sealed. */
+  callback: z.object({ url: z.string(), secret: z.string().optional() }).nullable(),
+  /** The URLs whole and the secret, encrypted. */
+  sealed: bytes().optional(),
+  /**
+   * Whether it holds secrets, sealed or in the clear. False from the beginning where it has none, else when they were
+   * dropped. Absent: an earlier version made it, and it may hold some.
+   */
+  has_secrets: z.boolean().optional(),
   /** When the logs were removed; null while they are there. */
   logs_purged_at: instant().nullable(),
   /** False while an engine still has something to do for it, be it only to clear up after its end. */

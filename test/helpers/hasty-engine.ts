@@ -5,6 +5,7 @@ import { takeOverFromDeadEngines } from '../../engine/maintenance/take-over.ts'
 import { createEngineMetrics } from '../../engine/metrics.ts'
 import { AddressGuard } from '../../shared/address-guard.ts'
 import { createRegistry } from '../../shared/metrics/registry.ts'
+import { openSecretBox } from '../../shared/secret-box.ts'
 import { runProcess } from '../../shared/service.ts'
 import { downloadBounds } from '../../shared/sources/download-bounds.ts'
 import { openStaging } from '../../shared/staging/open-staging.ts'
@@ -40,6 +41,7 @@ await runProcess('engine', async (process) => {
       database,
       staging,
       uploads: openUploads(settings, database),
+      secrets: await openSecretBox(settings, log),
       metrics,
       log,
       guard: new AddressGuard(settings.URL_IMPORT_ALLOW, lookup),

@@ -8,6 +8,7 @@ import { AddressGuard } from '../../shared/address-guard.ts'
 import type { ImportDocument } from '../../shared/schemas/import.ts'
 import { downloadBounds } from '../../shared/sources/download-bounds.ts'
 import { diskStaging } from '../../shared/staging/disk-staging.ts'
+import { noKeys } from '../helpers/no-keys.ts'
 import { answer, head, startRawWebServer, type RawAnswer } from '../helpers/raw-web-server.ts'
 import { startFtpServer } from '../helpers/scripted-ftp-server.ts'
 
@@ -43,6 +44,7 @@ async function downloadSlowly(url: string, restAfter = 2_000_000): Promise<numbe
     target: '1/source',
     // A URL needs none.
     uploads: undefined as never,
+    secrets: noKeys,
     guard: new AddressGuard(['127.0.0.1']),
     bounds: downloadBounds,
     leftMs: 60_000,

@@ -7,10 +7,12 @@ import { fullViews } from '../../../shared/import-views.ts'
 import type { Logger } from '../../../shared/logger.ts'
 import type { Collections } from '../../../shared/schemas/collections.ts'
 import type { ImportDocument } from '../../../shared/schemas/import.ts'
+import type { SecretBox } from '../../../shared/secret-box.ts'
 import { sharedRead } from '../../api/shared-read.ts'
 
 export interface ImportWatchOptions {
   collections: Collections
+  secrets: SecretBox
   log: Logger
   registry: Registry
   /** Every stream ends when it is aborted. */
@@ -219,13 +221,13 @@ export class ImportWatch {
 
   /** The imports as they are now; those that don't exist are left out. */
   async look(importIds: number[]): Promise<Sight[]> {
-    const { collections } = this.#options
+    const { collections, secrets } = this.#options
     const order = (this.#order += 1)
     // What an import works by may be large, and isn't shown.
     const documents: ImportDocument[] = await collections.imports
       .find({ _id: { $in: importIds } }, { projection: { plan: 0, field_ids: 0 } })
       .toArray()
-    const views = await fullViews(collections, documents)
+    const views = await fullViews(collections, documents, secrets)
     return documents.map((document, i) => {
       const data = JSON.stringify(views[i])
       const id = createHash('sha256').update(data).digest('base64url').slice(0, 16)

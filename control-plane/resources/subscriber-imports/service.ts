@@ -4,11 +4,13 @@ import type { Caller } from '../../../shared/api-keys.ts'
 import { clock } from '../../../shared/clock.ts'
 import { databaseTime, inTransaction, isDuplicateKey, nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
+import { sealed } from '../../../shared/import-secrets.ts'
 import { hasEnded, unfinishedStates } from '../../../shared/import-state.ts'
 import type { IdempotencyDocument } from '../../../shared/schemas/bookkeeping.ts'
 import type { Collections } from '../../../shared/schemas/collections.ts'
 import type { ImportDocument, ImportOptions } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { NotOpened } from '../../../shared/secret-box.ts'
 import { ring } from '../../../shared/store/doorbell.ts'
 import { cancelImport, insertImport, pauseImport, unpauseImport } from '../../../shared/store/imports.ts'
 import { TurnQueue } from '../../../shared/turn-queue.ts'
@@ -150,8 +152,9 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
 
   const deadline = clock.monotonicMs() + patienceMs
   for (;;) {
-    const { document, revision } = await checkedDocument(deps, request)
-    const view = await viewOfNew(deps, document)
+    const { document: whole, revision } = await checkedDocument(deps, request)
+    const view = await viewOfNew(deps, whole)
+    const document = sealed(whole, deps.secrets)
     const reply =
       idempotencyId === null
         ? null
@@ -159,7 +162,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
             _id: idempotencyId,
             body_digest: request.bodyDigest,
             import_id: document._id,
-            reply: JSON.stringify(view),
+            ...keptReply(deps, idempotencyId, document, view),
           }
     try {
       const isIn = await creationTurns.take(document.mailing_list_id, () =>
@@ -205,7 +208,33 @@ async function earlierReply(
       `Idempotency-Key was used with another body for import ${earlier.import_id}: give each import a key of its own`,
     )
   }
-  return JSON.parse(earlier.reply) as CreatedView
+  return JSON.parse(earlier.reply ?? (await openReply(deps, earlier))) as CreatedView
+}
+
+const ownerOfReply = (id: string): string => `idempotency key ${id}`
+
+/** The reply has the callback's secret and the URLs as given, so it is encrypted where the import is. */
+function keptReply(
+  { secrets }: ControlPlane,
+  id: string,
+  document: ImportDocument,
+  view: CreatedView,
+): Pick<IdempotencyDocument, 'reply' | 'sealed_reply'> {
+  const reply = JSON.stringify(view)
+  return document.sealed === undefined ? { reply } : { sealed_reply: secrets.seal(reply, ownerOfReply(id)) }
+}
+
+async function openReply({ secrets }: ControlPlane, earlier: IdempotencyDocument): Promise<string> {
+  try {
+    return await secrets.open(earlier.sealed_reply!, ownerOfReply(earlier._id))
+  } catch (error) {
+    if (!(error instanceof NotOpened)) throw error
+    throw new RequestError(
+      'internal_error',
+      `import ${earlier.import_id} was created with this Idempotency-Key, and the reply to that can't be decrypted: ${error.message}`,
+      { status: 500, cause: error },
+    )
+  }
 }
 
 /** The import as it would be, checked against its list; `revision` is the list's that it was checked with. */
@@ -264,7 +293,8 @@ function warningsOf({ overwrite, overwrite_what, column_mapping }: ImportOptions
 
 async function viewOfNew(deps: ControlPlane, document: ImportDocument): Promise<CreatedView> {
   const view = await fullView(deps, document)
-  return document.callback === null ? view : { ...view, callback_secret: document.callback.secret }
+  const secret = document.callback?.secret
+  return secret === undefined ? view : { ...view, callback_secret: secret }
 }
 
 /** False when the list's fields or primary key changed since the import was checked against them. */
@@ -297,7 +327,7 @@ function insertIfUnchanged(
 /** For a day, in place of one that has expired. Throws a duplicate key error when another one is there. */
 async function insertReply(
   { idempotencyKeys }: Collections,
-  { _id, body_digest, import_id, reply }: Omit<IdempotencyDocument, 'expires_at'>,
+  { _id, import_id, ...rest }: Omit<IdempotencyDocument, 'expires_at'>,
   session: ClientSession,
 ): Promise<void> {
   await idempotencyKeys.deleteOne({ _id, $expr: { $lte: ['$expires_at', '$$NOW'] } }, { session })
@@ -307,8 +337,7 @@ async function insertReply(
     [
       {
         $set: {
-          body_digest: { $literal: body_digest },
-          reply: { $literal: reply },
+          ...literals(rest),
           expires_at: { $add: ['$$NOW', 24 * 3_600_000] },
         },
       },
@@ -316,6 +345,10 @@ async function insertReply(
     { upsert: true, session },
   )
 }
+
+/** For a pipeline, which would take a text that begins with `$` for a path. */
+const literals = (values: object): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, { $literal: value as unknown }]))
 
 const digestOf = (content: string): string => createHash('sha256').update(content).digest('base64url')
 

@@ -9,14 +9,14 @@ import type { importListView, importView } from './schemas.ts'
 type FullView = z.infer<typeof importView>
 
 export const fullViews = (
-  { database }: Pick<ControlPlane, 'database'>,
+  { database, secrets }: Pick<ControlPlane, 'database' | 'secrets'>,
   documents: ImportDocument[],
-): Promise<FullView[]> => shared.fullViews(database.collections, documents)
+): Promise<FullView[]> => shared.fullViews(database.collections, documents, secrets)
 
 export const fullView = async (deps: ControlPlane, document: ImportDocument): Promise<FullView> =>
   (await fullViews(deps, [document]))[0]!
 
 export const listViews = (
-  { database }: ControlPlane,
+  { database, secrets }: ControlPlane,
   documents: shared.ImportSummary[],
-): Promise<z.infer<typeof importListView>[]> => shared.listViews(database.collections, documents)
+): Promise<z.infer<typeof importListView>[]> => shared.listViews(database.collections, documents, secrets)

@@ -10,6 +10,7 @@ import {
   type WatchBounds,
 } from '../../../control-plane/resources/subscriber-imports/import-watch.ts'
 import { collectionsOf } from '../../../shared/schemas/collections.ts'
+import { noKeys } from '../../helpers/no-keys.ts'
 import { missing } from '../../helpers/missing-programs.ts'
 import { basic, bootstrapKey, createList, startProcess, until, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
@@ -244,6 +245,7 @@ async function watchHere(t: Test, bounds: Partial<WatchBounds>) {
   })
   const watch = new ImportWatch({
     collections: collectionsOf(client.db(service.db.databaseName)),
+    secrets: noKeys,
     log: pino({ level: 'silent' }),
     registry: new Registry(),
     stopping: stop.signal,

@@ -15,6 +15,7 @@ import { openStaging } from '../../../shared/staging/open-staging.ts'
 import { claimStep, releaseStepsOf } from '../../../shared/store/import-steps.ts'
 import { openUploads } from '../../../shared/uploads/open-uploads.ts'
 import type { PinnedUpload, UploadPin } from '../../../shared/uploads/upload-store.ts'
+import { noKeys } from '../../helpers/no-keys.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { makeOptions, makePlan } from '../../helpers/make-plan.ts'
 import { settleUpload } from '../../helpers/settled-upload.ts'
@@ -61,7 +62,15 @@ async function stepOf(
   const document = (await claimStep(collections, id, 'splitting', { engineId, token }))!
   const session = client.startSession()
   const context: StepContext = {
-    ...{ session, database, staging, log, bounds: downloadBounds, guard: new AddressGuard([]) },
+    ...{
+      session,
+      database,
+      secrets: noKeys,
+      staging,
+      log,
+      bounds: downloadBounds,
+      guard: new AddressGuard([]),
+    },
     ...{ stripe: 'e1', metrics: createEngineMetrics(new Registry()), signal: new AbortController().signal },
     uploads: {
       ...uploads,

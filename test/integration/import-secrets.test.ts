@@ -1,0 +1,430 @@
+import { randomBytes } from 'node:crypto'
+import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { Webhook } from 'standardwebhooks'
+import t, { type Test } from 'tap'
+import { messageOf } from '../../shared/errors.ts'
+import { startHastyEngine } from '../helpers/downloads.ts'
+import { createList, importEnd, startProcess, startService, until, type Json } from '../helpers/service.ts'
+
+/** What imports hold of passwords, tokens and secrets: encrypted while they need it, gone when they don't. */
+
+const planted = {
+  sourcePassword: 'planted-source-password',
+  sourceToken: 'planted-source-token',
+  callbackPassword: 'planted-callback-password',
+  callbackToken: 'planted-callback-token',
+}
+
+interface Request {
+  url: string
+  authorization: string | undefined
+  body: string
+  headers: Record<string, string>
+  response: ServerResponse
+}
+
+/** Serves the file to whoever has password and token; callbacks wait until they are answered. */
+const callbacks: Request[] = []
+const web = createServer((request, response) => {
+  let body = ''
+  request.setEncoding('utf8').on('data', (piece: string) => (body += piece))
+  request.on('end', () => {
+    const url = request.url!
+    const { authorization } = request.headers
+    if (url.startsWith('/hook'))
+      callbacks.push({
+        url,
+        authorization,
+        body,
+        headers: request.headers as Record<string, string>,
+        response,
+      })
+    else if (
+      authorization === basic('ann', planted.sourcePassword) &&
+      url.endsWith(`token=${planted.sourceToken}&list=5`)
+    )
+      response.end('email\nann@example.com\n')
+    else response.writeHead(403).end()
+  })
+})
+await new Promise<void>((resolve) => web.listen(0, '127.0.0.1', resolve))
+const host = `127.0.0.1:${(web.address() as AddressInfo).port}`
+t.teardown(() => {
+  web.close()
+  web.closeAllConnections()
+})
+
+const basic = (user: string, password: string): string =>
+  `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`
+
+const sourceUrl = `http://ann:${planted.sourcePassword}@${host}/rows.csv?token=${planted.sourceToken}&list=5`
+const callbackUrl = `http://bob:${planted.callbackPassword}@${host}/hook?key=${planted.callbackToken}`
+/** As the views had them before anything was encrypted. */
+const shown = {
+  url: sourceUrl.replace(planted.sourcePassword, '***'),
+  callbackUrl: callbackUrl.replace(planted.callbackPassword, '***'),
+}
+const shownAtEnd = {
+  url: shown.url.replace(planted.sourceToken, '***'),
+  callbackUrl: shown.callbackUrl.replace(planted.callbackToken, '***'),
+}
+
+type Service = Awaited<ReturnType<typeof startService>>
+
+/** Each collection in which one of the secrets stands, as it is or encoded, with the secret's name. */
+async function leaks({ db }: Service, secrets: Record<string, string>): Promise<string[]> {
+  const found: string[] = []
+  for (const { name } of await db.listCollections().toArray()) {
+    const documents = db.collection(name).find({}, { raw: true })
+    for await (const document of documents) {
+      const bytes = Buffer.from(document as unknown as Uint8Array)
+      for (const [secret, text] of Object.entries(secrets))
+        for (const form of [
+          text,
+          Buffer.from(text)
+            .toString('base64')
+            .replace(/.{2}=*$/, ''),
+          text.replace('whsec_', ''),
+        ])
+          if (bytes.includes(form)) found.push(`${name} has ${secret}`)
+    }
+  }
+  return [...new Set(found)]
+}
+
+async function create(
+  service: Service,
+  more: Json = {},
+  headers: Record<string, string> = {},
+): Promise<Json> {
+  const list = await createList(service)
+  const answer = await createOn(service, list.id, more, headers)
+  return { ...answer, listId: list.id }
+}
+
+async function createOn(service: Service, listId: number, more: Json, headers: Record<string, string>) {
+  const { body, text } = await service.call(
+    'POST',
+    `/mailing_lists/${listId}/subscriber_imports`,
+    {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_source: { type: 'url', url: sourceUrl },
+        callback_url: callbackUrl,
+        ...more,
+      },
+    },
+    { headers },
+  )
+  if (body.success !== true) throw new Error(text)
+  return body.data
+}
+
+const stored = async (service: Service, id: number) =>
+  (await service.collections.imports.findOne({ _id: id }))!
+
+const untilDropped = (service: Service, id: number) =>
+  until(
+    `the dropping of the secrets of import ${id}`,
+    () => stored(service, id),
+    (document) => document.has_secrets === false && document.sealed === undefined,
+  )
+
+const nextCallback = async (): Promise<Request> => {
+  await until(
+    'a callback',
+    async () => callbacks.length,
+    (count) => count > 0,
+  )
+  return callbacks.shift()!
+}
+
+async function keyFile(t: Test, ...keys: string[]): Promise<string> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'rollcall keys '))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const file = path.join(folder, 'keys')
+  await writeFile(file, `${keys.join('\n')}\n`)
+  return file
+}
+const newKey = (): string => randomBytes(32).toString('base64')
+
+t.test('the database has secrets encrypted while they are needed, and not at all afterwards', async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const list = await createList(service)
+  const key = { 'idempotency-key': 'once' }
+  const created = await createOn(service, list.id, {}, key)
+  const secrets = { ...planted, callbackSecret: created.callback_secret as string }
+  t.match(secrets.callbackSecret, /^whsec_/)
+  t.match(created, { file_source: { url: shown.url, filename: 'rows.csv' }, callback_url: shown.callbackUrl })
+  const view = await service.get(`/subscriber_imports/${created.id}`)
+  t.match(view, { file_source: { url: shown.url }, callback_url: shown.callbackUrl }, 'as before it ends')
+  t.match(await service.get(`/mailing_lists/${list.id}/subscriber_imports`), [
+    { file_source: { url: shown.url } },
+  ])
+  t.same(await leaks(service, secrets), [])
+  t.same(
+    await createOn(service, list.id, {}, key),
+    created,
+    'the reply to its Idempotency-Key, secret included',
+  )
+
+  await service.start('engine')
+  const first = await nextCallback()
+  t.same(await leaks(service, secrets), [], 'while the callback is sent')
+  t.type((await stored(service, created.id)).sealed, Uint8Array, 'it is needed for the next try')
+  t.equal(first.authorization, basic('bob', planted.callbackPassword))
+  t.equal(first.url, `/hook?key=${planted.callbackToken}`)
+  const { data } = new Webhook(secrets.callbackSecret).verify(first.body, first.headers) as Json
+  first.response.writeHead(204).end()
+  await untilDropped(service, created.id)
+  t.same(await leaks(service, secrets), [])
+  const { source, callback } = await stored(service, created.id)
+  t.same([source.url, callback], [shownAtEnd.url, { url: shownAtEnd.callbackUrl }])
+  const end = await service.get(`/subscriber_imports/${created.id}`)
+  t.match(end, {
+    state: 'finished',
+    file_source: { url: shownAtEnd.url },
+    callback_url: shownAtEnd.callbackUrl,
+    stats: { number_of_records: 1 },
+  })
+  t.same(data, end, 'the callback has the view that a request gets')
+  t.same(await createOn(service, list.id, {}, key), created, 'also after the end, for its 24 hours')
+
+  const cancelled = await create(service, { begins_at: '2100-01-01T00:00', callback_url: undefined })
+  await service.post(`/subscriber_imports/${cancelled.id}/cancel`)
+  await untilDropped(service, cancelled.id)
+  const failing = await create(service, {
+    file_source: { type: 'json', content: 'no address\n' },
+    deactivate_subscribers_not_in_import: true,
+  })
+  ;(await nextCallback()).response.writeHead(204).end()
+  await untilDropped(service, failing.id)
+  t.equal((await stored(service, failing.id)).state, 'failed')
+  t.same(await leaks(service, { ...secrets, other: failing.callback_secret }), [])
+  for (const running of Object.values(service.processes))
+    for (const secret of Object.values(secrets)) t.notMatch(running.log(), secret)
+  const { mode } = await stat(path.join(service.dataFolder, 'secrets.key'))
+  t.equal(mode & 0o777, 0o600)
+  const keys = await readFile(path.join(service.dataFolder, 'secrets.key'), 'utf8')
+  t.same(await leaks(service, { key: keys.trim() }), [], 'nor is the key there')
+})
+
+t.test('processes that start at once on a new folder share one key, and keep it', async (t) => {
+  const service = await startService(t, [])
+  await Promise.all([service.start('control-plane'), service.start('engine'), service.start('engine')])
+  const file = path.join(service.dataFolder, 'secrets.key')
+  const key = await readFile(file, 'utf8')
+  const { id } = await create(service)
+  ;(await nextCallback()).response.writeHead(204).end()
+  t.match(await importEnd(service, id), { state: 'finished' })
+  await chmod(file, 0o644)
+  await service.start('engine')
+  t.equal(await readFile(file, 'utf8'), key)
+  t.equal((await stat(file)).mode & 0o777, 0o600, 'a copy that lost its mode gets it back')
+})
+
+t.test('an import whose key the engine lacks fails with what to do, and the engine works on', async (t) => {
+  const [ours, others] = [newKey(), newKey()]
+  const [file, enginesFile] = [await keyFile(t, ours), await keyFile(t, others)]
+  const service = await startService(t, ['control-plane'], { SECRETS_KEY_FILE: file })
+  const engine = await startHastyEngine(
+    t,
+    service,
+    { callbacks: { retryAfterMs: Array.from({ length: 1_000 }, () => 100) } },
+    { SECRETS_KEY_FILE: enginesFile },
+  )
+  const lost = await create(service)
+  t.match(await importEnd(service, lost.id), {
+    state: 'failed',
+    error_message:
+      /^the URLs and secrets of the import can't be decrypted: it was encrypted with the key [0-9a-f]{16}, which this process does not have: give all processes the same SECRETS_KEY_FILE, .*; then create the import again$/,
+    file_source: { url: shownAtEnd.url },
+  })
+  const problem = await until(
+    'a failed callback',
+    () => service.collections.callbacks.findOne({ _id: lost.id }),
+    (callback) => (callback?.failures ?? 0) > 1,
+  )
+  t.match(problem, { state: 'waiting', problem: /which this process does not have/ })
+  await writeFile(enginesFile, `${others}\n${ours}\n`)
+  const callback = await nextCallback()
+  t.equal(new Webhook(lost.callback_secret).verify(callback.body, callback.headers) !== null, true)
+  callback.response.writeHead(204).end()
+  await untilDropped(service, lost.id)
+
+  const next = await create(service)
+  ;(await nextCallback()).response.writeHead(204).end()
+  t.match(await importEnd(service, next.id), { state: 'finished' }, 'the key is found without a restart')
+  t.equal(engine.child.exitCode, null)
+
+  const scheduled = await create(service, { begins_at: '2100-01-01T00:00' }, { 'idempotency-key': 'kept' })
+  const elsewhere = await service.start('control-plane', { SECRETS_KEY_FILE: await keyFile(t, newKey()) })
+  t.match(
+    await service.get(`/subscriber_imports/${scheduled.id}`),
+    { state: 'scheduled', file_source: { url: shownAtEnd.url }, callback_url: shownAtEnd.callbackUrl },
+    'a control plane without the key shows the rest',
+  )
+  t.match(
+    (
+      await service.call(
+        'POST',
+        `/mailing_lists/${scheduled.listId}/subscriber_imports`,
+        {
+          subscriber_import: {
+            column_mapping: ['email'],
+            file_source: { type: 'url', url: sourceUrl },
+            callback_url: callbackUrl,
+            begins_at: '2100-01-01T00:00',
+          },
+        },
+        { headers: { 'idempotency-key': 'kept' } },
+      )
+    ).body,
+    {
+      error_code: 'internal_error',
+      error_message: new RegExp(
+        `^import ${scheduled.id} was created with this Idempotency-Key, .*SECRETS_KEY_FILE`,
+      ),
+    },
+  )
+  for (const log of [engine.log(), elsewhere.log()])
+    for (const secret of [...Object.values(planted), ours, others]) t.notOk(log.includes(secret))
+})
+
+t.test('a new first key seals from then on, and what the old one sealed is still read', async (t) => {
+  const [old, recent] = [newKey(), newKey()]
+  const file = await keyFile(t, old)
+  const service = await startService(t, ['control-plane'], { SECRETS_KEY_FILE: file })
+  const before = await create(service)
+  await writeFile(file, `${recent}\n\n${old}\n`)
+  await service.start('control-plane')
+  t.match(await service.get(`/subscriber_imports/${before.id}`), { file_source: { url: shown.url } })
+  const after = await create(service)
+  const keyIds = await Promise.all(
+    [before, after].map(async ({ id }) =>
+      Buffer.from((await stored(service, id)).sealed!).toString('hex', 1, 9),
+    ),
+  )
+  t.not(keyIds[0], keyIds[1])
+  await service.start('engine')
+  for (const { id } of [before, after]) {
+    ;(await nextCallback()).response.writeHead(204).end()
+    t.match(await importEnd(service, id), { state: 'finished' })
+    await untilDropped(service, id)
+  }
+})
+
+t.test('imports of an earlier version work on, are encrypted or dropped', async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const { imports } = service.collections
+  const secrets = { ...planted, callbackSecret: `whsec_${newKey()}` }
+  /** As the version before stored them. */
+  const inTheClear = async (id: number, set: Json = {}): Promise<void> => {
+    const callback = { url: callbackUrl, secret: secrets.callbackSecret }
+    await imports.updateOne(
+      { _id: id },
+      { $set: { 'source.url': sourceUrl, callback, ...set }, $unset: { sealed: '', has_secrets: '' } },
+    )
+  }
+  const run = await create(service)
+  await inTheClear(run.id)
+  t.match(
+    await service.get(`/subscriber_imports/${run.id}`),
+    { file_source: { url: shown.url }, callback_url: shown.callbackUrl },
+    'shown as it was',
+  )
+  const ended = await create(service)
+  const counts = Object.fromEntries(
+    [
+      'added',
+      'updated',
+      'failed',
+      'skipped_overwrite',
+      'skipped_active',
+      'skipped_unsubscribed',
+      'skipped_scomp',
+    ]
+      .concat([
+        'skipped_bounced',
+        'skipped_deactivated',
+        'skipped_duplicate',
+        'skipped_over_limit',
+        'deactivated',
+      ])
+      .map((kind) => [kind, 0]),
+  )
+  await inTheClear(ended.id, { state: 'failed', finished_at: new Date(), totals: counts, settled: true })
+  const plain = await create(service, {
+    file_source: { type: 'json', content: 'email\n' },
+    begins_at: '2100-01-01T00:00',
+    callback_url: undefined,
+  })
+  await imports.updateOne({ _id: plain.id }, { $unset: { has_secrets: '' } })
+
+  const engine = await service.start('engine')
+  const callback = await nextCallback()
+  t.ok(new Webhook(secrets.callbackSecret).verify(callback.body, callback.headers))
+  callback.response.writeHead(204).end()
+  t.match(await importEnd(service, run.id), { state: 'finished' })
+  await untilDropped(service, run.id)
+  await untilDropped(service, ended.id)
+  await engine.stop()
+  t.same(await leaks(service, secrets), [])
+  t.match(await service.get(`/subscriber_imports/${ended.id}`), { file_source: { url: shownAtEnd.url } })
+
+  const waiting = await create(service, { begins_at: '2100-01-01T00:00' })
+  await inTheClear(waiting.id)
+  t.not((await leaks(service, secrets)).length, 0)
+  await service.processes['control-plane']!.stop()
+  await service.start('control-plane')
+  t.same(await leaks(service, secrets), [], 'a control plane encrypts them when it starts')
+  t.match(await stored(service, waiting.id), { has_secrets: true, source: { url: shownAtEnd.url } })
+  t.match(await stored(service, plain.id), { has_secrets: false, sealed: undefined })
+  await imports.updateOne({ _id: waiting.id }, { $set: { begins_at: new Date() } })
+  await service.start('engine')
+  const last = await nextCallback()
+  t.ok(new Webhook(secrets.callbackSecret).verify(last.body, last.headers))
+  last.response.writeHead(204).end()
+  t.match(await importEnd(service, waiting.id), { state: 'finished' })
+  await untilDropped(service, waiting.id)
+})
+
+t.test('without a shared folder and a key, imports work in the clear, with a warning', async (t) => {
+  const service = await startService(t, ['control-plane', 'engine'], { STAGING: 'gridfs' })
+  for (const running of Object.values(service.processes))
+    t.match(running.log(), /stored in the clear until their imports end.*set SECRETS_KEY_FILE/)
+  const { id, callback_secret: callbackSecret } = await create(service)
+  ;(await nextCallback()).response.writeHead(204).end()
+  t.match(await importEnd(service, id), { state: 'finished' })
+  await untilDropped(service, id)
+  t.same(await leaks(service, { ...planted, callbackSecret }), [])
+  await t.rejects(stat(path.join(service.dataFolder, 'secrets.key')), { code: 'ENOENT' })
+})
+
+t.test('a key file that cannot be used stops the start with its name, not with its content', async (t) => {
+  const service = await startService(t, [])
+  const [good, short] = [newKey(), randomBytes(16).toString('base64')]
+  const files: [string | null, RegExp][] = [
+    [null, /ENOENT/],
+    ['', /it is empty/],
+    [`${good}\n${short}\n`, /line 2 is not 32 bytes as base64/],
+    [good.slice(0, -1), /line 1 is not 32 bytes as base64/],
+  ]
+  for (const [content, problem] of files) {
+    const file = await keyFile(t)
+    if (content === null) await rm(file)
+    else await writeFile(file, content)
+    for (const name of ['control-plane', 'engine'] as const) {
+      const message = await startProcess(name, { ...service.settings, SECRETS_KEY_FILE: file })
+        .then(() => 'it started')
+        .catch(messageOf)
+      t.match(message, problem)
+      t.match(message, `SECRETS_KEY_FILE ${file} can't be used`)
+      for (const key of [good, short]) t.notOk(message.includes(key.slice(0, 20)))
+    }
+  }
+})
