@@ -5,11 +5,12 @@ import type { Database } from '../shared/database.ts'
 import { messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { ChunkDocument } from '../shared/schemas/import.ts'
-import { claimChunk, mostAttempts, releaseChunk } from '../shared/store/chunks.ts'
+import { claimChunk, maxAttempts, releaseChunk } from '../shared/store/chunks.ts'
 import { failImport, readState, type WorkingImport } from '../shared/store/imports.ts'
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import type { DoubtfulClaims } from './doubtful-claims.ts'
 import type { EngineMetrics } from './metrics.ts'
+import { deathsMessage, maxDeaths, suspectDeaths, type Quarantine } from './quarantine.ts'
 import { control, type ChunkReport } from './workers/messages.ts'
 import type { WorkerPool } from './workers/pool.ts'
 
@@ -18,6 +19,7 @@ export interface ChunkLanesOptions {
   database: Database
   pool: WorkerPool
   claims: DoubtfulClaims
+  quarantine: Quarantine
   metrics: EngineMetrics
   log: Logger
   /** This engine has done its part of an import, and nobody has more of it to give. */
@@ -68,8 +70,13 @@ export class ChunkLanes {
   }
 
   /** Claims no more; resolves when the running batches have ended and their chunks are released. */
-  async stop(): Promise<void> {
+  stop(): Promise<void> {
     this.#isStopped = true
+    return this.stopRunning()
+  }
+
+  /** Resolves when the batches that run now have ended and their chunks are released. */
+  async stopRunning(): Promise<void> {
     for (const chunk of this.#chunks.values()) Atomics.store(chunk.word, 0, control.stop)
     await Promise.all([...this.#chunks.values()].map((chunk) => chunk.ended))
   }
@@ -88,8 +95,8 @@ export class ChunkLanes {
   }
 
   async #claimUntilFull({ wakes }: { wakes: boolean }): Promise<void> {
-    const { database, engineId, pool, claims } = this.#options
-    while (!this.#isStopped && this.#chunks.size < pool.lanesForChunks()) {
+    const { database, engineId, pool, claims, quarantine } = this.#options
+    while (!this.#isStopped && !quarantine.isOccupied && this.#chunks.size < pool.lanesForChunks()) {
       const entry = this.#scheduler.next()
       if (entry === null) return
       const token = randomUUID()
@@ -102,18 +109,26 @@ export class ChunkLanes {
         continue
       }
       this.#scheduler.charge(entry.organization_id, chunk.record_count)
-      this.#startChunk(chunk, token)
+      if (chunk.attempt > maxAttempts || (chunk.deaths ?? 0) >= maxDeaths) {
+        await claims.claiming(token, this.#giveUp(chunk, token))
+        // It is ready again: the next look finds its import failed.
+        this.#scheduler.markDry(entry._id)
+      } else {
+        this.#startChunk(chunk, token)
+      }
     }
   }
 
   #startChunk(chunk: ChunkDocument, token: string): void {
-    const { pool, metrics, claims, log } = this.#options
+    const { pool, metrics, claims, quarantine, log } = this.#options
     const shared = new SharedArrayBuffer(4)
     const word = new Int32Array(shared)
-    if (this.#isStopped) Atomics.store(word, 0, control.stop)
+    if (this.#isStopped || quarantine.isOccupied) Atomics.store(word, 0, control.stop)
     const startedAt = clock.monotonicMs()
-    const ended = pool
-      .run({ kind: 'chunk', importId: chunk.import_id, chunkId: chunk._id, token, control: shared })
+    const isSuspect = (chunk.deaths ?? 0) >= suspectDeaths && !quarantine.isOccupied
+    const run = () =>
+      pool.run({ kind: 'chunk', importId: chunk.import_id, chunkId: chunk._id, token, control: shared })
+    const ended = (isSuspect ? quarantine.run(run) : run())
       .catch((error: unknown): ChunkReport => {
         // Its thread was ended for that: nothing is wrong with the chunk.
         if (this.#isDead) return { end: 'lost' }
@@ -164,6 +179,20 @@ export class ChunkLanes {
     }
   }
 
+  /** Engines died of it, or it was taken away from them without a batch, as often as may be. */
+  async #giveUp(chunk: ChunkDocument, token: string): Promise<void> {
+    const { database, log, metrics } = this.#options
+    const deaths = chunk.deaths ?? 0
+    const message =
+      deaths >= maxDeaths
+        ? deathsMessage(`worked on chunk ${chunk._id}`, deaths)
+        : `chunk ${chunk._id} was claimed ${chunk.attempt - 1} times in a row without a batch of it being written: check DATA_DIR on the engines, their logs have more`
+    log.error({ import_id: chunk.import_id, chunk: chunk._id }, `a chunk is given up: ${message}`)
+    if (await failImport(database.collections, chunk.import_id, { message }))
+      metrics.importFailed(deaths >= maxDeaths ? 'engines_died' : 'attempts_exhausted')
+    await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: false })
+  }
+
   async #endFailedChunk(
     chunk: ChunkDocument,
     token: string,
@@ -174,7 +203,7 @@ export class ChunkLanes {
       { chunk: chunk._id, attempt: chunk.attempt, retryable: report.retryable },
       `a chunk failed: ${report.message}`,
     )
-    if (report.code !== null || (!report.retryable && chunk.attempt >= mostAttempts)) {
+    if (report.code !== null || (!report.retryable && chunk.attempt >= maxAttempts)) {
       const message =
         report.code === null
           ? `chunk ${chunk._id} failed ${chunk.attempt} times in a row, the last time with: ${report.message}`

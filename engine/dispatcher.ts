@@ -12,6 +12,7 @@ import { runStep } from './import-run.ts'
 import { ImportStarter } from './import-starter.ts'
 import { LookLoop, lookEveryMs } from './look-loop.ts'
 import { settleImport } from './settle-import.ts'
+import { Quarantine, suspectDeaths } from './quarantine.ts'
 import type { StepContext } from './step.ts'
 
 export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal'> {
@@ -51,6 +52,7 @@ export class Dispatcher {
   readonly #claims: DoubtfulClaims
   readonly #starter: ImportStarter
   readonly #lanes: ChunkLanes
+  readonly #quarantine: Quarantine
   readonly #steps = new Map<number, RunningStep>()
   readonly #loop: LookLoop
 
@@ -67,7 +69,10 @@ export class Dispatcher {
     })
     this.#claims = new DoubtfulClaims(options.database, options.engineId)
     this.#starter = new ImportStarter({ ...options, onStarted: this.#loop.wake })
-    this.#lanes = new ChunkLanes({ ...options, claims: this.#claims, onExhausted: this.#loop.wake })
+    this.#quarantine = new Quarantine(() => this.#stopRunning(), this.#loop.wake)
+    const { wake } = this.#loop
+    const shared = { claims: this.#claims, quarantine: this.#quarantine }
+    this.#lanes = new ChunkLanes({ ...options, ...shared, onExhausted: wake })
   }
 
   start(): void {
@@ -98,6 +103,13 @@ export class Dispatcher {
   /** Stops taking work, lets running batches end, hands back what is left. */
   stop(): Promise<void> {
     return this.#stop(this.#lanes.stop())
+  }
+
+  /** Ends what runs now, for others or this engine to go on with. */
+  async #stopRunning(): Promise<void> {
+    const steps = [...this.#steps.values()]
+    for (const step of steps) step.abort.abort()
+    await Promise.all([this.#lanes.stopRunning(), ...steps.map((step) => step.ended)])
   }
 
   async #stop(lanesStopped: Promise<void>): Promise<void> {
@@ -144,7 +156,7 @@ export class Dispatcher {
 
   async #considerStep(entry: WorkingImport): Promise<void> {
     const { collections } = this.#options.database
-    if (!this.#hasSlotFor(entry)) return
+    if (this.#quarantine.isOccupied || !this.#hasSlotFor(entry)) return
     if (entry.state === 'importing') {
       const chunks = await countChunkStates(collections, entry._id)
       if (chunks.ready + chunks.running > 0) return
@@ -155,7 +167,10 @@ export class Dispatcher {
     if (document === null) return
     const abort = new AbortController()
     const session = this.#options.stepSessions.pop()!
-    const ended = runStep(document, token, { ...this.#options, session, signal: abort.signal })
+    const isOccupied = this.#quarantine.isOccupied
+    const run = () => runStep(document, token, { ...this.#options, session, signal: abort.signal })
+    const isSuspect = (document.step_deaths ?? 0) >= suspectDeaths && !isOccupied
+    const ended = (isSuspect ? this.#quarantine.run(run) : run())
       .catch((error: unknown) => {
         this.#claims.add(token)
         this.#options.log.warn(
@@ -169,7 +184,7 @@ export class Dispatcher {
         this.#loop.wake()
       })
     this.#steps.set(entry._id, { entry, abort, ended })
-    if (this.#loop.isStopped) abort.abort()
+    if (this.#loop.isStopped || isOccupied) abort.abort()
   }
 
   #hasSlotFor(entry: WorkingImport): boolean {

@@ -216,7 +216,11 @@ export class Engine implements Part {
     await Promise.all([life.dispatcher.stop(), life.reactions.stop(), life.callbacks.stop()])
     await life.pool.destroy()
     // What didn't end in time is handed back as if this engine had died, only sooner; the database may be away.
-    const handedOver = handOver(this.#options.database, { _id: life.id }, this.#options.log)
+    const handedOver = handOver(
+      this.#options.database,
+      { _id: life.id },
+      { died: false, log: this.#options.log },
+    )
     const tooLate = sleep(handOverMs, undefined, { ref: false }).then(() => {
       throw new Error(`the database gave no answer within ${handOverMs / 1000} s`)
     })

@@ -12,7 +12,8 @@ import { countAbsent, deactivateAbsent } from './deactivation.ts'
 import { sourceOf } from './sources/source-of.ts'
 import type { SourceContext } from './sources/source.ts'
 import { splitImport } from './splitting/split-import.ts'
-import { endInFailure } from './step-failures.ts'
+import { maxDeaths } from './quarantine.ts'
+import { endInFailure, failAfterDeaths } from './step-failures.ts'
 import { downloadTimeLeft, type StepContext, type StepRun } from './step.ts'
 
 /**
@@ -33,7 +34,8 @@ export async function runStep(document: ImportDocument, token: string, context: 
   const run: StepRun = { ...context, log, document, step: { id: document._id, token } }
   const { collections } = run.database
   try {
-    if (document.state === 'importing') await finish(run)
+    if ((document.step_deaths ?? 0) >= maxDeaths) await failAfterDeaths(run)
+    else if (document.state === 'importing') await finish(run)
     else await prepare(run)
   } catch (error) {
     if (run.signal.aborted) log.debug('the step was interrupted')
@@ -72,7 +74,7 @@ async function staged(run: StepRun): Promise<string | null> {
   const isOurs = await writeInStep(
     run.database.collections,
     { ...step, state },
-    { $set: { state: 'splitting', ...obtained } },
+    { $set: { state: 'splitting', step_deaths: 0, ...obtained } },
   )
   if (!isOurs) return null
   if (obtained.staged === target) await countStaged(run, target)

@@ -19,7 +19,7 @@ const stages = ['wait', 'obtain', 'split', 'import', 'finish'] as const
 type Stage = (typeof stages)[number]
 
 /** Why an import failed: an ImportError's code, or what no code is for. */
-const failureReasons = [...importErrorCodes, 'attempts_exhausted', 'broken_step'] as const
+const failureReasons = [...importErrorCodes, 'attempts_exhausted', 'broken_step', 'engines_died'] as const
 export type FailureReason = (typeof failureReasons)[number]
 
 const callbackResults = ['delivered', 'failed', 'refused'] as const

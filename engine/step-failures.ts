@@ -4,6 +4,7 @@ import { isStagingFull } from '../shared/staging/staging.ts'
 import { postponeStep, scheduleRetry, waitForUpload } from '../shared/store/import-steps.ts'
 import { failImport } from '../shared/store/imports.ts'
 import type { FailureReason } from './metrics.ts'
+import { deathsMessage } from './quarantine.ts'
 import { StillWritten } from './sources/source.ts'
 import { downloadTimeLeft, type StepRun } from './step.ts'
 
@@ -86,6 +87,13 @@ async function endBrokenStep(error: unknown, run: StepRun): Promise<void> {
       ? 'this is a defect of the engine, its log has more'
       : 'check DATA_DIR on the engine, and create the import again'
   await fail(run, 'broken_step', `${messageOf(error)} (the last of ${failures} tries): ${advice}`)
+}
+
+/** Engines died while they held the step, as many as may: it is not begun once more. */
+export async function failAfterDeaths(run: StepRun): Promise<void> {
+  const { step_deaths = 0, state } = run.document
+  const doing = state === 'importing' ? 'finished the import' : `prepared the import (${state})`
+  await fail(run, 'engines_died', deathsMessage(doing, step_deaths))
 }
 
 async function fail(run: StepRun, reason: FailureReason, message: string): Promise<void> {

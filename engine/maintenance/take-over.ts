@@ -28,7 +28,7 @@ export function takeOverFromDeadEngines(database: Database, log: Logger): Chore 
     everyMs: heartbeatMs,
     async run() {
       for (const engine of await markDeadEngines(collections)) {
-        const { chunks, steps, imports } = await handOver(database, engine, log)
+        const { chunks, steps, imports } = await handOver(database, engine, { died: true, log })
         const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
         const held =
           imports.length === 0
@@ -61,8 +61,8 @@ export async function releaseHoldsOfUnknown(collections: Collections): Promise<v
   const holders = [...(await holdersOfChunks(collections)), ...(await holdersOfSteps(collections))]
   for (const engineId of new Set(holders)) {
     if (await isRegistered(collections, engineId)) continue
-    await releaseChunksOf(collections, engineId)
-    await releaseStepsOf(collections, engineId)
+    await releaseChunksOf(collections, engineId, { died: true })
+    await releaseStepsOf(collections, engineId, { died: true })
   }
 }
 
@@ -73,7 +73,7 @@ export async function releaseHoldsOfUnknown(collections: Collections): Promise<v
 export async function handOver(
   { client, collections }: Database,
   engine: Pick<EngineDocument, '_id'>,
-  log: Logger,
+  { died, log }: { died: boolean; log: Logger },
 ): Promise<{ chunks: number; steps: number; imports: number[] }> {
   const document = await collections.engines.findOne({ _id: engine._id })
   await killSessions(client, document?.session_ids ?? []).catch((error: unknown) => {
@@ -85,8 +85,8 @@ export async function handOver(
     ...(await importsOfChunksHeldBy(collections, engine._id)),
     ...(await importsOfStepsHeldBy(collections, engine._id)),
   ])
-  const chunks = await releaseChunksOf(collections, engine._id)
-  const steps = await releaseStepsOf(collections, engine._id)
+  const chunks = await releaseChunksOf(collections, engine._id, { died })
+  const steps = await releaseStepsOf(collections, engine._id, { died })
   await unregisterEngine(collections, engine._id)
   return { chunks, steps, imports: [...imports] }
 }

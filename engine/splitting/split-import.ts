@@ -103,6 +103,7 @@ async function enterImporting(
   const moved = await inTransactionOf(session, async () => {
     const set = {
       state: 'importing' as const,
+      step_deaths: 0,
       number_of_records: result.records,
       header: result.header,
       warnings: [...document.warnings, ...result.warnings],

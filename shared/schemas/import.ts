@@ -199,6 +199,8 @@ export const importDocument = z.object({
   import_epoch: integer().min(0).optional(),
   /** Times that a step broke off for a reason that nobody foresaw. */
   step_failures: integer().min(0),
+  /** Engines that died while they held its step since it last got on; absent is 0. */
+  step_deaths: integer().min(0).optional(),
   /**
    * Nobody takes the import's step before that: it broke off, or its upload was still being written and is looked at
    * again. It may be past. Absent: no step has had to wait.
@@ -294,6 +296,8 @@ export const chunkDocument = z.object({
   fence: integer().min(0).optional(),
   /** Times that it was claimed since a batch of it last committed. */
   attempt: integer().min(0),
+  /** Engines that died while they held it since a batch of it last committed; absent is 0. */
+  deaths: integer().min(0).optional(),
   lease_until: instant().nullable(),
   /** Records of it that are done, in its order: its next batch begins there. */
   next_record: integer().min(0),

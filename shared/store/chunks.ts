@@ -22,7 +22,7 @@ export async function replaceChunks(
 const chunkLeaseMs = 60_000
 
 /** Claims without a committed batch in between, after which something is wrong with the chunk itself. */
-export const mostAttempts = 5
+export const maxAttempts = 5
 
 /** Under what an engine holds a chunk, or a step of an import: a token of that one hold. */
 export interface Claim {
@@ -92,6 +92,7 @@ export async function advanceChunk(
     next_record: to,
     counts: { $literal: counts },
     attempt: 0,
+    deaths: 0,
     places_used: places.used,
     ...end,
   }
@@ -140,11 +141,15 @@ export async function releaseChunkUnder(collections: Collections, claim: Claim):
   )
 }
 
-/** Gives back what a dead engine held. */
-export async function releaseChunksOf(collections: Collections, engineId: string): Promise<number> {
+/** Gives back what an engine held that works no longer; where it died, the chunks may be what it died of. */
+export async function releaseChunksOf(
+  collections: Collections,
+  engineId: string,
+  { died }: { died: boolean },
+): Promise<number> {
   const { modifiedCount } = await collections.chunks.updateMany(
     { engine_id: engineId, state: 'running' },
-    { $set: { ...released, state: 'ready' } },
+    { $set: { ...released, state: 'ready' }, ...(died ? { $inc: { deaths: 1 } } : {}) },
   )
   return modifiedCount
 }

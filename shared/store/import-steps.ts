@@ -47,11 +47,15 @@ export async function releaseStepUnder(collections: Collections, claim: Claim): 
   )
 }
 
-/** Gives back the steps of an engine that died or stopped; resolves to how many. */
-export async function releaseStepsOf(collections: Collections, engineId: string): Promise<number> {
+/** Gives back the steps of an engine that stopped, or died, perhaps of one of them; resolves to how many. */
+export async function releaseStepsOf(
+  collections: Collections,
+  engineId: string,
+  { died }: { died: boolean },
+): Promise<number> {
   const { modifiedCount } = await collections.imports.updateMany(
     { settled: false, 'step.engine_id': engineId },
-    { $set: { step: null } },
+    { $set: { step: null }, ...(died ? { $inc: { step_deaths: 1 } } : {}) },
     { hint: unsettledIndex },
   )
   return modifiedCount

@@ -95,7 +95,7 @@ t.test('a step that was taken over finds its upload still being written: the fil
   await collections.imports.updateOne({ _id: 1 }, { $set: { upload: { pin, waiting: null } } })
   /** Suspended before its look at the file, for as long as its successor needs for the whole step. */
   const suspended = await stepOf(1, 'suspended', async (file) => {
-    await releaseStepsOf(collections, 'suspended')
+    await releaseStepsOf(collections, 'suspended', { died: true })
     await settleUpload(upload)
     await (
       await stepOf(1, 'successor')

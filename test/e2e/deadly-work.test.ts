@@ -1,0 +1,77 @@
+import t from 'tap'
+import { Engines, type RunningEngine } from '../helpers/engines.ts'
+import { holdRow } from '../helpers/held-row.ts'
+import { countsOf, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
+
+/** What kills each engine that works on it is not handed on for ever. */
+
+t.setTimeout(240_000)
+const service = await startService(t, ['control-plane'])
+const { collections } = service
+const engines = new Engines(t, service)
+
+const create = (listId: number, email: string): Promise<Json> =>
+  service.post(`/mailing_lists/${listId}/subscriber_imports`, {
+    subscriber_import: {
+      ...{ column_mapping: ['email'], file_format: { csv_has_headers: false } },
+      file_source: { type: 'json', content: `${email}\n` },
+    },
+  })
+
+t.test('an import fails after five engines died of its split', async (t) => {
+  const { id } = await create((await createList(service)).id, 'a@example.com')
+  for (let deaths = 1; deaths <= 5; deaths += 1) {
+    const engine = await engines.start('insert import_chunks before 1')
+    await engine.ended
+    t.equal((await collections.imports.findOne({ _id: id }))!.state, 'splitting', `death ${deaths}`)
+    await engines.endLeaseOf(engine)
+  }
+  const healthy = await engines.start()
+  const { state, error_message: message } = await importEnd(service, id, 30_000)
+  t.equal(state, 'failed')
+  t.match(
+    message,
+    /^5 engines that prepared the import \(splitting\) died one after the other, .*out-of-memory/,
+  )
+  await engines.kill([healthy])
+  await engines.endLeaseOf(healthy)
+})
+
+t.test(
+  'of two chunks that engines died with, each runs alone: one is given up, the other ends',
+  async (t) => {
+    const [deadly, innocent] = [await createList(service), await createList(service)]
+    const hold = (list: Json) => holdRow(service, `${list.id}:a@example.com`)
+    let [letDeadlyGo, letInnocentGo] = [await hold(deadly), await hold(innocent)]
+    const deadlyId = (await create(deadly.id, 'a@example.com')).id as number
+    const innocentId = (await create(innocent.id, 'a@example.com')).id as number
+    const heldBy = async (engine: RunningEngine) => {
+      const { _id } = (await engines.documentOf(engine))!
+      return collections.chunks.distinct('import_id', { state: 'running', engine_id: _id })
+    }
+    for (let deaths = 1; deaths <= 5; deaths += 1) {
+      const engine = await engines.start()
+      const wanted = deaths <= 2 ? [deadlyId, innocentId] : [deadlyId]
+      const hasAll = (ids: number[]) => wanted.every((id) => ids.includes(id))
+      const seen = await until('the chunks', () => heldBy(engine), hasAll, 60_000)
+      t.same(seen, wanted, `what runs before death ${deaths}`)
+      await engines.kill([engine])
+      await engines.endLeaseOf(engine)
+      // The server ends a transaction after a minute.
+      await letDeadlyGo()
+      letDeadlyGo = await hold(deadly)
+      if (deaths === 2) await letInnocentGo()
+    }
+    letInnocentGo = letDeadlyGo
+    const healthy = await engines.start()
+    const failed = await importEnd(service, deadlyId, 60_000)
+    t.equal(failed.state, 'failed')
+    t.match(failed.error_message, /^5 engines that worked on chunk \d+:000000 died one after the other/)
+    const ended = await importEnd(service, innocentId, 60_000)
+    t.same([ended.state, countsOf(ended)], ['finished', { added: 1 }])
+    const { deaths } = (await collections.chunks.findOne({ import_id: innocentId })) ?? { deaths: 0 }
+    t.equal(deaths, 0)
+    await letInnocentGo()
+    await engines.kill([healthy])
+  },
+)
