@@ -1,8 +1,7 @@
-import { ImportError, messageOf } from './errors.ts'
 import { hasEnded } from './import-state.ts'
 import { maskPassword } from './logger.ts'
 import type { ImportDocument } from './schemas/import.ts'
-import { NotOpened, type SecretBox } from './secret-box.ts'
+import type { SecretBox } from './secret-box.ts'
 
 /**
  * What of an import is secret: passwords and tokens in the URLs of its source and its callback, and the secret that
@@ -34,23 +33,14 @@ export function sealed<T extends Holder>(document: T, box: SecretBox): T {
   }
 }
 
-/** Throws ImportError `secrets_unreadable`. */
+/** Throws NotOpened. */
 export async function openSecrets(document: Holder, box: SecretBox): Promise<ImportSecrets> {
   const { source, callback } = document
-  if (document.sealed === undefined)
-    return {
-      url: source.url,
-      callback: callback?.secret === undefined ? null : { url: callback.url, secret: callback.secret },
-    }
-  try {
+  if (document.sealed !== undefined)
     return JSON.parse(await box.open(document.sealed, ownerOf(document))) as ImportSecrets
-  } catch (error) {
-    if (!(error instanceof NotOpened)) throw error
-    throw new ImportError(
-      'secrets_unreadable',
-      `the URLs and secrets of the import can't be decrypted: ${messageOf(error)}; then create the import again`,
-      { cause: error },
-    )
+  return {
+    url: source.url,
+    callback: callback?.secret === undefined ? null : { url: callback.url, secret: callback.secret },
   }
 }
 

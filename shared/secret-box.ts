@@ -74,7 +74,9 @@ export class SecretBox {
     try {
       return decipher.update(bytes.subarray(headBytes), undefined, 'utf8') + decipher.final('utf8')
     } catch {
-      throw new NotOpened(`it was changed in the database after it had been encrypted with the key ${id}`)
+      throw new NotOpened(
+        `it was changed in the database after it had been encrypted with the key ${id}: find out by whom`,
+      )
     }
   }
 

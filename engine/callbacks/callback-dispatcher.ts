@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AddressGuard } from '../../shared/address-guard.ts'
 import { databaseTime, type Database } from '../../shared/database.ts'
-import { ImportError, messageOf } from '../../shared/errors.ts'
+import { messageOf } from '../../shared/errors.ts'
 import { openSecrets } from '../../shared/import-secrets.ts'
 import type { Logger } from '../../shared/logger.ts'
 import { hostOfQueue, organizationOfQueue, type CallbackDocument } from '../../shared/schemas/callback.ts'
-import type { SecretBox } from '../../shared/secret-box.ts'
+import { NotOpened, type SecretBox } from '../../shared/secret-box.ts'
 import { claimCallback, markDelivered, noteFailure, releaseCallback } from '../../shared/store/callbacks.ts'
 import { readBeginnings, waitingCallbacks, type QueueBeginning } from '../../shared/store/due-queues.ts'
 import { leadingEngine } from '../../shared/store/engines.ts'
@@ -172,12 +172,15 @@ export class CallbackDispatcher {
       { _id },
       { projection: { source: 1, callback: 1, sealed: 1 } },
     )
+    const failed = (problem: string): SendResult => ({ result: 'failed', problem })
     try {
-      const { url, secret } = (await openSecrets(document!, secrets)).callback!
-      const webhook = { url, secret, id, body, sentAt: sentAt! }
+      const { callback } = await openSecrets(document!, secrets)
+      if (callback === null) return failed('its URL and its secret were dropped when it had ended')
+      const webhook = { ...callback, id, body, sentAt: sentAt! }
       return await sendCallback(webhook, { guard, bounds, signal: this.#broken.signal })
     } catch (error) {
-      return error instanceof ImportError ? { result: 'failed', problem: error.message } : null
+      if (!(error instanceof NotOpened)) return null
+      return failed(`its URL and its secret can't be decrypted: ${error.message}`)
     }
   }
 

@@ -1,14 +1,17 @@
+import { ImportError } from '../../shared/errors.ts'
 import { openSecrets } from '../../shared/import-secrets.ts'
+import type { ImportDocument } from '../../shared/schemas/import.ts'
+import { NotOpened } from '../../shared/secret-box.ts'
 import { downloadedContent } from '../../shared/sources/download.ts'
-import type { Source } from './source.ts'
+import type { Source, SourceContext } from './source.ts'
 
 /** Stages what is behind the URL; it is staged only when the server has said that it is whole. */
 export const urlSource: Source = async (document, context) => {
-  const { url } = await openSecrets(document, context.secrets)
+  const url = await wholeUrl(document, context)
   let failure: unknown = null
   const content = (async function* () {
     try {
-      yield* downloadedContent(new URL(url!), document.source.filename, context)
+      yield* downloadedContent(url, document.source.filename, context)
     } catch (error) {
       failure = error
       throw error
@@ -20,5 +23,18 @@ export const urlSource: Source = async (document, context) => {
   } catch (error) {
     // Whatever else the staging throws is its own.
     throw failure ?? error
+  }
+}
+
+async function wholeUrl(document: ImportDocument, { secrets }: SourceContext): Promise<URL> {
+  try {
+    return new URL((await openSecrets(document, secrets)).url!)
+  } catch (error) {
+    if (!(error instanceof NotOpened)) throw error
+    throw new ImportError(
+      'secrets_unreadable',
+      `file_source.url can't be decrypted: ${error.message}; after that, create the import again`,
+      { cause: error },
+    )
   }
 }

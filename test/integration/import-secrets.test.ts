@@ -241,7 +241,7 @@ t.test('an import whose key the engine lacks fails with what to do, and the engi
   t.match(await importEnd(service, lost.id), {
     state: 'failed',
     error_message:
-      /^the URLs and secrets of the import can't be decrypted: it was encrypted with the key [0-9a-f]{16}, which this process does not have: give all processes the same SECRETS_KEY_FILE, .*; then create the import again$/,
+      /^file_source\.url can't be decrypted: it was encrypted with the key [0-9a-f]{16}, which this process does not have: give all processes the same SECRETS_KEY_FILE, .*; after that, create the import again$/,
     file_source: { url: shownAtEnd.url },
   })
   const problem = await until(
@@ -358,6 +358,15 @@ t.test('imports of an earlier version work on, are encrypted or dropped', async 
       .map((kind) => [kind, 0]),
   )
   await inTheClear(ended.id, { state: 'failed', finished_at: new Date(), totals: counts, settled: true })
+  /** An engine of that version will have ended it, too; its callback isn't delivered yet. */
+  const untold = await create(service)
+  await inTheClear(untold.id, { state: 'failed', finished_at: new Date(), totals: counts, settled: true })
+  const inAnHour = new Date(Date.now() + 3_600_000)
+  await service.collections.callbacks.insertOne({
+    ...{ _id: untold.id, organization_id: 1, queue: `1@${host}`, webhook_id: 'msg_untold', body: '{}' },
+    ...{ state: 'waiting', due_at: inAnHour, token: null, tried_at: null, failures: 1, problem: 'it slept' },
+    ended_at: null,
+  })
   const plain = await create(service, {
     file_source: { type: 'json', content: 'email\n' },
     begins_at: '2100-01-01T00:00',
@@ -372,6 +381,22 @@ t.test('imports of an earlier version work on, are encrypted or dropped', async 
   t.match(await importEnd(service, run.id), { state: 'finished' })
   await untilDropped(service, run.id)
   await untilDropped(service, ended.id)
+  t.match(await stored(service, untold.id), { callback: { secret: secrets.callbackSecret } }, 'it is needed')
+  await service.collections.callbacks.updateOne({ _id: untold.id }, { $set: { due_at: new Date() } })
+  const late = await nextCallback()
+  t.ok(new Webhook(secrets.callbackSecret).verify(late.body, late.headers))
+  late.response.writeHead(204).end()
+  await untilDropped(service, untold.id)
+  await service.collections.callbacks.updateOne(
+    { _id: untold.id },
+    { $set: { state: 'waiting', ended_at: null } },
+  )
+  const again = await until(
+    'a failure',
+    () => service.collections.callbacks.findOne({ _id: untold.id, failures: 2 }),
+    (callback) => callback !== null,
+  )
+  t.match(again, { state: 'waiting', problem: /were dropped/ }, 'it cannot be sent once more')
   await engine.stop()
   t.same(await leaks(service, secrets), [])
   t.match(await service.get(`/subscriber_imports/${ended.id}`), { file_source: { url: shownAtEnd.url } })
