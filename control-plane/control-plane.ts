@@ -4,6 +4,7 @@ import type { Database } from '../shared/database.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { SecretBox } from '../shared/secret-box.ts'
 import type { Staging } from '../shared/staging/staging.ts'
+import type { StagedQuota } from '../shared/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { KnownCallers } from './api/known-callers.ts'
 import type { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
@@ -14,6 +15,8 @@ export interface ControlPlane {
   database: Database
   staging: Staging
   uploads: Uploads
+  /** Of organizations, as imports that are created meet it. */
+  stagedQuota: StagedQuota
   throttle: AuthThrottle
   callers: KnownCallers
   importWatch: ImportWatch

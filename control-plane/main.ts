@@ -9,6 +9,7 @@ import { openStaging } from '../shared/staging/open-staging.ts'
 import { startDatabase } from '../shared/start-database.ts'
 import { sealClearSecrets } from '../shared/store/import-secrets.ts'
 import { openUploads } from '../shared/uploads/open-uploads.ts'
+import { StagedQuota, stagedLimits } from '../shared/uploads/staged-quota.ts'
 import { KnownCallers } from './api/known-callers.ts'
 import { createApp } from './app.ts'
 import { bootstrap } from './bootstrap.ts'
@@ -28,11 +29,17 @@ await runProcess('control-plane', async (process) => {
 
   const registry = createRegistry()
   let url = ''
+  const uploads = openUploads(settings, database)
   const deps = {
     settings,
     database,
     staging: openStaging(settings, database.collections),
-    uploads: openUploads(settings, database),
+    uploads,
+    stagedQuota: new StagedQuota({
+      collections: database.collections,
+      uploads,
+      limits: stagedLimits(settings),
+    }),
     throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
     callers: new KnownCallers(database.collections, secret),
     importWatch: new ImportWatch({

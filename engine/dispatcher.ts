@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
+import { clock } from '../shared/clock.ts'
 import { messageOf } from '../shared/errors.ts'
 import { hasEnded } from '../shared/import-state.ts'
+import { DiskReserveReached } from '../shared/staging/disk-reserve.ts'
 import { countChunkStates } from '../shared/store/chunks.ts'
 import { claimStep } from '../shared/store/import-steps.ts'
 import { listWorkingImports, type WorkingImport } from '../shared/store/imports.ts'
@@ -26,6 +28,7 @@ const mostStepsOfKind = 8
 /** Of one organization: the others' imports are not to wait for its slow servers and large files. */
 const mostStepsOfOrganization = 4
 export const mostSteps = 2 * mostStepsOfKind
+const tellSpaceEveryMs = 60_000
 /** How long a stop waits for running batches before their chunks are left to the lease. */
 const graceMs = 4_500
 
@@ -55,6 +58,10 @@ export class Dispatcher {
   readonly #quarantine: Quarantine
   readonly #steps = new Map<number, RunningStep>()
   readonly #loop: LookLoop
+  #stepsWithoutSpace = 0
+  /** The same of the look that goes on. */
+  #withoutSpace = 0
+  #spaceToldAt = -Infinity
 
   constructor(options: DispatcherOptions) {
     this.#options = options
@@ -88,6 +95,11 @@ export class Dispatcher {
   get steps(): { download: number; other: number } {
     const download = [...this.#steps.values()].filter(({ entry }) => entry.state === 'downloading').length
     return { download, other: this.#steps.size - download }
+  }
+
+  /** That were not taken at the last look, because the disk has too little space left. */
+  get stepsWithoutSpace(): number {
+    return this.#stepsWithoutSpace
   }
 
   /** Share of the lanes in use. */
@@ -125,6 +137,7 @@ export class Dispatcher {
     await this.#starter.startDue()
     const working = await listWorkingImports(this.#options.database.collections)
     this.#abortUnwantedSteps(working)
+    this.#withoutSpace = 0
     this.#lanes.setImports(working.filter((entry) => entry.state === 'importing'))
     await this.#lanes.fill()
     for (const entry of working) {
@@ -136,6 +149,7 @@ export class Dispatcher {
         )
       })
     }
+    this.#stepsWithoutSpace = this.#withoutSpace
   }
 
   async #advance(entry: WorkingImport): Promise<void> {
@@ -157,6 +171,7 @@ export class Dispatcher {
   async #considerStep(entry: WorkingImport): Promise<void> {
     const { collections } = this.#options.database
     if (this.#quarantine.isOccupied || !this.#hasSlotFor(entry)) return
+    if (entry.state !== 'importing' && !(await this.#hasSpaceFor(entry))) return
     if (entry.state === 'importing') {
       const chunks = await countChunkStates(collections, entry._id)
       if (chunks.ready + chunks.running > 0) return
@@ -185,6 +200,23 @@ export class Dispatcher {
       })
     this.#steps.set(entry._id, { entry, abort, ended })
     if (this.#loop.isStopped || isOccupied) abort.abort()
+  }
+
+  /** With less than the reserve left on the disk nothing is staged, and imports wait as they are. */
+  async #hasSpaceFor({ _id }: WorkingImport): Promise<boolean> {
+    try {
+      await this.#options.staging.checkSpace()
+      return true
+    } catch (error) {
+      if (!(error instanceof DiskReserveReached)) throw error
+      this.#withoutSpace += 1
+      const now = clock.monotonicMs()
+      if (now - this.#spaceToldAt > tellSpaceEveryMs) {
+        this.#spaceToldAt = now
+        this.#options.log.warn({ import_id: _id }, `imports wait for space on the disk: ${error.message}`)
+      }
+      return false
+    }
   }
 
   #hasSlotFor(entry: WorkingImport): boolean {

@@ -18,6 +18,7 @@ import {
   noteSessions,
   renewEngineLease,
 } from '../shared/store/engines.ts'
+import { StagedQuota, stagedLimits } from '../shared/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import { callbackBounds, type CallbackBounds } from './callbacks/callback-bounds.ts'
 import { CallbackDispatcher } from './callbacks/callback-dispatcher.ts'
@@ -74,6 +75,7 @@ export class Engine implements Part {
     metrics.utilization = () => this.#life?.dispatcher.utilization ?? 0
     metrics.lanes = () => this.#life?.pool.lanes ?? 0
     metrics.steps = () => this.#life?.dispatcher.steps ?? { download: 0, other: 0 }
+    metrics.stepsWithoutSpace = () => this.#life?.dispatcher.stepsWithoutSpace ?? 0
     metrics.workers = async () => this.#life?.pool.figures() ?? []
   }
 
@@ -109,7 +111,11 @@ export class Engine implements Part {
       start: {
         mongodbUri: database.uri,
         mongodbDatabase: settings.MONGODB_DATABASE,
-        stagingLocation: { STAGING: settings.STAGING, DATA_DIR: settings.DATA_DIR },
+        stagingLocation: {
+          STAGING: settings.STAGING,
+          DATA_DIR: settings.DATA_DIR,
+          DISK_RESERVE_MB: settings.DISK_RESERVE_MB,
+        },
         engineId: id,
         firstStripe: firstStripe + 1,
         laneCounter: new SharedArrayBuffer(4),
@@ -129,6 +135,11 @@ export class Engine implements Part {
       ...this.#options,
       engineId: id,
       stepSessions,
+      quota: new StagedQuota({
+        collections: database.collections,
+        uploads: this.#options.uploads,
+        limits: stagedLimits(settings),
+      }),
       guard,
       bounds: this.#options.bounds ?? downloadBounds,
       stripe: `e${firstStripe}`,

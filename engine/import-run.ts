@@ -3,7 +3,7 @@ import { ImportError } from '../shared/errors.ts'
 import { makePlan } from '../shared/import-plan.ts'
 import { recordsIn, type ImportDocument } from '../shared/schemas/import.ts'
 import { downloadFailureOf, schemeOf } from '../shared/sources/download-failure.ts'
-import { stagedSource } from '../shared/staging/staging.ts'
+import { stagedSource, type Staging } from '../shared/staging/staging.ts'
 import { countChunkStates, countsOfChunks } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
 import { beginTry, releaseStep, writeInStep } from '../shared/store/import-steps.ts'
@@ -104,7 +104,12 @@ async function obtain(
   target: string,
   download: Pick<SourceContext, 'leftMs' | 'onProgress'> = { leftMs: 0, onProgress: () => undefined },
 ): Promise<string> {
-  const { document, staging, uploads, secrets, guard, bounds, signal } = run
+  const { document, uploads, secrets, guard, bounds, signal } = run
+  const within = document.source.type === 'url' ? 'all' : 'staged'
+  const staging: Staging = {
+    ...run.staging,
+    write: (name, content) => run.staging.write(name, run.quota.reserved(document, content, within)),
+  }
   return sourceOf(document)(document, {
     ...{ staging, target, uploads, secrets, guard, bounds, signal },
     ...download,

@@ -49,6 +49,7 @@ export interface EngineMetrics {
   utilization: () => number
   lanes: () => number
   steps: () => { download: number; other: number }
+  stepsWithoutSpace: () => number
   workers: () => Promise<WorkerFigures[]>
 }
 
@@ -64,6 +65,7 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
     utilization: () => 0,
     lanes: () => 0,
     steps: () => ({ download: 0, other: 0 }),
+    stepsWithoutSpace: () => 0,
     workers: async () => [],
   }
   observeWork(registry, metrics)
@@ -233,6 +235,11 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
       help: 'Steps (downloads; splitting and finishing) that this engine has in hand',
       label: 'kind',
       of: ({ steps }) => steps(),
+    },
+    {
+      name: 'rollcall_import_steps_without_space',
+      help: 'Imports that this engine would take and leaves, because the disk of DATA_DIR has less than DISK_RESERVE_MB left',
+      of: ({ stepsWithoutSpace }) => stepsWithoutSpace(),
     },
     {
       name: 'rollcall_reaction_lag_seconds',

@@ -6,16 +6,20 @@ import { fixTotals, markSettled, type WorkingImport } from '../shared/store/impo
 import { queueCallback } from './callbacks/queue-callback.ts'
 import type { StepContext } from './step.ts'
 
-type SettlingContext = Pick<StepContext, 'database' | 'secrets' | 'staging' | 'uploads' | 'metrics' | 'log'>
+type SettlingContext = Pick<
+  StepContext,
+  'database' | 'secrets' | 'staging' | 'uploads' | 'quota' | 'metrics' | 'log'
+>
 
 /**
  * Clears up after an import that has ended, once no chunk of it is held: its totals are fixed, its list is free, its
  * callback is queued, and its files and chunks go, and its secrets unless the callback needs them. Any number of engines may do so at once, and one may break off anywhere.
  */
 export async function settleImport(
-  { _id: importId, state, source }: Pick<WorkingImport, '_id' | 'state' | 'source'>,
+  document: Pick<WorkingImport, '_id' | 'organization_id' | 'state' | 'source'>,
   context: SettlingContext,
 ): Promise<void> {
+  const { _id: importId, state, source } = document
   const { database, secrets, metrics, log } = context
   const { collections } = database
   if ((await closeChunks(collections, importId)) > 0) return
@@ -23,7 +27,7 @@ export async function settleImport(
   await fixTotals(collections, importId, totals)
   await queueCallback(database, importId, secrets)
   await dropSecrets(collections, importId)
-  await removeWorkingData(importId, context)
+  await removeWorkingData(document, context)
   if (!(await markSettled(collections, importId))) return
   metrics.importEnded(state, source.type)
   if (state !== 'finished' || totals.failed === 0 || totals.failed !== recordsIn(totals)) return
@@ -31,13 +35,21 @@ export async function settleImport(
   log.warn({ import_id: importId }, 'every row failed: nothing of the file was imported')
 }
 
-async function removeWorkingData(importId: number, context: SettlingContext): Promise<void> {
-  const { staging, uploads } = context
-  await Promise.all([staging.removeImport(importId), uploads.unpin(importId)]).catch((error: unknown) => {
+/** What can't be removed stays counted. */
+async function removeWorkingData(
+  document: Pick<WorkingImport, '_id' | 'organization_id'>,
+  context: SettlingContext,
+): Promise<void> {
+  const { staging, uploads, quota } = context
+  const importId = document._id
+  try {
+    await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])
+    await quota.leave(document)
+  } catch (error) {
     context.log.warn(
       { import_id: importId },
       `staged files can't be removed, the sweep tries again later: ${messageOf(error)}`,
     )
-  })
+  }
   await deleteChunks(context.database.collections, importId)
 }

@@ -1,11 +1,12 @@
 import { retryReasonOfDriver } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
+import { DiskReserveReached } from '../shared/staging/disk-reserve.ts'
 import { isStagingFull } from '../shared/staging/staging.ts'
-import { postponeStep, scheduleRetry, waitForUpload } from '../shared/store/import-steps.ts'
+import { delayStep, postponeStep, scheduleRetry, waitForUpload } from '../shared/store/import-steps.ts'
 import { failImport } from '../shared/store/imports.ts'
 import type { FailureReason } from './metrics.ts'
 import { deathsMessage } from './quarantine.ts'
-import { StillWritten } from './sources/source.ts'
+import { QuotaTaken, StillWritten } from './sources/source.ts'
 import { downloadTimeLeft, type StepRun } from './step.ts'
 
 /** What becomes of an import whose step broke off: it is taken again, now or after a stored wait, or the import fails. */
@@ -15,6 +16,11 @@ const mostStepFailures = 5
 /** Between two looks at a file that is still being written, and how long it is looked at. */
 const lookAgainMs = 3_000
 const longestWaitMinutes = 15
+/** Until a step that found no space is taken again. */
+const spaceWaitMs = 10_000
+const quotaWaitMs = 2_000
+const waitsForQuota =
+  "the import had to wait: the files of the organization's other imports took its quota (UPLOAD_MAX_MB)"
 
 /**
  * `error` is whatever the step threw. An ImportError fails the import, unless a later try of its download may go well or
@@ -26,6 +32,12 @@ export async function endInFailure(error: unknown, run: StepRun): Promise<void> 
     await endFailedTry(error, run)
   } else if (error instanceof StillWritten) {
     await lookAgain(error, run)
+  } else if (error instanceof DiskReserveReached) {
+    run.log.warn(`the import waits for space on the disk: ${error.message}`)
+    await delayStep(run.database.collections, run.step, { waitMs: spaceWaitMs })
+  } else if (error instanceof QuotaTaken) {
+    run.log.info("the import waits: the organization's other imports take the quota for staged files")
+    await delayStep(run.database.collections, run.step, { waitMs: quotaWaitMs, warning: waitsForQuota })
   } else if (error instanceof ImportError) {
     await fail(run, error.code, error.message)
   } else if (isStagingFull(error)) {

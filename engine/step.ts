@@ -6,6 +6,7 @@ import type { ImportDocument } from '../shared/schemas/import.ts'
 import type { SecretBox } from '../shared/secret-box.ts'
 import type { DownloadBounds } from '../shared/sources/download-bounds.ts'
 import type { Staging } from '../shared/staging/staging.ts'
+import type { StagedQuota } from '../shared/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { EngineMetrics } from './metrics.ts'
 import type { WorkerPool } from './workers/pool.ts'
@@ -18,6 +19,8 @@ export interface StepContext {
   staging: Staging
   uploads: Uploads
   secrets: SecretBox
+  /** What organizations may have staged. */
+  quota: StagedQuota
   /** Says which addresses downloads may reach. */
   guard: AddressGuard
   bounds: DownloadBounds

@@ -12,7 +12,7 @@ import { openUploads } from '../shared/uploads/open-uploads.ts'
 import { sessionsThatFit, type SessionLimits } from './connections/connection-limits.ts'
 import { createFtpMetrics } from './metrics.ts'
 import { startFtpServer, type FtpServerOptions } from './server.ts'
-import { uploadLimits } from './uploads/upload-quota.ts'
+import { uploadLimits } from '../shared/store/upload-usage.ts'
 
 /** The FTP process: it fills upload directories, nothing else. Imports begin by a request, never by an upload. */
 await runProcess('ftp', async (process) => {

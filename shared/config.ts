@@ -99,7 +99,13 @@ const settingsSchema = z.object({
     "files in an organization's upload directory, unfinished ones included; 0 is without a limit",
   ),
   UPLOAD_MAX_MB: integer({ min: 0, max: 1_000_000_000, default: 10_240 }).describe(
-    "size of an organization's upload directory, in MB, unfinished uploads included; 0 is without a limit",
+    "an organization's quota, in MB: its upload directory with unfinished uploads, and what its unfinished imports have staged; 0 is without a limit",
+  ),
+  IMPORTS_MAX_UNFINISHED: integer({ min: 1, max: 10_000, default: 2_000 }).describe(
+    'imports of an organization that are not finished, failed or cancelled, over which none is created',
+  ),
+  DISK_RESERVE_MB: integer({ min: 0, max: 1_000_000_000, default: 512 }).describe(
+    'space on the disk of `DATA_DIR`, in MB, that staging leaves free: with less, engines begin no import and inline content is refused; 0 is none',
   ),
   HTTP_HOST: z.string().default('127.0.0.1').describe('address that the control plane listens on'),
   HTTP_PORT: port(8080).describe(

@@ -10,6 +10,7 @@ export const importErrorCodes = [
   'source_unavailable',
   'content_refused',
   'staging_full',
+  'quota_exceeded',
   'plan_invalid',
   'chunk_damaged',
   'audit_mismatch',

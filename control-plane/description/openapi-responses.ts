@@ -6,8 +6,10 @@ import { maxPageBytes } from '../api/json-page.ts'
 import { tooLarge } from '../api/body/body-pieces.ts'
 import { allElseTooLarge } from '../api/body/json-skeleton.ts'
 import { megabyte } from '../api/body/request-body.ts'
+import { noSpaceRefusal } from '../api/body/staged-content.ts'
 import type { Endpoint } from '../api/endpoint.ts'
 import { otherSiteRefusal } from '../middleware/other-sites.ts'
+import { overQuotaRefusal, tooManyImportsRefusal } from '../resources/subscriber-imports/admission.ts'
 import { documentedRefusals, type Refusal } from './refusals.ts'
 
 /** What an endpoint answers, for the description: its reply, its refusals, and what every endpoint may answer. */
@@ -67,6 +69,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
       },
     },
   })
+  const isStaged = body?.stagedText !== undefined && body.sampledBytes === undefined
   const retryAfter = { 'Retry-After': z.string().describe('seconds after which it may be tried again') }
   return {
     '200': 'data' in reply ? enveloped(described, reply) : streamed(described, reply),
@@ -94,10 +97,11 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
       ? {}
       : {
           '413': refusal(
-            'The body is too large',
+            isStaged ? "The body is too large, or the organization's quota is full" : 'The body is too large',
             'invalid_request',
             (body.stagedText === undefined ? tooLarge(megabyte) : allElseTooLarge(body.stagedText, megabyte))
               .message,
+            ...(isStaged ? [overQuotaRefusal(10_240)] : []),
           ),
           '415': refusal(
             'The body is not sent as JSON in UTF-8',
@@ -108,9 +112,10 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
         }),
     '429': {
       ...refusal(
-        'Too many wrong credentials from this address, or too many requests with this key; where passwords are checked or set, 200 others of the organization that wait for it',
+        'Too many wrong credentials from this address, or too many requests with this key; where passwords are checked or set, 200 others of the organization that wait for it; where imports are created, too many unfinished ones of the organization',
         'not_authorized',
         'too many wrong credentials came from this address: try again in 42 s',
+        ...(isStaged ? [tooManyImportsRefusal(2_000)] : []),
       ),
       headers: z.object(retryAfter),
     },
@@ -127,6 +132,18 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
       ),
       headers: z.object(retryAfter),
     },
+    ...(isStaged
+      ? {
+          '507': {
+            ...refusal(
+              'The disk where content is kept has too little space left',
+              'internal_error',
+              noSpaceRefusal,
+            ),
+            headers: z.object(retryAfter),
+          },
+        }
+      : {}),
   }
 }
 

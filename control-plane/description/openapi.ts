@@ -14,7 +14,7 @@ import { responses } from './openapi-responses.ts'
 export const basePath = '/svc/api/v2'
 
 const introduction = [
-  'Subscriber imports and the records around them. Every JSON reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; only what concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 408, 413, 415, 429, 431, 500, 503.',
+  'Subscriber imports and the records around them. Every JSON reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; only what concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 408, 413, 415, 429, 431, 500, 503, 507.',
   'A request may bring an `X-Request-Id` (1-128 letters, digits, `_`, `-`, `.`); every reply has one, the same or a new one, and the log names it.',
   'Unknown keys in a body are ignored. An explicit null on creation is the same as leaving the key out; in an update it clears what can be null. Replies of more than 4 kB are packed where `Accept-Encoding` allows it.',
 ].join('\n\n')

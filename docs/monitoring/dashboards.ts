@@ -134,6 +134,9 @@ const engines: Dashboard = {
       query(rate('reason', 'rollcall_import_batch_retries_total'), '{{reason}}'),
     ]),
     graph('Steps in hand', 'short', [query('sum by (kind) (rollcall_engine_steps)', '{{kind}}')]),
+    graph('Imports without space on the disk', 'short', [
+      query('max(rollcall_import_steps_without_space)', 'waiting'),
+    ]),
     graph('Leases', 'short', [
       query('sum(rate(rollcall_engine_leases_lost_total[$__rate_interval]))', 'lost'),
       query(

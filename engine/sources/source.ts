@@ -33,6 +33,11 @@ export interface SourceContext {
   onProgress: (received: number, expected: number | null) => void
 }
 
+/** Other imports of the organization take what its quota has for staged files: it is tried again. */
+export class QuotaTaken extends Error {
+  override readonly name = 'QuotaTaken'
+}
+
 /** Something else than our FTP server still writes the upload; the fingerprint is how it looks now. */
 export class StillWritten extends Error {
   override readonly name = 'StillWritten'

@@ -11,9 +11,12 @@ import {
   type ImportDocument,
   type ImportPlan,
 } from '../../shared/schemas/import.ts'
+import { DiskReserveReached } from '../../shared/staging/disk-reserve.ts'
+import { openSource } from '../../shared/staging/packed-content.ts'
 import { stagedPartition } from '../../shared/staging/staging.ts'
 import { replaceChunks } from '../../shared/store/chunks.ts'
 import { writeInStep } from '../../shared/store/import-steps.ts'
+import { QuotaTaken } from '../sources/source.ts'
 import { refuseIfWrittenInto } from '../sources/upload-directory.ts'
 import type { StepRun } from '../step.ts'
 import type { Range } from './range-writer.ts'
@@ -43,10 +46,12 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
         log.debug(`a worker's part of a split stays until the split's end: ${messageOf(error)}`)
       }),
   }
-  const source = await staging.open(staged)
+  let bytes = 0
+  const source = await openSource(staging, staged)
   if (source === null)
     throw new ImportError('source_missing', 'the staged file is gone: was DATA_DIR/staging emptied?')
   try {
+    await reservePartition(run, source.size)
     const output = await staging.create(partition)
     try {
       const result = await splitFile({
@@ -62,18 +67,30 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
       }).finally(() => refuseIfWrittenInto(document, staged, uploads))
       run.metrics.bytes('split', source.size)
       await enterImporting(run, plan, { result, partition })
+      bytes = result.ranges.reduce((sum, { length }) => sum + length, 0)
+    } catch (error) {
+      // The import waits for space, which this would take.
+      if (error instanceof DiskReserveReached) await staging.remove(partition).catch(() => undefined)
+      throw error
     } finally {
       await output.close()
     }
   } finally {
     await source.close()
   }
-  await leaveOnly(run, partition)
+  await leaveOnly(run, partition, bytes)
+}
+
+/** Records come with their identities and numbers: of short ones the partition has twice the bytes. */
+const partitionRatio = 2
+
+async function reservePartition({ document, quota }: StepRun, sourceBytes: number): Promise<void> {
+  if (!(await quota.reservePartition(document, sourceBytes * partitionRatio))) throw new QuotaTaken()
 }
 
 /** The source, and what was left of tries that were killed, is of no use once there are chunks. */
-async function leaveOnly(run: StepRun, partition: string): Promise<void> {
-  const { step, database, staging, uploads, log, signal } = run
+async function leaveOnly(run: StepRun, partition: string, bytes: number): Promise<void> {
+  const { document, step, database, staging, uploads, quota, log, signal } = run
   if (signal.aborted) return
   const current = await database.collections.imports.findOne(
     { _id: step.id },
@@ -81,10 +98,13 @@ async function leaveOnly(run: StepRun, partition: string): Promise<void> {
   )
   if (current?.partition !== partition) return
   const keep = [partition, ...(current.partition_tail === undefined ? [] : [current.partition_tail.name])]
-  await staging.removeImport(step.id, { keep }).catch((error: unknown) => {
+  try {
+    await staging.removeImport(step.id, { keep })
+    await uploads.unpin(step.id)
+    await quota.hasPartition(document, bytes)
+  } catch (error) {
     log.debug(`a staged source stays until the import's end: ${messageOf(error)}`)
-  })
-  await uploads.unpin(step.id).catch(() => undefined)
+  }
 }
 
 /** The chunks and the state that lets them be claimed appear together. */

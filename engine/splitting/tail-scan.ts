@@ -1,5 +1,6 @@
 import { tailOffset } from '../../shared/records/partition-file.ts'
 import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
+import { openSource } from '../../shared/staging/packed-content.ts'
 import type { Staging } from '../../shared/staging/staging.ts'
 import type { Noticed } from './file-warnings.ts'
 import { PartitionOutput, type Range, type RangeContent } from './range-writer.ts'
@@ -48,7 +49,7 @@ export async function scanTail(staging: Staging, task: TailTask): Promise<TailRe
   const control = new Int32Array(task.control)
   if (Atomics.compareExchange(control, owner, owners.nobody, owners.second) !== owners.nobody) return null
   const isStopped = () => Atomics.load(control, stop) === 1
-  const source = await staging.open(task.source)
+  const source = await openSource(staging, task.source)
   if (source === null) return null
   try {
     const file = await staging.create(task.output)

@@ -1,6 +1,7 @@
 import type { Collections } from '../../shared/schemas/collections.ts'
 import { endUpload, growUpload, type UploadLimits } from '../../shared/store/upload-usage.ts'
 import type { UploadStore } from '../../shared/uploads/upload-store.ts'
+import { countPinned } from '../../shared/uploads/count-usage.ts'
 import { inTurn } from './name-turn.ts'
 
 /** Reserved ahead of what is written, so that few blocks ask the database. */
@@ -71,6 +72,8 @@ export class HeldQuota {
       const change = this.#changeBy(await work(), finished)
       // What has happened stands; the figures are counted anew before they refuse anybody.
       await endUpload(collections, organizationId, { token, change, seen }).catch(() => undefined)
+      // An import may keep the file that it took the place of.
+      if (finished !== null) await countPinned(collections, organizationId, store).catch(() => undefined)
     })
   }
 

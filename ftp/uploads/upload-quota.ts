@@ -2,14 +2,13 @@ import { clock } from '../../shared/clock.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
 import {
   addName,
-  correctUsage,
   freeUsage,
   holdUpload,
   isUnlimited,
-  listLiveUploads,
   readUsage,
   type UploadLimits,
 } from '../../shared/store/upload-usage.ts'
+import { countPinned, countUsage } from '../../shared/uploads/count-usage.ts'
 import type { UploadStore } from '../../shared/uploads/upload-store.ts'
 import { HeldQuota } from './held-quota.ts'
 import { inTurn } from './name-turn.ts'
@@ -17,8 +16,6 @@ import { inTurn } from './name-turn.ts'
 /** Reserved as an upload begins: most are small and never ask for more. */
 const firstPortionBytes = 64 * 1024
 const oldMs = 3_600_000
-/** Counting meets changes; it is tried so often, and what is known holds otherwise. */
-const mostCounts = 3
 
 export interface UploadQuotaOptions {
   collections: Collections
@@ -86,6 +83,7 @@ export class UploadQuota {
       const finished = await store.find(name)
       if (finished === null || !(await store.remove(name))) return false
       await this.#freed(seen, { bytes: finished.size, files: (await this.#staysKnown(name)) ? 0 : 1 })
+      await this.#countPinned()
       return true
     })
   }
@@ -122,6 +120,7 @@ export class UploadQuota {
         return 'missing'
       }
       await this.#freed(seen, { bytes: target?.size ?? 0, files: !stays && isKnown ? 1 : 0 })
+      if (target !== null) await this.#countPinned()
       return 'renamed'
     })
   }
@@ -161,44 +160,14 @@ export class UploadQuota {
     return tryIt()
   }
 
-  /** Counts the directory; for all sessions of the process that want it now, once. */
   #count(): Promise<void> {
-    const { collections, organizationId } = this.#options
-    const running = counts.get(collections) ?? new Map<number, Promise<void>>()
-    counts.set(collections, running)
-    let count = running.get(organizationId)
-    if (count === undefined) {
-      count = this.#countNow().finally(() => running.delete(organizationId))
-      running.set(organizationId, count)
-    }
-    return count
+    const { collections, organizationId, store } = this.#options
+    return countUsage(collections, organizationId, store)
   }
 
-  /** Leaves the figures as they are when others change them each time that they are counted. */
-  async #countNow(): Promise<void> {
-    const { collections, organizationId, store } = this.#options
-    for (let tries = 0; tries < mostCounts; tries += 1) {
-      const usage = await readUsage(collections, organizationId)
-      const uploads = await listLiveUploads(collections, usage)
-      const { finished, unfinished } = await store.count()
-      // What an upload in progress has is in its reservation.
-      for (const { name } of uploads) unfinished.delete(name)
-      const names = new Set([...finished.keys(), ...unfinished.keys()])
-      for (const { name, files } of uploads) if (files === 0) names.add(name)
-      const bytes = [...finished.values(), ...unfinished.values()].reduce((sum, size) => sum + size, 0)
-      const live = uploads.map(({ token }) => token)
-      if (await correctUsage(collections, organizationId, usage, { bytes, files: names.size, live })) return
-    }
+  /** After a name went: an import may keep its file. The figures are counted anew before they refuse anybody. */
+  async #countPinned(): Promise<void> {
+    const { collections, organizationId, limits, store } = this.#options
+    if (!isUnlimited(limits)) await countPinned(collections, organizationId, store).catch(() => undefined)
   }
 }
-
-const counts = new WeakMap<Collections, Map<number, Promise<void>>>()
-
-/** The settings as limits; 0 is none. */
-export const uploadLimits = (settings: {
-  UPLOAD_MAX_FILES: number
-  UPLOAD_MAX_MB: number
-}): UploadLimits => ({
-  files: settings.UPLOAD_MAX_FILES === 0 ? Infinity : settings.UPLOAD_MAX_FILES,
-  bytes: settings.UPLOAD_MAX_MB === 0 ? Infinity : settings.UPLOAD_MAX_MB * 1_000_000,
-})

@@ -21,9 +21,9 @@ export const uploadNameDocument = z.object({
 export type UploadNameDocument = z.infer<typeof uploadNameDocument>
 
 /**
- * What an organization's upload directory holds, and what its uploads in progress have reserved: `bytes` and `files`
- * plus those of `uploads` stay within the limits. Whoever changes it raises `revision`, so that a count that met a
- * change is not written.
+ * What an organization keeps with us, against its quota: the bytes and files of its upload directory, what its uploads in
+ * progress have reserved, and what its unfinished imports have staged. Whoever changes it raises `revision`, so that a
+ * count that met a change is not written.
  */
 export const uploadUsageDocument = z.object({
   /** The organization's id. */
@@ -34,6 +34,22 @@ export const uploadUsageDocument = z.object({
   uploads: z.array(
     z.object({ token: z.string(), name: z.string(), bytes: integer().min(0), files: integer().min(0) }),
   ),
+  /**
+   * Imports whose files are not removed yet: unfinished ones, ended ones until they are cleared up after, and for a
+   * moment those that are being created. Bytes of the source where it is staged, and of the partition.
+   */
+  imports: z
+    .array(
+      z.object({
+        import_id: id(),
+        source: integer().min(0),
+        partition: integer().min(0),
+        entered_at: instant(),
+      }),
+    )
+    .optional(),
+  /** Bytes of uploads that imports keep although no name leads to them any more. */
+  pinned: integer().min(0).optional(),
   counted_at: instant(),
 })
 export type UploadUsageDocument = z.infer<typeof uploadUsageDocument>

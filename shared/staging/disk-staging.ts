@@ -2,10 +2,14 @@ import { randomBytes } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import { timeIn } from '../uploads/file-fingerprint.ts'
+import type { DiskReserve } from './disk-reserve.ts'
 import type { StagedFile, StagedWriter, Staging } from './staging.ts'
 
+/** Space is asked for again when that much was written. */
+const checkEveryBytes = 16 * 1024 * 1024
+
 /** Staging in a folder, which all processes of one site share. */
-export function diskStaging(folder: string): Staging {
+export function diskStaging(folder: string, reserve?: DiskReserve): Staging {
   const locate = (name: string) => path.join(folder, name)
   return {
     async write(name, content) {
@@ -14,7 +18,7 @@ export function diskStaging(folder: string): Staging {
       // Its own: somebody who was taken for dead may still write to his.
       const unfinished = `${target}.${randomBytes(6).toString('hex')}.part`
       try {
-        const size = await writeWhole(unfinished, content)
+        const size = await writeWhole(unfinished, content, reserve)
         await rename(unfinished, target)
         await syncFolder(path.dirname(target))
         return size
@@ -25,7 +29,8 @@ export function diskStaging(folder: string): Staging {
     async create(name) {
       const target = locate(name)
       await mkdir(path.dirname(target), { recursive: true, mode: 0o700 })
-      return new DiskWriter(await open(target, 'w', 0o600))
+      await reserve?.check()
+      return new DiskWriter(await open(target, 'w', 0o600), reserve)
     },
     async open(name) {
       try {
@@ -63,6 +68,7 @@ export function diskStaging(folder: string): Staging {
     },
     // Every file is in its import's folder.
     sweep: () => Promise.resolve(),
+    checkSpace: async () => reserve?.check(),
   }
 }
 
@@ -71,13 +77,22 @@ async function lastChange(folder: string): Promise<number> {
   return (await stat(folder).catch(() => ({ mtimeMs: Infinity }))).mtimeMs
 }
 
-async function writeWhole(file: string, content: AsyncIterable<Uint8Array>): Promise<number> {
+async function writeWhole(
+  file: string,
+  content: AsyncIterable<Uint8Array>,
+  reserve: DiskReserve | undefined,
+): Promise<number> {
+  await reserve?.check()
   const handle = await open(file, 'w', 0o600)
   let size = 0
+  let checkedAt = 0
   try {
     for await (const piece of content) {
       await handle.writeFile(piece)
       size += piece.length
+      if (size - checkedAt < checkEveryBytes) continue
+      checkedAt = size
+      await reserve?.check()
     }
     await handle.sync()
   } finally {
@@ -123,10 +138,13 @@ class DiskFile implements StagedFile {
 
 class DiskWriter implements StagedWriter {
   readonly #handle: FileHandle
+  readonly #reserve: DiskReserve | undefined
+  #unchecked = 0
   #closed = false
 
-  constructor(handle: FileHandle) {
+  constructor(handle: FileHandle, reserve: DiskReserve | undefined) {
     this.#handle = handle
+    this.#reserve = reserve
   }
 
   async append(buffers: Uint8Array[]): Promise<void> {
@@ -134,7 +152,11 @@ class DiskWriter implements StagedWriter {
     while (rest.length > 0) {
       const { bytesWritten } = await this.#handle.writev(rest)
       rest = dropBytes(rest, bytesWritten)
+      this.#unchecked += bytesWritten
     }
+    if (this.#unchecked < checkEveryBytes) return
+    this.#unchecked = 0
+    await this.#reserve?.check()
   }
 
   async close(): Promise<void> {

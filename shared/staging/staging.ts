@@ -21,6 +21,8 @@ export interface Staging {
   size(): Promise<number>
   /** Removes what no import can be told by. */
   sweep(): Promise<void>
+  /** Throws DiskReserveReached while nothing may be staged; `write` and appending throw it too. */
+  checkSpace(): Promise<void>
 }
 
 export interface StagedFile {

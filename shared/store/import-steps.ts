@@ -151,6 +151,30 @@ export async function postponeStep(
   ])
 }
 
+/** The holder's step has to wait for others, by the database's clock; that is no failure. The warning is said once. */
+export async function delayStep(
+  collections: Collections,
+  step: { id: number; token: string },
+  { waitMs, warning }: { waitMs: number; warning?: string },
+): Promise<void> {
+  await collections.imports.updateOne({ _id: step.id, 'step.token': step.token }, [
+    {
+      $set: {
+        step_not_before: { $add: ['$$NOW', waitMs] },
+        warnings: warning === undefined ? '$warnings' : withWarning(warning),
+      },
+    },
+  ])
+}
+
+const withWarning = (warning: string) => ({
+  $cond: [
+    { $in: [{ $literal: warning }, '$warnings'] },
+    '$warnings',
+    { $concatArrays: ['$warnings', [{ $literal: warning }]] },
+  ],
+})
+
 /**
  * The holder's step found the upload still being written and is taken again after a while. False when it has been
  * waited for as long as it is, or the step isn't held any more.
@@ -177,13 +201,7 @@ export async function waitForUpload(
             waiting: { since, fingerprint: { $literal: wait.fingerprint } },
           },
           step_not_before: { $add: ['$$NOW', wait.lookAgainMs] },
-          warnings: {
-            $cond: [
-              { $in: [{ $literal: warning }, '$warnings'] },
-              '$warnings',
-              { $concatArrays: ['$warnings', [{ $literal: warning }]] },
-            ],
-          },
+          warnings: withWarning(warning),
         },
       },
     ],

@@ -6,6 +6,7 @@ import type { UploadUsageDocument } from '../schemas/upload.ts'
 /**
  * What upload directories hold, against their limits. Uploads reserve as they write; each reservation is one guarded
  * write of the organization's figures, so that any number of sessions on any machines stay within the limits together.
+ * What imports have staged is part of the same figures (staged-usage.ts).
  */
 
 /** `Infinity` is without a limit. */
@@ -19,14 +20,34 @@ export const isUnlimited = ({ files, bytes }: UploadLimits): boolean =>
 
 type Held = UploadUsageDocument['uploads'][number]
 
-const total = (field: 'bytes' | 'files') => ({ $add: [`$${field}`, { $sum: `$uploads.${field}` }] })
+/** Of an organization's figures: what its imports have staged. */
+export const stagedBytes = {
+  $add: [{ $sum: '$imports.source' }, { $sum: '$imports.partition' }, { $ifNull: ['$pinned', 0] }],
+}
+
+const total = {
+  bytes: { $add: ['$bytes', { $sum: '$uploads.bytes' }, stagedBytes] },
+  files: { $add: ['$files', { $sum: '$uploads.files' }] },
+}
 
 /** Only the limits that there are: Infinity is no BSON integer. */
-function fits(more: { bytes: number; files: number }, limits: UploadLimits): Record<string, unknown>[] {
+export function fits(
+  more: { bytes: number; files: number },
+  limits: UploadLimits,
+): Record<string, unknown>[] {
   return (['bytes', 'files'] as const)
     .filter((field) => limits[field] !== Infinity && more[field] > 0)
-    .map((field) => ({ $lte: [{ $add: [total(field), more[field]] }, limits[field]] }))
+    .map((field) => ({ $lte: [{ $add: [total[field], more[field]] }, limits[field]] }))
 }
+
+/** The settings as limits; 0 is none. */
+export const uploadLimits = (settings: {
+  UPLOAD_MAX_FILES: number
+  UPLOAD_MAX_MB: number
+}): UploadLimits => ({
+  files: settings.UPLOAD_MAX_FILES === 0 ? Infinity : settings.UPLOAD_MAX_FILES,
+  bytes: settings.UPLOAD_MAX_MB === 0 ? Infinity : settings.UPLOAD_MAX_MB * 1_000_000,
+})
 
 /** Null when the directory's figures were never counted. */
 export function readUsage(
@@ -141,19 +162,27 @@ export async function listLiveUploads(
 
 /**
  * Puts counted figures in the place of those that were read before counting; false when they changed meanwhile. Of the
- * uploads only those with the tokens in `live` stay, with what they have reserved by now.
+ * uploads only those with the tokens in `live` stay, with what they have reserved by now; the imports in `gone` go.
  */
 export async function correctUsage(
   { uploadUsage }: Collections,
   organizationId: number,
   read: UploadUsageDocument | null,
-  { live, ...counted }: { bytes: number; files: number; live: string[] },
+  {
+    live,
+    gone,
+    ...counted
+  }: { bytes: number; files: number; pinned: number; live: string[]; gone: number[] },
 ): Promise<boolean> {
   const figures = { ...counted, counted_at: clock.now() }
   if (read !== null) {
     const { matchedCount } = await uploadUsage.updateOne(
       { _id: organizationId, revision: read.revision },
-      { $set: figures, $inc: { revision: 1 }, $pull: { uploads: { token: { $nin: live } } } },
+      {
+        $set: figures,
+        $inc: { revision: 1 },
+        $pull: { uploads: { token: { $nin: live } }, imports: { import_id: { $in: gone } } },
+      },
     )
     return matchedCount === 1
   }

@@ -1,5 +1,5 @@
 import type { BigIntStats } from 'node:fs'
-import { link, lstat, mkdir, rename, rm, type FileHandle } from 'node:fs/promises'
+import { link, lstat, mkdir, readdir, rename, rm, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
 import type { Collections } from '../schemas/collections.ts'
 import { fingerprintOf, timeIn } from './file-fingerprint.ts'
@@ -81,6 +81,27 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
       return pinnedFile(handle, path.dirname(file), reference.startsWith(unpinned) ? null : reference)
     },
   }
+}
+
+/**
+ * Bytes of pins to which no name leads any more: those whose file has no further name than the pins themselves, and
+ * copies.
+ */
+export async function countPinnedBytes(stagingFolder: string, importIds: number[]): Promise<number> {
+  /** By file: its size, and how many of its names are not known to be pins. */
+  const files = new Map<string, { bytes: number; others: number }>()
+  for (const id of importIds) {
+    const folder = path.join(stagingFolder, String(id))
+    const pins = (await readdir(folder).catch(() => [])).filter((name) => name.startsWith('pin-'))
+    for (const pin of pins) {
+      const stats = await regularStats(path.join(folder, pin))
+      if (stats === null) continue
+      const key = `${stats.dev}/${stats.ino}`
+      const file = files.get(key) ?? { bytes: Number(stats.size), others: Number(stats.nlink) }
+      files.set(key, { ...file, others: file.others - 1 })
+    }
+  }
+  return [...files.values()].reduce((sum, { bytes, others }) => sum + (others > 0 ? 0 : bytes), 0)
 }
 
 /** False where that isn't possible: on two file systems, or where the system lets nobody link others' files. */

@@ -2,7 +2,7 @@ import { constants } from 'node:fs'
 import { lstat, mkdir, open, readdir, rename, rm, truncate, unlink } from 'node:fs/promises'
 import path from 'node:path'
 import type { Readable } from 'node:stream'
-import { diskPins, type DiskPinsOptions } from './disk-pins.ts'
+import { countPinnedBytes, diskPins, type DiskPinsOptions } from './disk-pins.ts'
 import { DiskUpload } from './disk-upload.ts'
 import { timeIn } from './file-fingerprint.ts'
 import { copySteady, openRegular, type SteadyCopyOptions } from './steady-copy.ts'
@@ -40,7 +40,10 @@ export function diskUploads(options: DiskPinsOptions): Uploads {
   }
 }
 
-function diskDirectory({ dataFolder, collections }: DiskPinsOptions, organizationId: number): UploadStore {
+function diskDirectory(
+  { dataFolder, stagingFolder, collections }: DiskPinsOptions,
+  organizationId: number,
+): UploadStore {
   const folder = uploadFolder(dataFolder, organizationId)
   const pathOf = (name: string) => path.join(folder, name)
   const find = async (name: string) => entryOf(pathOf(name), name)
@@ -136,6 +139,7 @@ function diskDirectory({ dataFolder, collections }: DiskPinsOptions, organizatio
       })
       return { finished, unfinished }
     },
+    countPinned: (importIds) => countPinnedBytes(stagingFolder, importIds),
   }
 }
 

@@ -167,6 +167,15 @@ function gridDirectory(client: MongoClient, collections: Collections, organizati
       }
       return { finished, unfinished }
     },
+    async countPinned(importIds) {
+      const [sum] = await bucket.files
+        .aggregate<{ bytes: number }>([
+          { $match: { pinned_by: { $in: importIds }, detached: true } },
+          { $group: { _id: null, bytes: { $sum: '$length' } } },
+        ])
+        .toArray()
+      return sum?.bytes ?? 0
+    },
   }
 }
 

@@ -69,6 +69,8 @@ export interface UploadStore {
   takeUp(options: TakeUp): Promise<UploadInProgress>
   /** Counts what is there: bytes by name. */
   count(): Promise<{ finished: Map<string, number>; unfinished: Map<string, number> }>
+  /** Bytes of the files that those imports have pinned and to which no name leads any more, each counted once. */
+  countPinned(importIds: number[]): Promise<number>
 }
 
 export interface TakeUp {

@@ -130,6 +130,7 @@ export const alertDays: Record<string, AlertDays> = {
     bad: { rollcall_disk_free_bytes: '1000000000x60', rollcall_disk_size_bytes: '100000000000x60' },
     good: { rollcall_disk_free_bytes: '50000000000x60', rollcall_disk_size_bytes: '100000000000x60' },
   },
+  RollcallStagingStopped: of('rollcall_import_steps_without_space', '2x60', '0x60'),
   RollcallApiErrors: {
     bad: { [requests('500')]: '0+10x60', [requests('200')]: '0+90x60' },
     good: { [requests('404')]: '0+10x60', [requests('200')]: '0+90x60' },

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
 import path from 'node:path'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
@@ -15,6 +15,7 @@ import {
   until,
   type Json,
 } from '../helpers/service.ts'
+import { readStagedContent } from '../helpers/staged-content.ts'
 
 const service = await startService(t, ['control-plane'], { HTTP_INLINE_LIMIT_MB: '2' })
 const { call, collections } = service
@@ -58,7 +59,7 @@ const bodyOf = (content: string, more: Json = {}) =>
     },
   })
 
-const stagedOf = (id: number) => path.join(service.dataFolder, 'staging', String(id), 'source')
+const stagedOf = (id: number) => readStagedContent(service.dataFolder, id)
 const stagedFiles = () =>
   readdir(path.join(service.dataFolder, 'staging'), { recursive: true }).catch((): string[] => [])
 
@@ -92,7 +93,7 @@ t.test('content is staged as it was meant, however it is spelled, cut and packed
   const check = async ({ status, body }: { status: number; body: Json }, how: string) => {
     t.equal(status, 200, how)
     t.equal(body.success, true, JSON.stringify(body))
-    const staged = await readFile(stagedOf(body.data.id))
+    const staged = await stagedOf(body.data.id)
     t.equal(createHash('sha256').update(staged).digest('hex'), expected, how)
     t.equal((await collections.imports.findOne({ _id: body.data.id }))?.state, 'scheduled')
   }
@@ -121,7 +122,7 @@ t.test('of a key given twice the last one counts, and nothing of the other stays
     target,
     `{"subscriber_import":{"begins_at":"2100-01-01T00:00","column_mapping":["email"],"file_source":{"type":"json","content":${first},"content":"second"}}}`,
   )
-  t.equal(await readFile(stagedOf(body.data.id), 'utf8'), 'second')
+  t.equal((await stagedOf(body.data.id)).toString(), 'second')
   t.equal((await stagedFiles()).length, before.length + 2, 'one folder and one file more')
   await leavesNothing(t, async () => {
     const { body } = await call(
@@ -286,7 +287,7 @@ t.test('an Idempotency-Key compares the bytes of the whole body', async (t) => {
     t.same(await sendKeyed(long), first)
     t.match(await sendKeyed(`${long}x`), { error_code: 'validation_failed', error_message: /another body/ })
   })
-  t.equal(await readFile(stagedOf(first.data.id), 'utf8'), long)
+  t.equal((await stagedOf(first.data.id)).toString(), long)
 })
 
 t.test('what a killed control plane leaves is no import; one that is created is complete', async (t) => {

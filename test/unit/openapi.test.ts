@@ -43,6 +43,7 @@ t.test('every endpoint is described, with who may call it and how it refuses', (
     if ('nothing' in reply) statuses.push('204')
     if (needs !== 'any_key' || forbids.length > 0) statuses.push('403')
     if (body !== undefined) statuses.push('413', '415')
+    if (body?.stagedText !== undefined && body.sampledBytes === undefined) statuses.push('507')
     t.same(Object.keys(responses).sort(), statuses.sort(), operationId)
     t.match(description, /^Needs /)
     t.ok(summary)

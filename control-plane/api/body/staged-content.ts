@@ -2,7 +2,9 @@ import { PassThrough } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { nextIds, type Database } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
-import { isStagingFull, stagedSource, type Staging } from '../../../shared/staging/staging.ts'
+import { DiskReserveReached } from '../../../shared/staging/disk-reserve.ts'
+import { packed, stagedContent } from '../../../shared/staging/packed-content.ts'
+import { isStagingFull, type Staging } from '../../../shared/staging/staging.ts'
 import type { StringSink } from './json-skeleton.ts'
 import { halfPair } from './json-text.ts'
 
@@ -17,6 +19,8 @@ export interface InlineContent {
   importId: number
   /** Whether it holds nothing but white space. */
   isBlank: boolean
+  /** That it takes in the staging, where it is packed. */
+  bytes: number
   /** An import with that id exists, or may exist: the content stays. */
   keep: () => void
 }
@@ -86,9 +90,10 @@ export class StagedContent implements StringSink {
     await this.settle()
     const { importId, stream, written } = this.#file
     stream.end()
-    await written.catch(refuseWhenFull)
+    const bytes = await written.catch(refuseWhenFull)
     return {
       importId,
+      bytes,
       isBlank: this.#isBlank,
       keep: () => {
         this.#isKept = true
@@ -108,7 +113,7 @@ export class StagedContent implements StringSink {
     const stream = new PassThrough({ highWaterMark: waitingBytes })
     // It fails when the staging gives up, whose own error says why.
     stream.on('error', () => undefined)
-    const written = this.#staging.write(stagedSource(importId), stream)
+    const written = this.#staging.write(stagedContent(importId), packed(stream))
     written.catch(() => stream.destroy())
     return { importId, stream, written }
   }
@@ -137,6 +142,7 @@ export class StagedContent implements StringSink {
 }
 
 function refuseWhenFull(error: unknown): never {
+  if (error instanceof DiskReserveReached) throw noSpace(error)
   if (!isStagingFull(error)) throw error
   throw new RequestError(
     'internal_error',
@@ -144,3 +150,13 @@ function refuseWhenFull(error: unknown): never {
     { status: 500, cause: error },
   )
 }
+
+export const noSpaceRefusal =
+  'the disk where content is kept before it is imported has too little space left, and nothing was created: send the request again later, or tell the operator'
+
+const noSpace = (cause: unknown): RequestError =>
+  new RequestError('internal_error', noSpaceRefusal, {
+    status: 507,
+    headers: { 'Retry-After': '60' },
+    cause,
+  })

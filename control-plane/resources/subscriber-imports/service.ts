@@ -21,6 +21,7 @@ import { missing, pathId, reaches } from '../../api/scope.ts'
 import { pageStart } from '../../api/token-paging.ts'
 import type { InlineContent } from '../../api/body/staged-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { admitImport, leaveQuota } from './admission.ts'
 import { checkCreation, creationSurroundings } from './creation-check.ts'
 import type { ImportCreation, ImportListQuery } from './schemas.ts'
 import { fullView, listViews } from './view.ts'
@@ -151,8 +152,18 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
   if (earlier !== null) return earlier
 
   const deadline = clock.monotonicMs() + patienceMs
+  let admitted: ImportDocument | null = null
   for (;;) {
-    const { document: whole, revision } = await checkedDocument(deps, request)
+    let checked: CheckedDocument
+    try {
+      checked = await checkedDocument(deps, request, admitted?._id ?? null)
+    } catch (error) {
+      if (admitted !== null) await leaveQuota(deps, admitted)
+      throw error
+    }
+    const { document: whole, revision } = checked
+    if (admitted === null) await admitImport(deps, request, whole)
+    admitted = whole
     const view = await viewOfNew(deps, whole)
     const document = sealed(whole, deps.secrets)
     const reply =
@@ -171,6 +182,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
       if (!isIn) continue
     } catch (error) {
       if (isDuplicateKey(error)) {
+        await leaveQuota(deps, document)
         const won = await earlierReply(deps, idempotencyId, request.bodyDigest)
         if (won !== null) return won
       } else {
@@ -237,18 +249,26 @@ async function openReply({ secrets }: ControlPlane, earlier: IdempotencyDocument
   }
 }
 
+interface CheckedDocument {
+  document: ImportDocument
+  revision: number
+}
+
 /** The import as it would be, checked against its list; `revision` is the list's that it was checked with. */
 async function checkedDocument(
   deps: ControlPlane,
   { list: known, given, content }: CreationRequest,
-): Promise<{ document: ImportDocument; revision: number }> {
+  knownId: number | null,
+): Promise<CheckedDocument> {
   const surroundings = await creationSurroundings(deps, known)
   const { options, fieldIds, source, beginsAt, callback } = await checkCreation(deps, surroundings, {
     given,
     content,
   })
   const importId =
-    source.type === 'json' ? content!.importId : await nextIds(deps.database.collections, 'subscriber_import')
+    source.type === 'json'
+      ? content!.importId
+      : (knownId ?? (await nextIds(deps.database.collections, 'subscriber_import')))
   const document: ImportDocument = {
     _id: importId,
     organization_id: known.organization_id,

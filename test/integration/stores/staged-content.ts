@@ -1,12 +1,14 @@
-import { readdir, readFile, stat } from 'node:fs/promises'
+import { readdir, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import t from 'tap'
 import { StagedContent } from '../../../control-plane/api/body/staged-content.ts'
 import { diskStaging } from '../../../shared/staging/disk-staging.ts'
+import { stagedContent } from '../../../shared/staging/packed-content.ts'
 import type { Staging } from '../../../shared/staging/staging.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { until } from '../../helpers/service.ts'
+import { readContent } from '../../helpers/staged-content.ts'
 
 const { database, folder } = await databaseAndFolder(t)
 const disk = diskStaging(folder)
@@ -43,8 +45,7 @@ t.test('a staging that is slow makes the client wait, and loses nothing', async 
   staged.end(false)
   const content = await staged.finish()
   t.equal(content.isBlank, false)
-  const file = path.join(folder, String(content.importId), 'source')
-  t.ok((await readFile(file)).equals(Buffer.alloc(200 * piece.length, 'x')))
+  t.ok((await readContent(disk, content.importId)).equals(Buffer.alloc(200 * piece.length, 'x')))
   await staged.discard()
   t.same(await readdir(folder), [], 'what is not kept is removed')
 })
@@ -57,18 +58,19 @@ t.test('what is kept stays', async (t) => {
   const content = await staged.finish()
   content.keep()
   await staged.discard()
-  const file = path.join(folder, String(content.importId), 'source')
-  t.equal(await readFile(file, 'utf8'), 'email\n')
+  const file = path.join(folder, stagedContent(content.importId))
+  t.equal((await readContent(disk, content.importId)).toString(), 'email\n')
+  t.equal(content.bytes, (await stat(file)).size, 'what it takes in the staging is told')
   const modes = [path.dirname(file), file].map(async (name) => (await stat(name)).mode & 0o777)
   t.same(await Promise.all(modes), [0o700, 0o600], 'other users of the machine cannot read it')
   await disk.removeImport(content.importId)
 })
 
 t.test('a full disk is said, whenever it shows, and nothing stays', async (t) => {
-  for (const piecesBefore of [0, 1, 50]) {
+  for (const blocksBefore of [0, 1, 10]) {
     const full: Staging = {
       ...disk,
-      write: (name, content) => disk.write(name, failingAfter(piecesBefore, content)),
+      write: (name, content) => disk.write(name, failingAfter(blocksBefore, content)),
     }
     const staged = new StagedContent(full, database)
     staged.begin()

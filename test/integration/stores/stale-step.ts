@@ -14,6 +14,7 @@ import { downloadBounds } from '../../../shared/sources/download-bounds.ts'
 import { openStaging } from '../../../shared/staging/open-staging.ts'
 import { claimStep, releaseStepsOf } from '../../../shared/store/import-steps.ts'
 import { openUploads } from '../../../shared/uploads/open-uploads.ts'
+import { StagedQuota } from '../../../shared/uploads/staged-quota.ts'
 import type { PinnedUpload, UploadPin } from '../../../shared/uploads/upload-store.ts'
 import { noKeys } from '../../helpers/no-keys.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
@@ -67,6 +68,7 @@ async function stepOf(
       database,
       secrets: noKeys,
       staging,
+      quota: new StagedQuota({ collections, uploads, limits: { bytes: Infinity, imports: 10 } }),
       log,
       bounds: downloadBounds,
       guard: new AddressGuard([]),

@@ -1,0 +1,299 @@
+import { randomBytes } from 'node:crypto'
+import { readdir, stat } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import path from 'node:path'
+import { gzipSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { messageOf } from '../../shared/errors.ts'
+import { FtpSession } from '../helpers/ftp-session.ts'
+import {
+  callerOf,
+  createList,
+  importEnd,
+  startProcess,
+  startService,
+  until,
+  type Json,
+  type Service,
+} from '../helpers/service.ts'
+
+/** What imports have staged counts to their organization's quota until it is gone, and imports are bounded in number. */
+
+const later = '2099-01-01T00:00:00Z'
+const settings = { UPLOAD_MAX_MB: '4', IMPORTS_MAX_UNFINISHED: '12' }
+
+/** Text that hardly packs. */
+const random = (bytes: number) => randomBytes(bytes * 0.75).toString('base64')
+const usageOf = (service: Service) => service.collections.uploadUsage.findOne({ _id: 1 })
+
+/** Bytes of all files of imports. */
+async function stagedBytes({ dataFolder, collections, settings }: Service): Promise<number> {
+  if (settings['STAGING'] === 'gridfs') {
+    const pieces = await collections.staging.pieces.find({}, { projection: { n: 1, end: 1 } }).toArray()
+    return pieces.reduce((sum, { n, end }) => sum + end - n, 0)
+  }
+  const folder = path.join(dataFolder, 'staging')
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => [])
+  const files = entries.filter((entry) => entry.isFile())
+  const sizes = await Promise.all(
+    files.map(async (file) => (await stat(path.join(file.parentPath, file.name))).size),
+  )
+  return sizes.reduce((sum, size) => sum + size, 0)
+}
+
+/** Of the organization, by its figures. */
+async function countedBytes(service: Service): Promise<number> {
+  const { imports = [], pinned = 0 } = (await usageOf(service)) ?? {}
+  return imports.reduce((sum, { source, partition }) => sum + source + partition, pinned)
+}
+
+async function create(service: Service, source: Json, more: Json = {}, call = service.call) {
+  const list = await createList(service)
+  const body = { subscriber_import: { column_mapping: ['email'], ...more, file_source: source } }
+  return call('POST', `/mailing_lists/${list.id}/subscriber_imports`, gzipSync(JSON.stringify(body)), {
+    headers: { 'content-encoding': 'gzip' },
+  })
+}
+const createInline = (service: Service, content: string, call?: Service['call']) =>
+  create(service, { type: 'json', content }, { begins_at: later }, call)
+
+/** Cancels all imports, and waits until an engine has cleared up after them. */
+async function clear(t: Test, service: Service): Promise<void> {
+  const engine = await service.start('engine')
+  for (const { _id } of await service.collections.imports.find({ finished_at: null }).toArray())
+    await service.post(`/subscriber_imports/${_id}/cancel`)
+  await until(
+    'all cleared up',
+    () => service.collections.imports.countDocuments({ settled: false }),
+    (count) => count === 0,
+  )
+  t.match(await usageOf(service), { imports: [], pinned: 0 }, 'nothing is counted any more')
+  t.equal(await stagedBytes(service), 0)
+  await engine.stop()
+}
+
+for (const STAGING of ['disk', 'gridfs'])
+  t.test(`the quota holds for what is staged: ${STAGING}`, async (t) => {
+    const service = await startService(t, ['control-plane', 'ftp'], { ...settings, STAGING })
+    const { collections, call } = service
+
+    await t.test('many small requests with much content do not become much', async (t) => {
+      const content = `email\n${'someone@example.com\n'.repeat(400_000)}`
+      const answers: Json[] = []
+      for (let i = 0; i < 14; i += 1) answers.push(await createInline(service, content))
+      t.same(
+        answers.map(({ status }) => status),
+        [...Array.from({ length: 12 }, () => 200), 429, 429],
+      )
+      t.match(answers[12].body, { error_code: 'not_authorized', error_message: /12 imports.*cancel some/ })
+      t.equal(answers[12].headers.get('retry-after'), '60')
+      const staged = await stagedBytes(service)
+      t.comment(`${((12 * content.length) / 1e6).toFixed(0)} MB of content take ${staged} bytes`)
+      t.ok(staged < 500_000, '96 MB of content take less than half a megabyte')
+      t.equal(await countedBytes(service), staged)
+      t.equal(await collections.imports.countDocuments(), 12)
+      await clear(t, service)
+    })
+
+    await t.test(
+      'creations that meet stay within the quota together, and nothing of others stays',
+      async (t) => {
+        const other = await startProcess('control-plane', service.settings)
+        const calls = [call, callerOf(() => other.ready.http!)]
+        t.teardown(() => other.stop())
+        const answers = await Promise.all(
+          Array.from({ length: 8 }, (_, i) => createInline(service, random(1_500_000), calls[i % 2])),
+        )
+        const created = answers.filter(({ body }) => body.success).length
+        t.ok(created === 2 || created === 3, `${created} of 8 were created`)
+        const refused = answers.filter(({ status }) => status === 413)
+        t.equal(refused.length, 8 - created)
+        t.match(refused[0]!.body, {
+          error_code: 'invalid_request',
+          error_message: /quota of 4 MB.*nothing was created/,
+        })
+        t.equal(await collections.imports.countDocuments({ finished_at: null }), created)
+        await until(
+          'what was refused gone',
+          async () => (await stagedBytes(service)) - (await countedBytes(service)),
+          (difference) => difference === 0,
+        )
+        t.ok((await countedBytes(service)) <= 4_000_000)
+        t.match((await usageOf(service))!.imports, { length: created })
+      },
+    )
+
+    await t.test('uploads share the quota with what is staged', async (t) => {
+      const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
+      t.match(await ftp.upload('STOR big.csv', 'x'.repeat(3_000_000)).catch(messageOf), /^552 /)
+      ftp.close()
+    })
+
+    await t.test(
+      'what a killed process left in the figures is found before anything is refused',
+      async (t) => {
+        await clear(t, service)
+        const long = new Date(Date.now() - 2 * 3_600_000)
+        const entry = (import_id: number, entered_at: Date) => ({
+          import_id,
+          source: 2_000_000,
+          partition: 0,
+          entered_at,
+        })
+        const settledOne = (await collections.imports.findOne({ settled: true }))!._id
+        await collections.uploadUsage.updateOne(
+          { _id: 1 },
+          {
+            $set: { counted_at: new Date(Date.now() - 10_000), pinned: 9_000_000 },
+            $push: { imports: { $each: [entry(900_001, long), entry(settledOne, new Date())] } },
+          },
+        )
+        t.equal((await createInline(service, random(1_500_000))).status, 200)
+        t.match((await usageOf(service))!.imports, { length: 1 })
+        t.equal(await countedBytes(service), await stagedBytes(service))
+        await clear(t, service)
+      },
+    )
+
+    await t.test(
+      'upload, import, pause, DELE, again: the file counts until the import lets it go',
+      async (t) => {
+        const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
+        t.teardown(() => ftp.close())
+        const engine = await service.start('engine')
+        const content = `email\n${'a@example.com\n'.repeat(214_000)}`
+        t.match(await ftp.upload('STOR rows.csv', content), /^226 /)
+        const { body } = await create(
+          service,
+          { type: 'upload_directory', filename: 'rows.csv' },
+          { begins_at: later },
+        )
+        const { id } = body.data
+        await collections.imports.updateOne(
+          { _id: id },
+          { $set: { begins_at: new Date(0), step_not_before: new Date('2100-01-01') } },
+        )
+        await until(
+          'its begin',
+          () => collections.imports.countDocuments({ _id: id, state: 'splitting' }),
+          (count) => count === 1,
+        )
+        await service.post(`/subscriber_imports/${id}/pause`)
+        t.match(
+          await usageOf(service),
+          { bytes: content.length },
+          'as long as it has its name it counts once',
+        )
+        t.notOk((await usageOf(service))!.pinned)
+        t.match(await ftp.command('DELE rows.csv'), /^250 /)
+        t.match(await usageOf(service), { bytes: 0, pinned: content.length })
+        t.match(await ftp.upload('STOR rows.csv', content).catch(messageOf), /^552 /)
+        t.match((await createInline(service, random(1_500_000))).status, 413)
+
+        t.match(await ftp.upload('STOR small.csv', 'email\n'), /^226 /, 'what fits is taken')
+        await service.post(`/subscriber_imports/${id}/cancel`)
+        await until(
+          'its end',
+          () => collections.imports.countDocuments({ _id: id, settled: true }),
+          (count) => count === 1,
+        )
+        t.match(await usageOf(service), { pinned: 0, imports: [] })
+        t.match(await ftp.upload('STOR rows.csv', content), /^226 /)
+
+        // Paused when it is split already: the file is gone, and what came of it counts.
+        const again = await create(service, { type: 'upload_directory', filename: 'rows.csv' })
+        await importEnd(service, again.body.data.id)
+        await engine.stop()
+        await ftp.command('DELE rows.csv')
+        await ftp.command('DELE small.csv')
+        await clear(t, service)
+      },
+    )
+
+    await t.test('a download that does not fit fails its import, with a sentence', async (t) => {
+      const server = createServer((_request, response) => {
+        response.end(`email\n${'a@example.com\n'.repeat(400_000)}`)
+      }).listen(0, '127.0.0.1')
+      t.teardown(() => server.close())
+      await until(
+        'a server',
+        async () => server.address(),
+        (address) => address !== null,
+      )
+      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/rows.csv`
+      const engine = await service.start('engine')
+      const { body } = await create(service, { type: 'url', url })
+      const view = await importEnd(service, body.data.id)
+      t.match(view, {
+        state: 'failed',
+        error_message: /quota of 4 MB \(UPLOAD_MAX_MB\).*create the import again/,
+      })
+      await engine.stop()
+      await clear(t, service)
+    })
+
+    await t.test('an import whose organization has too much staged waits for the others', async (t) => {
+      const first = (await createInline(service, 'email\n')).body.data.id
+      const second = (await createInline(service, 'email\nsecond@example.com\n'.repeat(9_000))).body.data.id
+      // As if it were split, and a large one.
+      await collections.uploadUsage.updateOne(
+        { _id: 1, 'imports.import_id': first },
+        { $set: { 'imports.$.partition': 3_900_000 } },
+      )
+      const engine = await service.start('engine')
+      await collections.imports.updateOne({ _id: second }, { $set: { begins_at: new Date(0) } })
+      const view = await until(
+        'its waiting',
+        () => service.get(`/subscriber_imports/${second}`),
+        ({ warnings }) => warnings.length > 0,
+      )
+      t.match(view, { state: 'splitting', warnings: [/had to wait.*UPLOAD_MAX_MB/] })
+      await call('POST', `/subscriber_imports/${first}/cancel`)
+      t.match(await importEnd(service, second), { state: 'finished' })
+      await engine.stop()
+      await clear(t, service)
+    })
+  })
+
+t.test('without a limit of bytes imports are bounded in number all the same', async (t) => {
+  const service = await startService(t, ['control-plane'], {
+    UPLOAD_MAX_MB: '0',
+    UPLOAD_MAX_FILES: '0',
+    IMPORTS_MAX_UNFINISHED: '3',
+  })
+  const answers = await Promise.all(Array.from({ length: 9 }, () => createInline(service, 'email\n')))
+  t.equal(answers.filter(({ body }) => body.success).length, 3)
+  t.equal(answers.filter(({ status }) => status === 429).length, 6)
+  t.equal(await service.collections.imports.countDocuments(), 3)
+})
+
+t.test('a disk with less than the reserve takes nothing, and imports wait', async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const reserve = { DISK_RESERVE_MB: '1000000000' }
+  const { id } = (
+    await create(service, { type: 'json', content: 'email\na@example.com\n' }, { begins_at: later })
+  ).body.data
+  await service.processes['control-plane']!.stop()
+  await service.start('control-plane', reserve)
+  const refused = await createInline(service, random(200_000))
+  t.equal(refused.status, 507)
+  t.match(refused.body, {
+    error_code: 'internal_error',
+    error_message: /too little space left, and nothing was created/,
+  })
+  t.equal(await service.collections.imports.countDocuments(), 1)
+
+  const engine = await service.start('engine', reserve)
+  await service.collections.imports.updateOne({ _id: id }, { $set: { begins_at: new Date(0) } })
+  await until(
+    'the metric',
+    async () => (await fetch(engine.ready.metrics['engine']!)).text(),
+    (text) => text.includes('\nrollcall_import_steps_without_space 1\n'),
+  )
+  t.match(engine.log(), /imports wait for space on the disk: .* less than the reserve of 1000000000 MB/)
+  t.match(await service.get(`/subscriber_imports/${id}`), { state: 'splitting' })
+  await engine.stop()
+  await service.start('engine')
+  t.match(await importEnd(service, id), { state: 'finished' }, 'it goes on when there is space')
+})
