@@ -1,5 +1,5 @@
 import { MongoServerError } from 'mongodb'
-import type { Database } from '../database.ts'
+import { retryReasonOfDriver, type Database } from '../database.ts'
 import type { Logger } from '../logger.ts'
 import { messageOf } from '../errors.ts'
 import { idsOfImport, type ImportDocument } from '../schemas/import.ts'
@@ -26,7 +26,7 @@ export async function fenceChunks(
   { _id, fence }: Pick<ImportDocument, '_id' | 'fence'>,
 ): Promise<void> {
   const number = fence ?? 0
-  await endingHolders(party, [_id], (options) =>
+  await updateMany(party, [_id], (options) =>
     party.database.collections.chunks.updateMany(
       { _id: idsOfImport(_id), state: { $in: ['ready', 'running'] }, fence: { $not: { $gte: number } } },
       { $set: { ...released, state: 'ready', attempt: 0, fence: number } },
@@ -37,13 +37,27 @@ export async function fenceChunks(
 
 /** Takes the running chunks of imports from their holders, for anybody to go on with. Waits as fenceChunks does. */
 export async function preemptChunks(party: FencingParty, importIds: number[]): Promise<void> {
-  await endingHolders(party, importIds, (options) =>
+  await updateMany(party, importIds, (options) =>
     party.database.collections.chunks.updateMany(
       { import_id: { $in: importIds }, state: 'running' },
       { $set: { ...released, state: 'ready', attempt: 0 } },
       options,
     ),
   )
+}
+
+/** Done twice it is as if done once, and the driver doesn't repeat an update of many documents whose reply was lost. */
+async function updateMany(
+  party: FencingParty,
+  importIds: number[],
+  write: (options: { maxTimeMS: number }) => Promise<unknown>,
+): Promise<void> {
+  try {
+    await endingHolders(party, importIds, write)
+  } catch (error) {
+    if (retryReasonOfDriver(error) === null) throw error
+    await endingHolders(party, importIds, write)
+  }
 }
 
 /**

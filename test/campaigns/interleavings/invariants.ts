@@ -1,0 +1,174 @@
+import { inflateSync } from 'node:zlib'
+import { hasEnded } from '../../../shared/import-state.ts'
+import { logKinds, recordsIn, idsOfImport, type ImportDocument } from '../../../shared/schemas/import.ts'
+import { subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
+import type { Database } from '../../../shared/database.ts'
+import type { Answer, Json } from '../../helpers/service.ts'
+import type { ActorName } from './actors.ts'
+import type { Scene } from './scenes.ts'
+
+/** What holds at every moment at which no process is in the middle of something. Returns what doesn't. */
+export async function faultsNow({ collections }: Database, scene: Scene): Promise<string[]> {
+  const faults: string[] = []
+  const { listId } = scene
+  const subscribers = await collections.subscribers.find({ mailing_list_id: listId }).toArray()
+  const list = (await collections.mailingLists.findOne({ _id: listId }))!
+
+  const stripes = await collections.subscriberCounts.find({ mailing_list_id: listId }).toArray()
+  for (const status of subscriberStatuses) {
+    const counted = stripes.reduce((sum, stripe) => sum + stripe[status], 0)
+    const found = subscribers.filter((subscriber) => subscriber.status === status).length
+    if (counted !== found) faults.push(`${counted} ${status} are counted and ${found} are there`)
+  }
+
+  const key = list.primary_key_custom_field_id
+  for (const { _id, email, custom_fields: values } of subscribers) {
+    const identity = key === null ? email : String(values[String(key)])
+    if (_id !== `${listId}:${identity}`) faults.push(`${_id} isn't found by the list's primary key`)
+  }
+  if (new Set(subscribers.map(({ id }) => id)).size < subscribers.length)
+    faults.push('two subscribers have one id')
+
+  const holders = await collections.imports.countDocuments({ mailing_list_id: listId, holds_list: true })
+  if (holders > 1) faults.push(`${holders} imports have the list`)
+
+  for (const document of await collections.imports.find({ mailing_list_id: listId }).toArray()) {
+    const running = await collections.chunks.countDocuments({ import_id: document._id, state: 'running' })
+    if (running > 0 && scene.name !== 'dead engine')
+      faults.push(`${running} chunks of import ${document._id} are held by nobody`)
+    if (document.step !== null) faults.push(`the step of import ${document._id} is held by nobody`)
+  }
+  return faults
+}
+
+/** What holds when everything has come to its end. */
+export async function faultsAtTheEnd({ collections }: Database, scene: Scene): Promise<string[]> {
+  const faults: string[] = []
+  const imports = await collections.imports.find({ mailing_list_id: scene.listId }).toArray()
+  for (const document of imports) faults.push(...(await faultsOfImport(collections, document)))
+  const left = {
+    chunks: await collections.chunks.countDocuments({ import_id: { $in: imports.map(({ _id }) => _id) } }),
+    'staged files': await collections.staging.files.countDocuments({}),
+    'pieces of staged files': await collections.staging.pieces.countDocuments({}),
+    'marked limits': await collections.organizations.countDocuments({ limit_change: { $exists: true } }),
+  }
+  for (const [what, count] of Object.entries(left)) if (count > 0) faults.push(`${count} ${what} are left`)
+
+  const subscribers = await collections.subscribers.find({ mailing_list_id: scene.listId }).toArray()
+  const fields = new Set(
+    (await collections.customFields.find({ mailing_list_id: scene.listId }).toArray()).map(({ _id }) =>
+      String(_id),
+    ),
+  )
+  const stale = subscribers.filter(({ custom_fields: values }) =>
+    Object.keys(values).some((id) => !fields.has(id)),
+  )
+  if (stale.length > 0) faults.push(`${stale.length} subscribers have a value of a deleted field`)
+
+  const ids = new Set(subscribers.map(({ id }) => id))
+  const reactions = await collections.reactions.find({ mailing_list_id: scene.listId }).toArray()
+  const orphans = reactions.filter(({ state, subscriber_id: id }) => state === 'queued' && !ids.has(id))
+  if (orphans.length > 0) faults.push(`${orphans.length} reactions of deleted subscribers wait`)
+  const due = reactions.filter(({ state }) => state === 'due').length
+  const messages = await collections.outbox.countDocuments({ mailing_list_id: scene.listId })
+  if (due > messages) faults.push(`${due} reactions are due and ${messages} messages are there`)
+  return faults
+}
+
+async function faultsOfImport(
+  collections: Database['collections'],
+  document: ImportDocument,
+): Promise<string[]> {
+  const faults: string[] = []
+  const say = (fault: string) => faults.push(`import ${document._id} (${document.state}): ${fault}`)
+  if (!hasEnded(document.state)) say('it never ends')
+  if (!document.settled) say('it is never cleared up')
+  if (document.holds_list) say('it keeps the list')
+  if (document.step !== null) say('its step is held')
+  const { totals } = document
+  if (totals === null) say('it has no totals')
+  else {
+    if (document.state === 'finished' && recordsIn(totals) !== document.number_of_records)
+      say(`its counts sum up to ${recordsIn(totals)} of ${document.number_of_records}`)
+    const lines: Record<string, string[]> = {}
+    const outcomes = await collections.outcomes.find({ _id: idsOfImport(document._id) }).toArray()
+    for (const { logs } of outcomes)
+      for (const [kind, bytes] of Object.entries(logs))
+        (lines[kind] ??= []).push(...inflateSync(bytes).toString().split('\n').slice(0, -1))
+    const failed = await collections.failures.countDocuments({ _id: idsOfImport(document._id) })
+    for (const kind of logKinds) {
+      const logged = kind === 'failed' ? failed : (lines[kind] ?? []).length
+      if (logged !== totals[kind]) say(`${totals[kind]} ${kind} are counted and ${logged} logged`)
+    }
+    const added = lines['added'] ?? []
+    if (new Set(added).size < added.length) say('somebody was added twice')
+  }
+  return faults
+}
+
+export interface Done {
+  actor: ActorName
+  answer: Answer | boolean
+  /** Active subscribers of the organization when it was answered. */
+  activeThen: number
+}
+
+/** What was answered; null where it was refused, or nothing was asked. */
+const succeeded = ({ answer }: Done): Json =>
+  typeof answer === 'object' && answer.body?.success === true ? answer.body.data : null
+
+/** What answers promised, when both have ended and nothing else has happened. */
+export async function brokenPromises(
+  { collections }: Database,
+  { scene, how }: { scene: Scene; how: 'hold' | 'cut' },
+  done: Done[],
+): Promise<string[]> {
+  const faults: string[] = []
+  const document = (await collections.imports.findOne({ _id: scene.importId }))!
+  const chunks = await collections.chunks.find({ import_id: scene.importId }).toArray()
+  const records =
+    document.totals === null
+      ? chunks.reduce((sum, chunk) => sum + recordsIn(chunk.counts), 0)
+      : recordsIn(document.totals)
+  for (const one of done) {
+    const data = succeeded(one)
+    // Who lost a reply of the database may be told to try again.
+    if (
+      typeof one.answer === 'object' &&
+      one.answer.status >= 500 &&
+      !(how === 'cut' && one.answer.status === 503)
+    )
+      faults.push(`${one.actor} was answered with ${one.answer.status} ${one.answer.text.slice(0, 200)}`)
+    if (data === null) continue
+    if (one.actor === 'pause' || one.actor === 'cancel') {
+      if (data.stats.records_imported !== records)
+        faults.push(
+          `${one.actor} was answered with ${data.stats.records_imported} records, now it is ${records}`,
+        )
+    }
+    if (one.actor === 'limit') {
+      const active = await activeIn(collections, scene)
+      if (active > Math.max(3, one.activeThen))
+        faults.push(`a limit of 3 was answered with ${one.activeThen} active, now it is ${active}`)
+    }
+    if (one.actor === 'delete subscriber' || one.actor === 'delete imported subscriber') {
+      const id = one.actor === 'delete subscriber' ? scene.absentId : scene.presentId
+      if ((await collections.subscribers.countDocuments({ id })) > 0)
+        faults.push('a deleted subscriber is there')
+    }
+  }
+  const created = new Set(
+    done.filter(({ actor }) => actor === 'create import').map((one) => succeeded(one)?.id),
+  )
+  created.delete(undefined)
+  const others = await collections.imports.countDocuments({
+    mailing_list_id: scene.listId,
+    _id: { $ne: scene.importId },
+  })
+  if (created.size > 1 || others > 1) faults.push(`one key made ${others} imports`)
+  return faults
+}
+
+export async function activeIn({ subscribers }: Database['collections'], scene: Scene): Promise<number> {
+  return subscribers.countDocuments({ mailing_list_id: scene.listId, status: 'active' })
+}

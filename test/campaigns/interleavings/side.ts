@@ -1,0 +1,122 @@
+import { randomUUID } from 'node:crypto'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { Registry } from 'prom-client'
+import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
+import { createApp } from '../../../control-plane/app.ts'
+import { bootstrap } from '../../../control-plane/bootstrap.ts'
+import type { ControlPlane } from '../../../control-plane/control-plane.ts'
+import { mayReadImports } from '../../../control-plane/resources/subscriber-imports/events.ts'
+import { ImportWatch } from '../../../control-plane/resources/subscriber-imports/import-watch.ts'
+import { createEngineMetrics } from '../../../engine/metrics.ts'
+import type { StepContext } from '../../../engine/step.ts'
+import type { Lane } from '../../../engine/workers/chunk-run.ts'
+import type { WorkerPool } from '../../../engine/workers/pool.ts'
+import { BsonWriter } from '../../../engine/writing/bson-writer.ts'
+import { AddressGuard } from '../../../shared/address-guard.ts'
+import { AuthThrottle, keyHashSecret } from '../../../shared/api-keys.ts'
+import { loadSettings } from '../../../shared/config.ts'
+import { openDatabase, type Database } from '../../../shared/database.ts'
+import { createLogger } from '../../../shared/logger.ts'
+import { downloadBounds } from '../../../shared/sources/download-bounds.ts'
+import { openStaging } from '../../../shared/staging/open-staging.ts'
+import { openUploads } from '../../../shared/uploads/open-uploads.ts'
+import { bootstrapKey, callerOf, type Call } from '../../helpers/service.ts'
+
+/** A control plane and the parts of an engine in this process, on a connection of their own. */
+export interface Side {
+  database: Database
+  engineId: string
+  call: Call
+  /** What an engine's steps work with. */
+  context: Omit<StepContext, 'signal'>
+  lane: Lane
+  sessionIds: Uint8Array[]
+  close: () => Promise<void>
+}
+
+/** Nothing of these imports is large enough for a second thread. */
+const noPool = {} as WorkerPool
+
+export async function openSide(options: {
+  uri: string
+  name: string
+  folder: string
+  number: number
+}): Promise<Side> {
+  const { uri, name, folder, number } = options
+  const settings = loadSettings({
+    DATA_DIR: folder,
+    MONGODB_URI: uri,
+    STAGING: 'gridfs',
+    BOOTSTRAP_API_KEY: bootstrapKey,
+    AUTH_FAILURES_PER_MINUTE: '100000',
+  })
+  const log = createLogger({ process: 'test', level: 'silent' })
+  const database = await openDatabase({ uri, name })
+  const secret = await keyHashSecret(database.collections)
+  await bootstrap(database, { givenKey: bootstrapKey, keyHashSecret: secret })
+  const registry = new Registry()
+  const stopping = new AbortController()
+  const staging = openStaging(settings, database.collections)
+  const uploads = openUploads(settings, database)
+  const deps: ControlPlane = {
+    settings,
+    database,
+    staging,
+    uploads,
+    throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
+    callers: new KnownCallers(database.collections, secret),
+    importWatch: new ImportWatch({
+      collections: database.collections,
+      log,
+      registry,
+      stopping: stopping.signal,
+      maySee: mayReadImports,
+    }),
+    keyHashSecret: secret,
+    publicUrl: () => 'http://127.0.0.1',
+    log,
+    stopping: stopping.signal,
+  }
+  const server = createServer(createApp(deps, registry))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  const stepSession = database.client.startSession()
+  const laneSession = database.client.startSession()
+  return {
+    database,
+    engineId: randomUUID(),
+    call: callerOf(() => `http://127.0.0.1:${port}`),
+    context: {
+      session: stepSession,
+      database,
+      staging,
+      uploads,
+      guard: new AddressGuard([]),
+      bounds: downloadBounds,
+      stripe: `e${number * 1_024}`,
+      pool: noPool,
+      metrics: createEngineMetrics(new Registry()),
+      log,
+    },
+    lane: {
+      session: laneSession,
+      stripe: `e${number * 1_024 + 1}`,
+      room: Buffer.alloc(0),
+      batchRooms: {
+        subscribers: new BsonWriter(),
+        updates: new BsonWriter(),
+        reactions: new BsonWriter(1024),
+        failures: new BsonWriter(),
+      },
+    },
+    sessionIds: [stepSession, laneSession].map(({ id }) => id!.id as unknown as Uint8Array),
+    close: async () => {
+      stopping.abort()
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+      await database.close()
+    },
+  }
+}

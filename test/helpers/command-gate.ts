@@ -1,0 +1,140 @@
+import { connect, createServer, type Server, type Socket } from 'node:net'
+
+/**
+ * A proxy between a client of MongoDB and its server that knows where a command begins, so that whoever works through it
+ * can be stopped before its n-th command, or cut off after the server did it. Heartbeats and goodbyes are no commands.
+ */
+export class CommandGate {
+  readonly #server: Server
+  readonly #sockets = new Set<Socket>()
+  #names: string[] = []
+  #stop: Stop | null = null
+  /** What was to be sent since the stop, in order. */
+  #waiting: (() => void)[] = []
+  /** The request of which the server's reply is not passed on. */
+  #cutRequest: { connection: object; id: number } | null = null
+
+  private constructor(server: Server) {
+    this.#server = server
+  }
+
+  static async open(target: { host: string; port: number }): Promise<CommandGate> {
+    const server = createServer()
+    const gate = new CommandGate(server)
+    server.on('connection', (client) => gate.#join(client, connect(target)))
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    return gate
+  }
+
+  get port(): number {
+    return (this.#server.address() as { port: number }).port
+  }
+
+  /** The names of the commands since `watch`. */
+  get commands(): readonly string[] {
+    return this.#names
+  }
+
+  /**
+   * Counts from here on. At the n-th command, `hold` keeps back it and all that follow until `release`; `cut` lets the
+   * server do it and ends the connection in place of the reply. Resolves when that happens.
+   */
+  watch(at: number | null, how: 'hold' | 'cut' = 'hold'): Promise<void> {
+    this.#names = []
+    this.#stop = null
+    if (at === null) return Promise.resolve()
+    return new Promise((reached) => (this.#stop = { at, how, reached, isReached: false }))
+  }
+
+  release(): void {
+    this.#stop = null
+    const waiting = this.#waiting
+    this.#waiting = []
+    for (const send of waiting) send()
+  }
+
+  async close(): Promise<void> {
+    this.release()
+    for (const socket of this.#sockets) socket.destroy()
+    await new Promise((resolve) => this.#server.close(resolve))
+  }
+
+  #join(client: Socket, server: Socket): void {
+    const connection = {}
+    const end = () => {
+      client.destroy()
+      server.destroy()
+    }
+    for (const socket of [client, server]) {
+      this.#sockets.add(socket)
+      socket.setNoDelay(true)
+      socket.on('error', end)
+      socket.on('close', () => {
+        this.#sockets.delete(socket)
+        end()
+      })
+    }
+    const toServer = inMessages((message) => {
+      const send = () => void (server.destroyed || server.write(message))
+      if (this.#holds(connection, message)) this.#waiting.push(send)
+      else send()
+    })
+    const toClient = inMessages((message) => {
+      const cut = this.#cutRequest
+      if (cut?.connection === connection && message.readInt32LE(8) === cut.id) {
+        this.#cutRequest = null
+        end()
+      } else if (!client.destroyed) client.write(message)
+    })
+    client.on('data', toServer)
+    server.on('data', toClient)
+  }
+
+  #holds(connection: object, message: Buffer): boolean {
+    const name = commandName(message)
+    if (name === null || silent.has(name)) return false
+    this.#names.push(name)
+    const stop = this.#stop
+    if (stop === null) return false
+    if (!stop.isReached && this.#names.length >= stop.at) {
+      stop.isReached = true
+      if (stop.how === 'cut') {
+        this.#cutRequest = { connection, id: message.readInt32LE(4) }
+        this.#stop = null
+      }
+      stop.reached()
+    }
+    return stop.how === 'hold' && stop.isReached
+  }
+}
+
+interface Stop {
+  at: number
+  how: 'hold' | 'cut'
+  reached: () => void
+  isReached: boolean
+}
+
+const silent = new Set(['hello', 'ismaster', 'isMaster', 'ping', 'endSessions', 'saslStart', 'saslContinue'])
+
+const opMsg = 2013
+
+/** Of an OP_MSG: the first key of its body, which is the first section. Null for any other message. */
+function commandName(message: Buffer): string | null {
+  if (message.readInt32LE(12) !== opMsg) return null
+  const firstKey = 16 + 4 + 1 + 4 + 1
+  return message.toString('utf8', firstKey, message.indexOf(0, firstKey))
+}
+
+/** Takes what a socket brings and gives it on message by message; each begins with its length. */
+function inMessages(onMessage: (message: Buffer) => void): (bytes: Buffer) => void {
+  let rest: Buffer = Buffer.alloc(0)
+  return (bytes) => {
+    rest = rest.length === 0 ? bytes : Buffer.concat([rest, bytes])
+    while (rest.length >= 16 && rest.length >= rest.readInt32LE(0)) {
+      const length = rest.readInt32LE(0)
+      onMessage(rest.subarray(0, length))
+      rest = rest.subarray(length)
+    }
+  }
+}
