@@ -12,8 +12,9 @@ type SettlingContext = Pick<
 >
 
 /**
- * Clears up after an import that has ended, once no chunk of it is held: its totals are fixed, its list is free, its
- * callback is queued, and its files and chunks go, and its secrets unless the callback needs them. Any number of engines may do so at once, and one may break off anywhere.
+ * Clears up after an import that has ended, once no chunk of it is held: its totals are fixed, its list is free and its
+ * callback is queued. Its files and chunks go, and its secrets unless the callback needs them. Any number of engines may
+ * do so at once, and one may break off anywhere.
  */
 export async function settleImport(
   document: Pick<WorkingImport, '_id' | 'organization_id' | 'state' | 'source'>,

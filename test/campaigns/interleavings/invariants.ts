@@ -50,6 +50,10 @@ export async function faultsAtTheEnd({ collections }: Database, scene: Scene): P
     chunks: await collections.chunks.countDocuments({ import_id: { $in: imports.map(({ _id }) => _id) } }),
     'staged files': await collections.staging.files.countDocuments({}),
     'pieces of staged files': await collections.staging.pieces.countDocuments({}),
+    'imports that count to the quota': (await collections.uploadUsage.find().toArray()).reduce(
+      (sum, { imports: entered = [] }) => sum + entered.length,
+      0,
+    ),
     'marked limits': await collections.organizations.countDocuments({ limit_change: { $exists: true } }),
   }
   for (const [what, count] of Object.entries(left)) if (count > 0) faults.push(`${count} ${what} are left`)

@@ -18,9 +18,11 @@ import { AuthThrottle, keyHashSecret } from '../../../shared/api-keys.ts'
 import { loadSettings } from '../../../shared/config.ts'
 import { openDatabase, type Database } from '../../../shared/database.ts'
 import { createLogger } from '../../../shared/logger.ts'
+import { openSecretBox } from '../../../shared/secret-box.ts'
 import { downloadBounds } from '../../../shared/sources/download-bounds.ts'
 import { openStaging } from '../../../shared/staging/open-staging.ts'
 import { openUploads } from '../../../shared/uploads/open-uploads.ts'
+import { StagedQuota, stagedLimits } from '../../../shared/uploads/staged-quota.ts'
 import { bootstrapKey, callerOf, type Call } from '../../helpers/service.ts'
 
 /** A control plane and the parts of an engine in this process, on a connection of their own. */
@@ -60,15 +62,24 @@ export async function openSide(options: {
   const stopping = new AbortController()
   const staging = openStaging(settings, database.collections)
   const uploads = openUploads(settings, database)
+  const secrets = await openSecretBox(settings, log)
+  const quota = new StagedQuota({
+    collections: database.collections,
+    uploads,
+    limits: stagedLimits(settings),
+  })
   const deps: ControlPlane = {
     settings,
     database,
     staging,
     uploads,
+    stagedQuota: quota,
+    secrets,
     throttle: new AuthThrottle(database.collections, settings.AUTH_FAILURES_PER_MINUTE),
     callers: new KnownCallers(database.collections, secret),
     importWatch: new ImportWatch({
       collections: database.collections,
+      secrets,
       log,
       registry,
       stopping: stopping.signal,
@@ -93,6 +104,8 @@ export async function openSide(options: {
       database,
       staging,
       uploads,
+      secrets,
+      quota,
       guard: new AddressGuard([]),
       bounds: downloadBounds,
       stripe: `e${number * 1_024}`,
