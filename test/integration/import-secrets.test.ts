@@ -8,6 +8,7 @@ import { Webhook } from 'standardwebhooks'
 import t, { type Test } from 'tap'
 import { messageOf } from '../../shared/errors.ts'
 import { startHastyEngine } from '../helpers/downloads.ts'
+import { Engines } from '../helpers/engines.ts'
 import { createList, importEnd, startProcess, startService, until, type Json } from '../helpers/service.ts'
 
 /** What imports hold of passwords, tokens and secrets: encrypted while they need it, gone when they don't. */
@@ -416,6 +417,29 @@ t.test('imports of an earlier version work on, are encrypted or dropped', async 
   last.response.writeHead(204).end()
   t.match(await importEnd(service, waiting.id), { state: 'finished' })
   await untilDropped(service, waiting.id)
+})
+
+t.test('an engine that dies before it drops secrets leaves them to the next one', async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const engines = new Engines(t, service)
+  for (const callback of [undefined, callbackUrl]) {
+    const { id } = await create(service, { callback_url: callback })
+    const mortal = await engines.start('update imports "$unset":{"sealed" before 1')
+    if (callback !== undefined) {
+      const told = await nextCallback()
+      const isSettled = (document: Json) => document.settled === true
+      await until('its settling', () => stored(service, id), isSettled)
+      told.response.writeHead(204).end()
+    }
+    await mortal.ended
+    t.match(await stored(service, id), { state: 'finished', has_secrets: true, sealed: Uint8Array })
+    await engines.endLeaseOf(mortal)
+    const next = await engines.start()
+    await untilDropped(service, id)
+    t.equal(callbacks.length, 0, 'the callback was delivered once')
+    await engines.kill([next])
+    await engines.endLeaseOf(next)
+  }
 })
 
 t.test('without a shared folder and a key, imports work in the clear, with a warning', async (t) => {

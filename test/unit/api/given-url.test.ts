@@ -5,6 +5,7 @@ import {
   storedUrl,
   urlProblem,
 } from '../../../control-plane/resources/subscriber-imports/given-url.ts'
+import { withoutSecrets } from '../../../shared/import-secrets.ts'
 import { maskPassword } from '../../../shared/logger.ts'
 
 const schemes = ['http:', 'https:', 'ftp:', 'ftps:']
@@ -67,6 +68,16 @@ t.test('whatever a parser takes for a URL is shown without its password, or refu
       const [again, masked] = [URL.parse(stored)!, URL.parse(shown)!]
       if (again.href !== url.href) throw new Error(`stored as ${stored}`)
       if (url.password !== '' && masked.password !== '***') throw new Error(`shown as ${shown}`)
+      const without = withoutSecrets(stored)
+      const kept = URL.parse(without)
+      if (kept?.host !== url.host || kept.pathname !== url.pathname) throw new Error(`kept as ${without}`)
+      if (url.password !== '' && kept.password !== '***') throw new Error(`kept as ${without}`)
+      const values = kept.search
+        .slice(1)
+        .split('&')
+        .map((pair) => pair.slice(pair.indexOf('=') + 1))
+      if (values.some((value) => value.length >= 8)) throw new Error(`kept as ${without}`)
+      if (withoutSecrets(without) !== without) throw new Error(`kept as ${without}, then changed`)
     }),
     { numRuns: 4_000, seed: 1 },
   )
