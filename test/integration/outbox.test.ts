@@ -458,11 +458,10 @@ t.test('a list that became a Remote List holds up nobody', async (t) => {
   await acknowledge(messages)
 })
 
-t.test('a reply holds no more text than it can, and the rest is there for the next', async (t) => {
+t.test('a reply ends at 8 MB, and the rest is there for the next', async (t) => {
   const list = await createList(service)
-  // In JSON the first of its characters are six each.
-  const html = `${'\u0001'.repeat(1_000_000)}${'x'.repeat(8_000_000)}`
-  await addAutoresponder(list.id, { content_html: html })
+  // In JSON each of them is six.
+  await addAutoresponder(list.id, { content_html: '\u0001'.repeat(400_000) })
   for (let i = 0; i < 5; i += 1) await subscribe(list.id, `large-${i}@example.com`)
   await untilStates(list.id, Array<string>(5).fill('due'))
   const [first, second] = [await take(), await take()]

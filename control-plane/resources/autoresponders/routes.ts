@@ -116,6 +116,7 @@ export const autoresponderEndpoints = [
       not_found: 'there is no autoresponder 4711',
       validation_failed: [
         ...faultySettings,
+        'content_html, content_text and the urls must have at most 1048576 bytes in all',
         "trigger_autoresponder_to_send_id: autoresponders can't trigger each other in a ring, and 7 <- 9 <- 7 would be one",
       ],
     },

@@ -47,6 +47,25 @@ export function faultsOf(document: AutoresponderDocument): string[] {
   ]
 }
 
+/** What one request can bring. A reply, a page of autoresponders and an outbox message hold the whole of it. */
+const maxContentBytes = 1_048_576
+
+/** What changes made of the contents and urls; those that were larger before may get smaller. */
+export function sizeFaults(document: AutoresponderDocument, stored: AutoresponderDocument): string[] {
+  const bytes = contentBytes(document)
+  return bytes > maxContentBytes && bytes > contentBytes(stored)
+    ? [`content_html, content_text and the urls must have at most ${maxContentBytes} bytes in all`]
+    : []
+}
+
+const contentBytes = (document: AutoresponderDocument): number =>
+  [
+    document.content_html ?? '',
+    document.content_text ?? '',
+    ...(document.trigger_autoresponder_to_click_urls ?? []),
+    ...(document.trigger_campaign_to_click_urls ?? []),
+  ].reduce((sum, text) => sum + Buffer.byteLength(text), 0)
+
 /** A century of each, so that no time ever leaves what ISO 8601 can write. */
 const longestDelay = { minutes: 52_560_000, hours: 876_000, days: 36_500, weeks: 5_200, months: 1_200 }
 

@@ -15,7 +15,7 @@ import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurnsOnList } from '../list-changes.ts'
 import { namesToForget } from '../outside-names.ts'
 import { globMatcher } from './glob.ts'
-import { faultsOf, impliedByDelay, triggeredBy } from './rules.ts'
+import { faultsOf, impliedByDelay, sizeFaults, triggeredBy } from './rules.ts'
 import type { AutoresponderChange, AutoresponderCreation, autoresponderQuery } from './schemas.ts'
 import { refuseMissingTargets, refuseRing } from './targets.ts'
 import { viewer } from './view.ts'
@@ -119,7 +119,7 @@ export async function changeAutoresponder(
     )
     if (current === null) throw missing('autoresponder', id)
     const document = changedBy(current, given, now)
-    refuseProblems(faultsOf(document))
+    refuseProblems([...faultsOf(document), ...sizeFaults(document, current)])
     await refuseMissingTargets(collections, document, session)
     if (triggeredBy(document)?.id !== triggeredBy(current)?.id)
       await raiseRevisions(deps, await refuseRing(collections, document, session), list, session)

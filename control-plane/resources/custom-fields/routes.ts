@@ -29,6 +29,9 @@ const faultySettings = [
   'default must be an integer',
 ]
 
+const tooLarge =
+  'the custom fields of mailing list 12 would have more than 4000000 bytes in all: give them fewer or shorter options'
+
 export const customFieldEndpoints = [
   endpoint({
     method: 'get',
@@ -64,7 +67,13 @@ export const customFieldEndpoints = [
       },
     },
     reply: { data: customFieldView, example: exampleCustomField },
-    refusals: { validation_failed: faultySettings },
+    refusals: {
+      validation_failed: [
+        ...faultySettings,
+        'mailing list 12 has 500 custom fields, and at most 500 are possible',
+        tooLarge,
+      ],
+    },
     async handle({ deps, caller, params, body }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       return { data: toView(await createCustomField(deps, list, body())) }
@@ -93,6 +102,7 @@ export const customFieldEndpoints = [
         ...faultySettings,
         "field_type can't be changed",
         'required must be true for the primary key of the list',
+        tooLarge,
       ],
     },
     async handle({ deps, caller, params, body }) {

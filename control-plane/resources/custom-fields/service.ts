@@ -1,7 +1,9 @@
+import { BSON, type ClientSession } from 'mongodb'
 import { clock } from '../../../shared/clock.ts'
 import { nextIds } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import { hasEnded } from '../../../shared/import-state.ts'
+import type { Collections } from '../../../shared/schemas/collections.ts'
 import {
   toFieldDefinition,
   type CustomFieldDocument,
@@ -67,10 +69,54 @@ export async function createCustomField(
     name_key: comparisonForm(given.name),
     created_at: clock.now(),
   })
-  await takingTurnsOnList(deps, list._id, taken(document.name), (session) =>
-    collections.customFields.insertOne(document, { session }),
-  )
+  await takingTurnsOnList(deps, list._id, taken(document.name), async (session) => {
+    await refuseTooMany(collections, document, session)
+    await collections.customFields.insertOne(document, { session })
+  })
   return document
+}
+
+/** Each subscriber's record shows all fields of the list, and requests on the list read all of their definitions. */
+const maxFields = 500
+const maxDefinitionBytes = 4_000_000
+
+/** Throws `validation_failed`. A list that has more since an earlier version keeps them, and gets no further one. */
+async function refuseTooMany(
+  collections: Collections,
+  field: CustomFieldDocument,
+  session: ClientSession,
+): Promise<void> {
+  const listId = field.mailing_list_id
+  const count = await collections.customFields.countDocuments({ mailing_list_id: listId }, { session })
+  if (count >= maxFields)
+    throw new RequestError(
+      'validation_failed',
+      `mailing list ${listId} has ${count} custom fields, and at most ${maxFields} are possible`,
+    )
+  await refuseTooLarge(collections, field, session)
+}
+
+/** Throws `validation_failed`. */
+async function refuseTooLarge(
+  { customFields }: Collections,
+  field: CustomFieldDocument,
+  session: ClientSession,
+): Promise<void> {
+  const { _id, mailing_list_id: listId } = field
+  const [others] = await customFields
+    .aggregate<{ bytes: number }>(
+      [
+        { $match: { mailing_list_id: listId, _id: { $ne: _id } } },
+        { $group: { _id: null, bytes: { $sum: { $bsonSize: '$$ROOT' } } } },
+      ],
+      { session },
+    )
+    .toArray()
+  if ((others?.bytes ?? 0) + BSON.calculateObjectSize(field) > maxDefinitionBytes)
+    throw new RequestError(
+      'validation_failed',
+      `the custom fields of mailing list ${listId} would have more than ${maxDefinitionBytes} bytes in all: give them fewer or shorter options`,
+    )
 }
 
 /** The field as stored then. Throws `not_found` when it has gone meanwhile, and as createCustomField. */
@@ -91,6 +137,8 @@ export async function changeCustomField(
   await takingTurnsOnList(deps, list._id, taken(changed.name), async (session, current) => {
     if (current.primary_key_custom_field_id === _id && !changed.required)
       throw new RequestError('validation_failed', 'required must be true for the primary key of the list')
+    if (BSON.calculateObjectSize({ _id, ...changed }) > BSON.calculateObjectSize(field))
+      await refuseTooLarge(deps.database.collections, { _id, ...changed }, session)
     const { matchedCount } = await deps.database.collections.customFields.updateOne(
       { _id },
       { $set: changed },

@@ -12,10 +12,11 @@ import {
   type Lease,
   type OutboxScope,
 } from '../../../shared/store/outbox.ts'
+import { JsonRecords, maxPageBytes } from '../../api/json-page.ts'
 import { OrganizationTurns, refusalDelayMs } from '../../api/organization-turns.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { composeMessages } from './messages.ts'
-import type { MessageView, Taking } from './schemas.ts'
+import type { Taking } from './schemas.ts'
 
 export const outboxScope = (caller: Caller): OutboxScope =>
   caller.role === 'system_admin' ? 'all' : { organizationId: caller.organizationId }
@@ -45,7 +46,7 @@ export function takeMessages(
   caller: Caller,
   asked: Taking,
   clientGone: AbortSignal,
-): Promise<MessageView[]> {
+): Promise<JsonRecords> {
   const { organizationId } = caller
   return turns.run({ organizationId, stopping: deps.stopping, clientGone }, () =>
     takeInTurn(deps, outboxScope(caller), asked, clientGone),
@@ -57,33 +58,43 @@ async function takeInTurn(
   scope: OutboxScope,
   { limit, lease_seconds: seconds }: Taking,
   clientGone: AbortSignal,
-): Promise<MessageView[]> {
+): Promise<JsonRecords> {
   const { database } = deps
   const { collections } = database
   const lease: Lease = { token: randomBytes(16).toString('base64url'), seconds }
   const startedAt = clock.monotonicMs()
-  const taken: MessageView[] = []
+  const taken: Message[] = []
   let bytes = 0
+  let atOnce = firstAtOnce
   await returnExpired(collections, scope)
   while (taken.length < limit && !clientGone.aborted) {
     const budgetMs = taken.length === 0 ? timeBudgetMs.withNone : timeBudgetMs.withSome
     if (clock.monotonicMs() - startedAt > budgetMs) break
     const beginnings = await openQueues(collections, scope)
-    const claimed = await claimMessages(collections, beginnings, { limit: limit - taken.length, lease })
+    const claimed = await claimMessages(collections, beginnings, {
+      limit: Math.min(limit - taken.length, atOnce),
+      lease,
+    })
     if (claimed === null) break
     const { toHandOut, toGiveBack, toDrop } = await composing(collections, claimed, lease, () =>
       composeMessages(deps, claimed),
     )
-    const fitting = toHandOut.filter((view, i) => {
-      bytes += bytesOf(view)
-      return bytes <= mostBytes || (i === 0 && taken.length === 0)
-    })
+    const fitting = toHandOut
+      .map((view) => ({ id: view.id, text: JSON.stringify(view) }))
+      .filter(({ text }, i) => {
+        bytes += Buffer.byteLength(text)
+        return bytes <= maxPageBytes || (i === 0 && taken.length === 0)
+      })
     taken.push(...fitting)
     const fit = new Set(fitting.map(({ id }) => id))
     const tooMany = new Set(toHandOut.map(({ id }) => id).filter((id) => !fit.has(id)))
     await giveBack(collections, [...toGiveBack, ...claimed.filter(({ _id }) => tooMany.has(_id))], lease)
     await dropMessages(collections, toDrop, lease)
-    if (tooMany.size > 0) break
+    if (tooMany.size > 0 || bytes >= maxPageBytes) break
+    atOnce =
+      taken.length === 0
+        ? Math.min(4 * atOnce, maxAtOnceUnread)
+        : Math.max(1, Math.floor((maxPageBytes - bytes) / (bytes / taken.length)))
   }
   // No sender has them: the next one need not wait for the end of their lease.
   if (clientGone.aborted)
@@ -92,13 +103,18 @@ async function takeInTurn(
       taken.map(({ id }) => ({ _id: id })),
       lease,
     )
-  return taken
+  return new JsonRecords(taken.map(({ text }) => text))
 }
 
-/** Of a reply: its texts as JSON may be six times as long, and a text can't be longer than half a gigabyte. */
-const mostBytes = 32 * 1024 * 1024
+interface Message {
+  id: number
+  text: string
+}
 
-const bytesOf = ({ html, text }: MessageView): number => 2_000 + (html?.length ?? 0) + (text?.length ?? 0)
+/** Each message may have an autoresponder of a megabyte of its own. How many more fit is known when some are there. */
+const firstAtOnce = 32
+/** As long as all of them had to be dropped. */
+const maxAtOnceUnread = 128
 
 /** What can't be composed is there for the next who takes. */
 async function composing<T>(

@@ -8,7 +8,7 @@ import type { SubscriberAddress } from '../../../shared/store/subscribers.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
 import { gatheredRead } from '../../api/gathered-read.ts'
-import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
+import { JsonRecords, maxPageBytes, PageReader, type PageCall } from '../../api/json-page.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { addressOfEmail, type SubscriberList } from './list-context.ts'
@@ -57,13 +57,14 @@ const mostFound = 500
 
 /**
  * The subscribers that a comma-separated path segment names, in its order, each once; what names nobody is left out.
- * Throws `requested_too_many` for more than 100 names, or more than 500 subscribers.
+ * Throws `requested_too_many` for more than 100 names, more than 500 subscribers, or 8 MB of several.
  */
 export async function namedSubscribers(
   { database }: ControlPlane,
-  list: MailingListDocument,
+  context: SubscriberList,
   segment: string,
-): Promise<SubscriberDocument[]> {
+): Promise<JsonRecords> {
+  const { list } = context
   // Decoded first: many clients encode the comma, and no address holds one.
   const names = decodeURIComponent(segment)
     .split(',')
@@ -78,32 +79,42 @@ export async function namedSubscribers(
   const [only] = addresses
   if (addresses.length === 1 && isPoint(only!)) {
     const subscriber = await subscriberAt(database, only)
-    return subscriber === null ? [] : [subscriber]
+    return new JsonRecords(subscriber === null ? [] : [JSON.stringify(toView(subscriber, context))])
   }
   const { subscribers } = database.collections
   const filters = filtersOf(list, addresses)
-  const found = (
-    await Promise.all(
-      filters.map((filter) =>
-        subscribers
-          .find(filter)
-          .limit(mostFound + 1)
-          .toArray(),
-      ),
-    )
-  ).flat()
+  const found: Named[] = []
+  let bytes = 0
+  for (const filter of filters) {
+    const cursor = subscribers.find(filter).limit(mostFound + 1)
+    while (await cursor.hasNext())
+      for (const subscriber of cursor.readBufferedDocuments()) {
+        const { _id, id, email_key } = subscriber
+        const text = JSON.stringify(toView(subscriber, context))
+        bytes += Buffer.byteLength(text)
+        if (bytes > maxPageBytes && found.length > 0)
+          throw new RequestError(
+            'requested_too_many',
+            `what is asked for has more than ${maxPageBytes} bytes in all: ask for fewer subscribers at once`,
+          )
+        found.push({ _id, id, email_key, text })
+      }
+  }
   if (new Set(found.map(({ id }) => id)).size > mostFound)
     throw new RequestError(
       'requested_too_many',
       `more than ${mostFound} subscribers have what is asked for, and ${mostFound} are possible at once: go through them by pages of /mailing_lists/${list._id}/subscribers_by_email/:email`,
     )
   found.sort((a, b) => a.id - b.id)
-  const named = new Map<number, SubscriberDocument>()
+  const named = new Map<number, string>()
   for (const address of addresses) {
-    for (const subscriber of found) if (isAt(subscriber, address)) named.set(subscriber.id, subscriber)
+    for (const subscriber of found) if (isAt(subscriber, address)) named.set(subscriber.id, subscriber.text)
   }
-  return [...named.values()]
+  return new JsonRecords([...named.values()])
 }
+
+/** A subscriber by what addresses name, and as JSON. */
+type Named = Pick<SubscriberDocument, '_id' | 'id' | 'email_key'> & { text: string }
 
 export const isPoint = (address: SubscriberAddress): address is PointAddress =>
   typeof address === 'string' || 'id' in address
@@ -160,7 +171,7 @@ function filtersOf(
   ]
 }
 
-function isAt(subscriber: SubscriberDocument, address: SubscriberAddress): boolean {
+function isAt(subscriber: Named, address: SubscriberAddress): boolean {
   if (typeof address === 'string') return subscriber._id === address
   return 'id' in address ? subscriber.id === address.id : subscriber.email_key === address.emailKey
 }

@@ -28,7 +28,6 @@ import {
 import { exampleTriggered, triggeredView, faultyTriggering, triggering } from './trigger-schemas.ts'
 import { needOfCreation, triggerAutoresponders } from './trigger.ts'
 import { unsubscribe } from './unsubscription.ts'
-import { toView } from './view.ts'
 
 const tag = 'Subscribers'
 const mayRead = permission('subscriber', 'read')
@@ -85,12 +84,12 @@ export const subscriberEndpoints = [
       requested_too_many: [
         '101 subscribers are asked for, and 100 are possible at once',
         'more than 500 subscribers have what is asked for, and 500 are possible at once: go through them by pages of /mailing_lists/12/subscribers_by_email/:email',
+        'what is asked for has more than 8000000 bytes in all: ask for fewer subscribers at once',
       ],
     },
     async handle({ deps, caller, params, lastSegment }) {
       const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
-      const found = await namedSubscribers(deps, context.list, lastSegment)
-      return { data: found.map((subscriber) => toView(subscriber, context)) }
+      return { data: await namedSubscribers(deps, context, lastSegment) }
     },
   }),
   endpoint({

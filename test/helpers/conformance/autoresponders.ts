@@ -156,6 +156,18 @@ export const autoresponderRows: Rows = {
         params: paramsOf(await newAutoresponder(world)),
         body: { autoresponder: fields },
       })),
+      'more than a megabyte of contents': async (world) => {
+        const autoresponder = await newAutoresponder(world)
+        await world.service.collections.autoresponders.updateOne(
+          { _id: autoresponder.id },
+          { $set: { content_html: 'x'.repeat(1_048_576), content_subject: 'Welcome' } },
+        )
+        return {
+          sent: { params: paramsOf(autoresponder), body: { autoresponder: { content_text: 'x'.repeat(9) } } },
+          code: 'validation_failed',
+          message: /must have at most 1048576 bytes in all$/,
+        }
+      },
       'more than `paused` with update_state alone': async (world) => ({
         sent: {
           params: paramsOf(await newAutoresponder(world)),

@@ -63,6 +63,21 @@ function faultySettings(
   )
 }
 
+/** Beside the one that the list has: as a request for each would take minutes. */
+async function addFields(world: World, listId: number, fields: { options: string[] }[]): Promise<void> {
+  const { customFields } = world.service.collections
+  const first = (await customFields.findOne({ mailing_list_id: listId }))!
+  await customFields.insertMany(
+    fields.map(({ options }, i) => ({
+      ...first,
+      _id: 1_000_000_000 + listId * 1_000 + i,
+      name: `Further ${i}`,
+      name_key: `further ${i}`,
+      options,
+    })),
+  )
+}
+
 export const customFieldRows: Rows = {
   listCustomFields: { good: async ({ list }) => ({ params: { mailing_list_id: (await list()).id } }) },
   createCustomField: {
@@ -77,10 +92,40 @@ export const customFieldRows: Rows = {
         },
       },
     }),
-    failures: faultySettings(async (world, settings) => ({
-      params: { mailing_list_id: (await newField(world)).mailing_list_id },
-      body: { custom_field: { name: 'Other', ...settings } },
-    })),
+    failures: {
+      ...faultySettings(async (world, settings) => ({
+        params: { mailing_list_id: (await newField(world)).mailing_list_id },
+        body: { custom_field: { name: 'Other', ...settings } },
+      })),
+      'one field more than 500': async (world) => {
+        const { mailing_list_id } = await newField(world)
+        await addFields(
+          world,
+          mailing_list_id,
+          Array.from({ length: 499 }, () => ({ options: [] })),
+        )
+        return {
+          sent: {
+            params: { mailing_list_id },
+            body: { custom_field: { name: 'One more', field_type: 'text' } },
+          },
+          code: 'validation_failed',
+          message: /has 500 custom fields, and at most 500 are possible$/,
+        }
+      },
+      'more than 4 MB of definitions': async (world) => {
+        const { mailing_list_id } = await newField(world)
+        await addFields(world, mailing_list_id, [{ options: ['x'.repeat(4_000_000)] }])
+        return {
+          sent: {
+            params: { mailing_list_id },
+            body: { custom_field: { name: 'One more', field_type: 'text' } },
+          },
+          code: 'validation_failed',
+          message: /more than 4000000 bytes in all/,
+        }
+      },
+    },
   },
   updateCustomField: {
     good: async (world) => ({
@@ -104,6 +149,15 @@ export const customFieldRows: Rows = {
         code: 'validation_failed',
         message: /^required must be true/,
       }),
+      'more than 4 MB of definitions': async (world) => {
+        const field = await newField(world, { field_type: 'select_single_dropdown', options: ['Free'] })
+        await addFields(world, field.mailing_list_id, [{ options: ['x'.repeat(4_000_000)] }])
+        return {
+          sent: { params: paramsOf(field), body: { custom_field: { options: ['Free', 'One more'] } } },
+          code: 'validation_failed',
+          message: /more than 4000000 bytes in all/,
+        }
+      },
       'another type': async (world) => ({
         sent: { params: paramsOf(await newField(world)), body: { custom_field: { field_type: 'number' } } },
         code: 'validation_failed',

@@ -79,6 +79,23 @@ export const subscriberRows: Rows = {
     otherParams: { ...leftOut },
     failures: {
       'a Remote List': onRemoteList(),
+      'subscribers of more than 8 MB': async (world) => {
+        const { mailing_list_id, id } = await newSubscriber(world)
+        const { subscribers } = world.service.collections
+        const { id: fieldId } = await world.post(`/mailing_lists/${mailing_list_id}/custom_fields`, {
+          custom_field: { name: 'Large', field_type: 'text_multiline' },
+        })
+        const one = (await subscribers.findOne({ mailing_list_id, id }))!
+        const custom_fields = { [fieldId]: 'x'.repeat(5_000_000) }
+        const other = { ...one, _id: `${one._id}.other`, id: 1_000_000_000 + mailing_list_id, custom_fields }
+        await subscribers.updateOne({ _id: one._id }, { $set: { custom_fields } })
+        await subscribers.insertOne(other)
+        return {
+          sent: { params: { mailing_list_id, id_or_email: `${id},${other.id}` } },
+          code: 'requested_too_many',
+          message: /more than 8000000 bytes in all/,
+        }
+      },
       'an email that more than 500 have': async (world) => {
         const { mailing_list_id, id } = await twins(world)
         const { subscribers } = world.service.collections
