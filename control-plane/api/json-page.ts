@@ -1,15 +1,18 @@
+import { setImmediate } from 'node:timers/promises'
 import type { FindCursor } from 'mongodb'
 import type { Call } from './endpoint.ts'
 import { OrganizationTurns, refusalDelayMs } from './organization-turns.ts'
 
 /**
  * Pages of records that may be large. A page ends early where it would pass `maxPageBytes` of JSON, and its token leads
- * on. Records become JSON batch by batch as the database sends them, so a request holds one batch and its page.
+ * on. Records become JSON as the database sends them, so a request holds one batch of documents and its page.
  */
 
 export const maxPageBytes = 8_000_000
 /** From here on a reply is large: it needs a turn. */
 const largeBytes = 256 * 1024
+/** Records whose size is not known yet. */
+const firstGroup = 8
 /** A reply that its client takes slowly keeps its turn for so long; what is left of it then is its bytes alone. */
 const maxTurnMs = 30_000
 
@@ -28,7 +31,7 @@ export class JsonRecords {
 const turns = new OrganizationTurns({
   maxRunning: 8,
   maxRunningPerOrganization: 4,
-  maxWaitingPerOrganization: 50,
+  maxWaitingPerOrganization: 20,
   tooMany: {
     message: 'too many large replies of this organization are in progress, try again in 5 s',
     retryAfterSeconds: 5,
@@ -93,11 +96,31 @@ export class PageReader<T extends object> {
     }
   }
 
+  /** In groups of some 256 KiB of JSON: others are served between two, and what would be too much is hardly begun. */
   async #append(documents: T[]): Promise<void> {
-    const { most, views, maxBytes = maxPageBytes } = this.#options
-    const shown = documents.slice(0, most - this.#texts.length)
-    const records = shown.length === 0 ? [] : await views(shown)
-    for (const [index, record] of records.entries()) {
+    const { call, most } = this.#options
+    let next = 0
+    while (next < documents.length && !this.#hasMore) {
+      const group = documents.slice(next, next + Math.min(this.#groupSize(), most - this.#texts.length))
+      next += group.length
+      if (group.length === 0) this.#hasMore = true
+      else await this.#appendGroup(group)
+      if (this.#bytes <= largeBytes) continue
+      if (!this.#hasTurn) {
+        this.#hasTurn = true
+        await beginTurn(call, this.#clientGone)
+      } else await setImmediate()
+    }
+  }
+
+  #groupSize(): number {
+    const average = this.#bytes / this.#texts.length
+    return this.#texts.length === 0 ? firstGroup : Math.max(1, Math.floor(largeBytes / average))
+  }
+
+  async #appendGroup(group: T[]): Promise<void> {
+    const { views, maxBytes = maxPageBytes } = this.#options
+    for (const [index, record] of (await views(group)).entries()) {
       const text = JSON.stringify(record)
       this.#bytes += Buffer.byteLength(text) + 1
       if (this.#bytes > maxBytes && this.#texts.length > 0) {
@@ -105,12 +128,7 @@ export class PageReader<T extends object> {
         return
       }
       this.#texts.push(text)
-      this.#lastShown = shown[index]!
-    }
-    this.#hasMore = documents.length > shown.length
-    if (this.#bytes > largeBytes && !this.#hasTurn) {
-      this.#hasTurn = true
-      await beginTurn(this.#options.call, this.#clientGone)
+      this.#lastShown = group[index]!
     }
   }
 }

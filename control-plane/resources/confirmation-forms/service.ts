@@ -22,7 +22,7 @@ export const listConfirmationForms = (
       query,
       scope: `confirmation forms of list ${listId}`,
       sort: { _id: 1 },
-      batchSize: 8,
+      batchSize: 4,
       views: (documents) => documents.map(toView),
     },
   )

@@ -87,7 +87,12 @@ export const subscriberRows: Rows = {
         })
         const one = (await subscribers.findOne({ mailing_list_id, id }))!
         const custom_fields = { [fieldId]: 'x'.repeat(5_000_000) }
-        const other = { ...one, _id: `${one._id}.other`, id: 1_000_000_000 + mailing_list_id, custom_fields }
+        const other = {
+          ...one,
+          _id: `${one._id}.other`,
+          id: 1_000_000_000 + Number(mailing_list_id),
+          custom_fields,
+        }
         await subscribers.updateOne({ _id: one._id }, { $set: { custom_fields } })
         await subscribers.insertOne(other)
         return {
