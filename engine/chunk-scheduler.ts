@@ -1,4 +1,4 @@
-import type { WorkingImport } from '../shared/store/imports.ts'
+import type { WorkingImport } from '../shared/store/import-queues.ts'
 
 /**
  * Whose chunk is next. Two levels: the organization that had the least work done so far (virtual time), then its

@@ -3,18 +3,19 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import { clock } from '../shared/clock.ts'
 import { messageOf } from '../shared/errors.ts'
-import { hasEnded } from '../shared/import-state.ts'
 import { DiskReserveReached } from '../shared/staging/disk-reserve.ts'
-import { countChunkStates } from '../shared/store/chunks.ts'
+import { importsWithOpenChunks } from '../shared/store/chunks.ts'
+import { listWorkingImports, type WorkingImport } from '../shared/store/import-queues.ts'
 import { claimStep } from '../shared/store/import-steps.ts'
-import { listWorkingImports, type WorkingImport } from '../shared/store/imports.ts'
 import { ChunkLanes } from './chunk-lanes.ts'
 import { DoubtfulClaims } from './doubtful-claims.ts'
 import { runStep } from './import-run.ts'
 import { ImportStarter } from './import-starter.ts'
 import { LookLoop, lookEveryMs } from './look-loop.ts'
-import { settleImport } from './settle-import.ts'
+import { inRounds } from './organization-rounds.ts'
 import { Quarantine, suspectDeaths } from './quarantine.ts'
+import { Settler } from './settler.ts'
+import { mayTakeSlot } from './slots.ts'
 import type { StepContext } from './step.ts'
 
 export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal'> {
@@ -23,11 +24,13 @@ export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal
   stepSessions: ClientSession[]
 }
 
-/** Of each kind: downloads, which may take a quarter of an hour, and all others. */
-const mostStepsOfKind = 8
-/** Of one organization: the others' imports are not to wait for its slow servers and large files. */
-const mostStepsOfOrganization = 4
-export const mostSteps = 2 * mostStepsOfKind
+/**
+ * Downloads have slots of their own, and more of them: one can take 15 minutes and costs little. Organizations share
+ * the slots (slots.ts), so that those with slow servers and large files don't hold up the others' imports.
+ */
+const stepSlots = { download: 16, other: 8 }
+const maxStepsOfOrganization = 4
+export const maxSteps = stepSlots.download + stepSlots.other
 const tellSpaceEveryMs = 60_000
 /** How long a stop waits for running batches before their chunks are left to the lease. */
 const graceMs = 4_500
@@ -45,8 +48,9 @@ interface RunningStep {
  *   due, its list free        → start it (import-starter.ts)
  *   downloading, splitting    → take its step, if nobody has it (import-run.ts)
  *   importing                 → claim chunks while lanes are free (chunk-lanes.ts); all done: take its step, finish it
- *   ended, not cleared up     → wait until no chunk is held, fix its totals, enter its callback, remove its files
  *   anything else             → stop what this engine does for it (paused, cancelled)
+ *
+ * Organizations take turns in all of it. What has ended is cleared up in a loop beside this one (settler.ts).
  *
  * It keeps nothing that it couldn't read again: after a restart, or beside other engines, the documents say it all.
  */
@@ -55,6 +59,7 @@ export class Dispatcher {
   readonly #claims: DoubtfulClaims
   readonly #starter: ImportStarter
   readonly #lanes: ChunkLanes
+  readonly #settler: Settler
   readonly #quarantine: Quarantine
   readonly #steps = new Map<number, RunningStep>()
   readonly #loop: LookLoop
@@ -67,28 +72,31 @@ export class Dispatcher {
     this.#options = options
     this.#loop = new LookLoop({
       look: async () => {
-        await this.#look()
+        const isMoreDue = await this.#look()
         // Engines that began together don't go on looking together.
-        return lookEveryMs * (0.8 + 0.4 * Math.random())
+        return isMoreDue ? 0 : lookEveryMs * (0.8 + 0.4 * Math.random())
       },
       problem: "can't look for work",
       log: options.log,
     })
+    const { wake } = this
+    this.#settler = new Settler(options)
     this.#claims = new DoubtfulClaims(options.database, options.engineId)
-    this.#starter = new ImportStarter({ ...options, onStarted: this.#loop.wake })
-    this.#quarantine = new Quarantine(() => this.#stopRunning(), this.#loop.wake)
-    const { wake } = this.#loop
+    this.#starter = new ImportStarter({ ...options, onStarted: wake })
+    this.#quarantine = new Quarantine(() => this.#stopRunning(), wake)
     const shared = { claims: this.#claims, quarantine: this.#quarantine }
     this.#lanes = new ChunkLanes({ ...options, ...shared, onExhausted: wake })
   }
 
   start(): void {
     this.#loop.start()
+    this.#settler.start()
   }
 
   /** Something changed: look now. */
-  get wake(): () => void {
-    return this.#loop.wake
+  readonly wake = (): void => {
+    this.#loop.wake()
+    this.#settler.wake()
   }
 
   /** Steps in hand. */
@@ -128,21 +136,30 @@ export class Dispatcher {
     this.#loop.stop()
     for (const step of this.#steps.values()) step.abort.abort()
     const stepsEnded = [...this.#steps.values()].map((step) => step.ended)
-    const ended = Promise.all([this.#loop.ended, lanesStopped, this.#starter.stop(), ...stepsEnded])
+    const ended = Promise.all([
+      this.#loop.ended,
+      lanesStopped,
+      this.#starter.stop(),
+      this.#settler.stop(),
+      ...stepsEnded,
+    ])
     await Promise.race([ended, sleep(graceMs, undefined, { ref: false })])
   }
 
-  async #look(): Promise<void> {
+  /** Resolves to whether there are more imports to be started at once. */
+  async #look(): Promise<boolean> {
+    const { collections } = this.#options.database
     await this.#claims.giveBack()
-    await this.#starter.startDue()
-    const working = await listWorkingImports(this.#options.database.collections)
+    let working = await listWorkingImports(collections)
+    const { started, isMoreDue } = await this.#starter.startDue(working)
+    if (started > 0) working = await listWorkingImports(collections)
     this.#abortUnwantedSteps(working)
     this.#withoutSpace = 0
     this.#lanes.setImports(working.filter((entry) => entry.state === 'importing'))
     await this.#lanes.fill()
-    for (const entry of working) {
-      if (this.#loop.isStopped) return
-      await this.#advance(entry).catch((error: unknown) => {
+    for (const entry of await this.#listFreeSteps(working)) {
+      if (this.#loop.isStopped) break
+      await this.#considerStep(entry).catch((error: unknown) => {
         this.#options.log.warn(
           { import_id: entry._id },
           `an import can't be taken further, trying again: ${messageOf(error)}`,
@@ -150,32 +167,31 @@ export class Dispatcher {
       })
     }
     this.#stepsWithoutSpace = this.#withoutSpace
+    return started > 0 && isMoreDue
   }
 
-  async #advance(entry: WorkingImport): Promise<void> {
-    // Whoever has the step may have a transaction under way that counts.
-    if (entry.step !== null || this.#steps.has(entry._id)) return
-    if (hasEnded(entry.state)) await settleImport(entry, this.#options)
-    else await this.#considerStep(entry)
+  /** The imports whose next step no engine has, organizations in turn. */
+  async #listFreeSteps(working: WorkingImport[]): Promise<WorkingImport[]> {
+    const free = working.filter((entry) => entry.step === null && !this.#steps.has(entry._id))
+    const importing = free.filter((entry) => entry.state === 'importing').map(({ _id }) => _id)
+    const withChunks = await importsWithOpenChunks(this.#options.database.collections, importing)
+    const inHand = [...this.#steps.values()].map((step) => step.entry.organization_id)
+    return inRounds(
+      free.filter(({ _id }) => !withChunks.has(_id)),
+      (organizationId) => inHand.filter((id) => id === organizationId).length,
+    )
   }
 
   /** Of imports that were paused, cancelled or failed. */
   #abortUnwantedSteps(working: WorkingImport[]): void {
-    const states = new Map(working.map((entry) => [entry._id, entry.state]))
-    for (const [importId, step] of this.#steps) {
-      const state = states.get(importId)
-      if (state === undefined || hasEnded(state)) step.abort.abort()
-    }
+    const wanted = new Set(working.map((entry) => entry._id))
+    for (const [importId, step] of this.#steps) if (!wanted.has(importId)) step.abort.abort()
   }
 
   async #considerStep(entry: WorkingImport): Promise<void> {
     const { collections } = this.#options.database
     if (this.#quarantine.isOccupied || !this.#hasSlotFor(entry)) return
     if (entry.state !== 'importing' && !(await this.#hasSpaceFor(entry))) return
-    if (entry.state === 'importing') {
-      const chunks = await countChunkStates(collections, entry._id)
-      if (chunks.ready + chunks.running > 0) return
-    }
     const token = randomUUID()
     const claim = { engineId: this.#options.engineId, token }
     const document = await this.#claims.claiming(token, claimStep(collections, entry._id, entry.state, claim))
@@ -196,7 +212,7 @@ export class Dispatcher {
       .finally(() => {
         this.#steps.delete(entry._id)
         this.#options.stepSessions.push(session)
-        this.#loop.wake()
+        this.wake()
       })
     this.#steps.set(entry._id, { entry, abort, ended })
     if (this.#loop.isStopped || isOccupied) abort.abort()
@@ -220,9 +236,17 @@ export class Dispatcher {
   }
 
   #hasSlotFor(entry: WorkingImport): boolean {
-    const isDownload = (step: WorkingImport): boolean => step.state === 'downloading'
-    const alike = [...this.#steps.values()].filter((step) => isDownload(step.entry) === isDownload(entry))
-    const own = alike.filter((step) => step.entry.organization_id === entry.organization_id)
-    return alike.length < mostStepsOfKind && own.length < mostStepsOfOrganization
+    const kind = kindOf(entry)
+    const sameKind = [...this.#steps.values()].filter((step) => kindOf(step.entry) === kind)
+    const own = sameKind.filter((step) => step.entry.organization_id === entry.organization_id)
+    return mayTakeSlot({
+      total: stepSlots[kind],
+      taken: sameKind.length,
+      takenByOrganization: own.length,
+      maxPerOrganization: maxStepsOfOrganization,
+    })
   }
 }
+
+const kindOf = ({ state }: WorkingImport): 'download' | 'other' =>
+  state === 'downloading' ? 'download' : 'other'

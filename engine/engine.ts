@@ -22,7 +22,7 @@ import { StagedQuota, stagedLimits } from '../shared/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import { callbackBounds, type CallbackBounds } from './callbacks/callback-bounds.ts'
 import { CallbackDispatcher } from './callbacks/callback-dispatcher.ts'
-import { Dispatcher, mostSteps } from './dispatcher.ts'
+import { Dispatcher, maxSteps } from './dispatcher.ts'
 import { handOver } from './maintenance/take-over.ts'
 import type { EngineMetrics } from './metrics.ts'
 import { ReactionDispatcher, reactionLanes } from './reactions/reaction-dispatcher.ts'
@@ -97,7 +97,7 @@ export class Engine implements Part {
       host: hostname(),
       process_id: process.pid,
     })
-    const stepSessions = Array.from({ length: mostSteps }, () => database.client.startSession())
+    const stepSessions = Array.from({ length: maxSteps }, () => database.client.startSession())
     const reactionSessions = Array.from({ length: reactionLanes }, () => database.client.startSession())
     await noteSessions(
       database.collections,

@@ -2,11 +2,21 @@ import { clock } from '../shared/clock.ts'
 import { peekNextId, type Database } from '../shared/database.ts'
 import { messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
-import type { UploadDocument } from '../shared/schemas/import.ts'
-import { listDueImports, listHeldLists, startImport, type DueImport } from '../shared/store/imports.ts'
+import { sourceTypes, type SourceType, type UploadDocument } from '../shared/schemas/import.ts'
+import {
+  listDueDryRuns,
+  listFirstOfLists,
+  listOrganizationsWithDryRuns,
+  readDueImports,
+  type DueImport,
+  type WaitingImport,
+  type WorkingImport,
+} from '../shared/store/import-queues.ts'
+import { listHeldLists, startImport } from '../shared/store/imports.ts'
 import { beginImportEpoch } from '../shared/store/subscriber-counts.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { EngineMetrics } from './metrics.ts'
+import { inRounds } from './organization-rounds.ts'
 
 export interface ImportStarterOptions {
   database: Database
@@ -17,32 +27,85 @@ export interface ImportStarterOptions {
   onStarted: () => void
 }
 
+/** An import that is just being started. */
+interface StartingImport extends Pick<WaitingImport, 'organization_id' | 'sourceType' | 'listId'> {
+  ended: Promise<void>
+}
+
+/** Imports started in one look; steps and chunks of others are claimed in between. */
+const maxStartsOfLook = 16
 /**
- * Starts the imports that are due and whose list is free: one at a time on a list, a dry run beside any. The file of an
- * upload is pinned before.
+ * Imports of one organization that are started and have something to be done: downloads, and all others. More wait in
+ * `scheduled`, so that what engines look at stays small, however many are due at one moment.
+ */
+const maxStartedOfOrganization = 32
+/** Organizations whose dry runs are read in one look. */
+const maxDryRunReads = 16
+
+/**
+ * Starts the imports that are due and whose list is free: one at a time on a list, a dry run beside any. Organizations
+ * take turns: each one's oldest import, then each one's second. The file of an upload is pinned before.
  */
 export class ImportStarter {
   readonly #options: ImportStarterOptions
   /** Imports that are just being started, with the list that they are to have. */
-  readonly #starting = new Map<number, { listId: number | null; ended: Promise<void> }>()
+  readonly #starting = new Map<number, StartingImport>()
   readonly #stopping = new AbortController()
 
   constructor(options: ImportStarterOptions) {
     this.#options = options
   }
 
-  async startDue(): Promise<void> {
-    const { collections } = this.#options.database
-    const held = await listHeldLists(collections)
-    const due = await listDueImports(collections, held)
-    const taken = new Set([...held, ...[...this.#starting.values()].map((start) => start.listId)])
-    for (const entry of due) {
-      const waits = !entry.options.dry_run && taken.has(entry.mailing_list_id)
-      if (waits || this.#starting.has(entry._id)) continue
-      if (!entry.options.dry_run) taken.add(entry.mailing_list_id)
+  /** Given those that are started. Resolves to how many it started, and whether it left others for the next look. */
+  async startDue(working: readonly WorkingImport[]): Promise<{ started: number; isMoreDue: boolean }> {
+    const due = await this.#listStartable(working)
+    const turn = due.slice(0, maxStartsOfLook)
+    if (turn.length === 0) return { started: 0, isMoreDue: false }
+    const documents = await readDueImports(
+      this.#options.database.collections,
+      turn.map(({ _id }) => _id),
+    )
+    const byId = new Map(documents.map((document) => [document._id, document]))
+    let started = 0
+    for (const { _id } of turn) {
+      const entry = byId.get(_id)
+      // It was cancelled or another engine started it.
+      if (entry === undefined) continue
       if (entry.source.type === 'upload_directory') this.#startPinned(entry)
-      else await this.#startNow(entry)
+      else if (await this.#startNow(entry)) started += 1
     }
+    return { started, isMoreDue: due.length > turn.length }
+  }
+
+  /** What may be started now, in the order in which it is to be. */
+  async #listStartable(working: readonly WorkingImport[]): Promise<WaitingImport[]> {
+    const { collections } = this.#options.database
+    const started = new StartedImports(working, this.#starting.values())
+    const [held, firstOfLists, withDryRuns] = await Promise.all([
+      listHeldLists(collections),
+      listFirstOfLists(collections),
+      listOrganizationsWithDryRuns(collections),
+    ])
+    const dryRuns = await Promise.all(
+      withDryRuns
+        .filter((organizationId) => started.kindsWithRoom(organizationId).length > 0)
+        .sort((a, b) => started.count(a) - started.count(b))
+        .slice(0, maxDryRunReads)
+        .map((organizationId) =>
+          listDueDryRuns(collections, organizationId, {
+            sourceTypes: started.kindsWithRoom(organizationId),
+            // Those that are just being started are among the first ones.
+            limit: maxStartsOfLook + this.#starting.size,
+          }),
+        ),
+    )
+    const taken = new Set([...held, ...[...this.#starting.values()].map(({ listId }) => listId)])
+    const waiting = [...firstOfLists.filter(({ listId }) => !taken.has(listId)), ...dryRuns.flat()]
+      .filter(({ _id }) => !this.#starting.has(_id))
+      .sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)
+    return inRounds(waiting, (organizationId) => started.count(organizationId)).filter((entry) =>
+      started.add(entry),
+    )
   }
 
   /** Breaks off pins that are being made; resolves when none is. */
@@ -81,7 +144,12 @@ export class ImportStarter {
         )
       })
       .finally(() => this.#starting.delete(entry._id))
-    this.#starting.set(entry._id, { listId: entry.options.dry_run ? null : entry.mailing_list_id, ended })
+    this.#starting.set(entry._id, {
+      organization_id: entry.organization_id,
+      sourceType: entry.source.type,
+      listId: entry.options.dry_run ? null : entry.mailing_list_id,
+      ended,
+    })
   }
 
   /** The file is kept before the import leaves `scheduled`, so nothing that is done to it from then on is seen. */
@@ -107,3 +175,44 @@ export class ImportStarter {
     else if (upload?.pin) await uploads.releasePin(upload.pin)
   }
 }
+
+/** Imports that are started, counted by organization, and by whether they have a download before them. */
+class StartedImports {
+  readonly #counts = new Map<number, { download: number; other: number }>()
+
+  constructor(
+    working: readonly WorkingImport[],
+    starting: Iterable<Pick<WaitingImport, 'organization_id' | 'sourceType'>>,
+  ) {
+    for (const { organization_id: id, state } of working)
+      this.#countsOf(id)[state === 'downloading' ? 'download' : 'other'] += 1
+    for (const entry of starting) this.add(entry)
+  }
+
+  count(organizationId: number): number {
+    const { download, other } = this.#countsOf(organizationId)
+    return download + other
+  }
+
+  /** The kinds of sources of which the organization may have one more started. */
+  kindsWithRoom(organizationId: number): SourceType[] {
+    const counts = this.#countsOf(organizationId)
+    return sourceTypes.filter((type) => counts[kindOf(type)] < maxStartedOfOrganization)
+  }
+
+  /** False when the organization has as many as it may. */
+  add({ organization_id: id, sourceType }: Pick<WaitingImport, 'organization_id' | 'sourceType'>): boolean {
+    const counts = this.#countsOf(id)
+    if (counts[kindOf(sourceType)] >= maxStartedOfOrganization) return false
+    counts[kindOf(sourceType)] += 1
+    return true
+  }
+
+  #countsOf(organizationId: number): { download: number; other: number } {
+    const counts = this.#counts.get(organizationId) ?? { download: 0, other: 0 }
+    this.#counts.set(organizationId, counts)
+    return counts
+  }
+}
+
+const kindOf = (type: SourceType): 'download' | 'other' => (type === 'url' ? 'download' : 'other')

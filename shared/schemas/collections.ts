@@ -96,6 +96,30 @@ export const heldListsIndex = { mailing_list_id: 1, holds_list: 1 } as const
 /** Imports for which an engine still has something to do; settled ones, nearly all there are, aren't in it. */
 export const unsettledIndex = { begins_at: 1, _id: 1 } as const
 
+/**
+ * Imports that are not started, by list; dry runs, which need no list for themselves, by organization. The constants come
+ * first, for the server to skip from one queue to the next.
+ */
+export const waitingOfListIndex = {
+  state: 1,
+  'options.dry_run': 1,
+  mailing_list_id: 1,
+  begins_at: 1,
+  _id: 1,
+  organization_id: 1,
+  'source.type': 1,
+} as const
+export const waitingDryRunsIndex = {
+  state: 1,
+  'options.dry_run': 1,
+  organization_id: 1,
+  begins_at: 1,
+  _id: 1,
+} as const
+
+/** Imports that ended and are not cleared up, by organization. */
+export const endedIndex = { settled: 1, organization_id: 1, finished_at: 1, _id: 1 } as const
+
 /** A list's imports by their end; those that haven't ended are together. */
 export const unfinishedOfListIndex = { mailing_list_id: 1, finished_at: -1, _id: -1 } as const
 
@@ -250,6 +274,19 @@ export const collectionDefinitions: CollectionDefinition[] = [
         options: { unique: true, partialFilterExpression: { holds_list: true } },
       },
       { keys: unsettledIndex, options: { partialFilterExpression: { settled: false } } },
+      {
+        keys: waitingOfListIndex,
+        options: { partialFilterExpression: { state: 'scheduled', 'options.dry_run': false } },
+      },
+      {
+        keys: waitingDryRunsIndex,
+        options: { partialFilterExpression: { state: 'scheduled', 'options.dry_run': true } },
+      },
+      {
+        keys: endedIndex,
+        // `finished_at` is null until the end.
+        options: { partialFilterExpression: { settled: false, finished_at: { $gt: new Date(0) } } },
+      },
       { keys: { state: 1 } },
       {
         keys: { finished_at: 1 },

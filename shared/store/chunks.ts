@@ -196,6 +196,16 @@ export async function countChunkStates(collections: Collections, importId: numbe
   return states
 }
 
+/** Those of the imports of which a chunk is not done yet. */
+export async function importsWithOpenChunks(
+  collections: Collections,
+  importIds: readonly number[],
+): Promise<Set<number>> {
+  if (importIds.length === 0) return new Set()
+  const open = { import_id: { $in: [...importIds] }, state: { $in: ['ready', 'running'] as const } }
+  return new Set(await collections.chunks.distinct('import_id', open, ofOneMoment))
+}
+
 /** The counts of imports whose totals aren't fixed yet: the sums over their chunks at one moment. */
 async function sumChunkCounts(
   collections: Collections,

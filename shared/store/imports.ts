@@ -1,7 +1,7 @@
 import type { ClientSession, Filter } from 'mongodb'
 import { isDuplicateKey } from '../database.ts'
 import { endedStates, pausableStates, unfinishedStates, type ImportState } from '../import-state.ts'
-import { heldListsIndex, unpurgedIndex, unsettledIndex, type Collections } from '../schemas/collections.ts'
+import { heldListsIndex, unpurgedIndex, type Collections } from '../schemas/collections.ts'
 import { logDays, type ImportCounts, type ImportDocument, type UploadDocument } from '../schemas/import.ts'
 import { endingHolders, fenceChunks, type FencingParty } from './fence.ts'
 import { writeInStep } from './import-steps.ts'
@@ -80,52 +80,7 @@ export const stillWriting = (listId: number): Filter<ImportDocument> => ({
   $or: [{ state: { $in: [...unfinishedStates] } }, { holds_list: true }],
 })
 
-// ---- what an engine looks at ----
-
-export type DueImport = Pick<
-  ImportDocument,
-  '_id' | 'organization_id' | 'mailing_list_id' | 'begins_at' | 'options' | 'source'
->
-
-/** Imports that are due and not started, in the order in which they are to be; not those whose list is held. */
-export function listDueImports(collections: Collections, heldLists: number[]): Promise<DueImport[]> {
-  return collections.imports
-    .find(
-      {
-        settled: false,
-        state: 'scheduled',
-        $or: [{ mailing_list_id: { $nin: heldLists } }, { 'options.dry_run': true }],
-        $expr: { $lte: ['$begins_at', '$$NOW'] },
-      },
-      {
-        projection: {
-          ...{ organization_id: 1, mailing_list_id: 1, begins_at: 1, source: 1 },
-          ...{ 'options.dry_run': 1, 'options.deactivate_subscribers_not_in_import': 1 },
-        },
-      },
-    )
-    .sort(unsettledIndex)
-    .hint(unsettledIndex)
-    .limit(1_000)
-    .toArray()
-}
-
-export type WorkingImport = Pick<
-  ImportDocument,
-  '_id' | 'organization_id' | 'state' | 'source' | 'step' | 'fence'
->
-
-/** Started imports for which there is something to do, also those that ended and aren't cleared up yet. */
-export function listWorkingImports(collections: Collections): Promise<WorkingImport[]> {
-  return collections.imports
-    .find(
-      { settled: false, state: { $nin: ['scheduled', 'paused'] } },
-      { projection: { organization_id: 1, state: 1, source: 1, step: 1, fence: 1 } },
-    )
-    .sort(unsettledIndex)
-    .hint(unsettledIndex)
-    .toArray()
-}
+// ---- what an engine looks at (and import-queues.ts) ----
 
 /** Null when there is no such import. */
 export async function readState(collections: Collections, id: number): Promise<ImportState | null> {

@@ -1,9 +1,10 @@
 import t from 'tap'
 import { ChunkScheduler } from '../../engine/chunk-scheduler.ts'
-import type { WorkingImport } from '../../shared/store/imports.ts'
+import type { WorkingImport } from '../../shared/store/import-queues.ts'
 
 const entry = (id: number, organization: number): WorkingImport => ({
   _id: id,
+  begins_at: new Date(id),
   organization_id: organization,
   state: 'importing',
   source: { type: 'json', filename: 'data', url: null },

@@ -8,10 +8,14 @@ import { moveReactions } from '../../../engine/reactions/move-reactions.ts'
 import { settleImport } from '../../../engine/settle-import.ts'
 import { runChunk } from '../../../engine/workers/chunk-run.ts'
 import { importContext } from '../../../engine/writing/import-context.ts'
-import { hasEnded } from '../../../shared/import-state.ts'
 import { claimChunk, countChunkStates, releaseChunk } from '../../../shared/store/chunks.ts'
 import { claimStep } from '../../../shared/store/import-steps.ts'
-import { failImport, listWorkingImports } from '../../../shared/store/imports.ts'
+import {
+  listEndedImports,
+  listOrganizationsToSettle,
+  listWorkingImports,
+} from '../../../shared/store/import-queues.ts'
+import { failImport } from '../../../shared/store/imports.ts'
 import { subscriberLimitOf } from '../../../shared/store/places.ts'
 import type { Side } from './side.ts'
 
@@ -20,16 +24,16 @@ import type { Side } from './side.ts'
 export async function start({ context }: Side): Promise<boolean> {
   let hasStarted = false
   const starter = new ImportStarter({ ...context, onStarted: () => (hasStarted = true) })
-  await starter.startDue()
+  const { started } = await starter.startDue(await listWorkingImports(context.database.collections))
   await starter.stop()
-  return hasStarted
+  return hasStarted || started > 0
 }
 
 /** Obtains, splits, or finishes (and before it deactivates): whatever step is next. */
 export async function step(side: Side): Promise<boolean> {
   const { collections } = side.database
   for (const entry of await listWorkingImports(collections)) {
-    if (hasEnded(entry.state) || entry.step !== null) continue
+    if (entry.step !== null) continue
     if (entry.state === 'importing') {
       const chunks = await countChunkStates(collections, entry._id)
       if (chunks.ready + chunks.running > 0) continue
@@ -82,10 +86,9 @@ export async function batch(side: Side, most = Infinity): Promise<boolean> {
 
 export async function settle(side: Side): Promise<boolean> {
   const { collections } = side.database
-  for (const entry of await listWorkingImports(collections)) {
-    if (!hasEnded(entry.state) || entry.step !== null) continue
-    await settleImport(entry, side.context)
-    return true
+  for (const organizationId of await listOrganizationsToSettle(collections)) {
+    const [ended] = await listEndedImports(collections, organizationId, { without: [], limit: 1 })
+    if (ended !== undefined) return settleImport(ended, side.context)
   }
   return false
 }
