@@ -186,7 +186,7 @@ async function writeDeactivated(
   const isHeld = await writeInStep(
     collections,
     { ...step, state: 'importing' },
-    { $inc: { step_writes: 1 } },
+    { $inc: { step_writes: 1 }, $set: { step_deaths: 0 } },
     session,
   )
   const isOurs = await noteDeactivated(collections, session, { chunk, to: next, subscribers: still.length })

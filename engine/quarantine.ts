@@ -11,6 +11,8 @@ export const deathsMessage = (doing: string, deaths: number): string =>
 
 /** What is told to stop and doesn't, such as a read that hangs, is not waited for any longer. */
 const clearTimeoutMs = 10_000
+/** What neither ends nor dies, such as a read that hangs, is not alone for longer: others may run beside it. */
+const maxAloneMs = 300_000
 
 /**
  * Runs what engines died of with nothing beside it in this engine: where it dies again, nothing else can be the cause,
@@ -19,7 +21,7 @@ const clearTimeoutMs = 10_000
 export class Quarantine {
   readonly #stopOthers: () => Promise<unknown>
   readonly #onEnd: () => void
-  #isOccupied = false
+  #occupant: object | null = null
 
   /** `stopOthers` tells all that runs to stop and resolves when it has; `onEnd`: others may run again. */
   constructor(stopOthers: () => Promise<unknown>, onEnd: () => void) {
@@ -29,18 +31,26 @@ export class Quarantine {
 
   /** Then nothing else is claimed, and what was just being claimed is given back. */
   get isOccupied(): boolean {
-    return this.#isOccupied
+    return this.#occupant !== null
   }
 
   /** The caller notes `work` among what runs after the call, not before: everything noted is told to stop. */
   async run<T>(work: () => Promise<T>): Promise<T> {
-    this.#isOccupied = true
+    const occupant = {}
+    this.#occupant = occupant
+    const end = () => {
+      if (this.#occupant !== occupant) return
+      this.#occupant = null
+      this.#onEnd()
+    }
+    const bound = setTimeout(end, maxAloneMs)
+    bound.unref()
     try {
       await Promise.race([this.#stopOthers(), sleep(clearTimeoutMs, undefined, { ref: false })])
       return await work()
     } finally {
-      this.#isOccupied = false
-      this.#onEnd()
+      clearTimeout(bound)
+      end()
     }
   }
 }

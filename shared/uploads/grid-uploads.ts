@@ -30,18 +30,24 @@ export function gridUploads(client: MongoClient, collections: Collections): Uplo
   const { uploads: bucket, uploadNames, uploadLocks } = collections
   return {
     directory: (organizationId) => gridDirectory(client, collections, organizationId),
-    async pin({ organizationId, name, importId }) {
-      for (;;) {
+    async pin({ organizationId, name, importId, signal }) {
+      let last: string | null = null
+      for (let tries = 0; tries < maxPinTries; tries += 1) {
+        signal?.throwIfAborted()
         const { finished = null } = (await uploadNames.findOne({ _id: nameId(organizationId, name) })) ?? {}
         if (finished === null) return null
         const { matchedCount } = await bucket.files.updateOne(
           { _id: new ObjectId(finished.content), detached: false },
           { $addToSet: { pinned_by: importId } },
         )
-        // Otherwise it was replaced in this moment.
         if (matchedCount === 1)
           return { reference: finished.content, fingerprint: finished.content, is_settled: true }
+        // A file that was replaced in this moment has another content now, and is tried as often as it takes.
+        if (finished.content !== last) tries = 0
+        last = finished.content
       }
+      // The name leads to a content that isn't there, as after a restore of some of the collections.
+      return null
     },
     // Another engine may have begun the import with the same one; it goes when the import ends.
     releasePin: () => Promise.resolve(),
@@ -84,6 +90,9 @@ export function gridUploads(client: MongoClient, collections: Collections): Uplo
     },
   }
 }
+
+/** Of one content that a name leads to. */
+const maxPinTries = 3
 
 const nameId = (organizationId: number, name: string): string => `${organizationId}/${name}`
 

@@ -168,3 +168,25 @@ t.test('what is removed while it is copied in the database is no copy', async (t
     }
   }
 })
+
+t.test('a name that leads to no content is a file that is not there', { timeout: 10_000 }, async (t) => {
+  const uploads = openUploads({ STAGING: 'gridfs', DATA_DIR: folder }, database)
+  const directory = uploads.directory(77)
+  await directory.prepare()
+  const upload = await directory.takeUp({
+    name: 'lost.csv',
+    token: newUploadToken(),
+    wasLeft: false,
+    keep: null,
+  })
+  await upload.write(Buffer.from('a@example.com\n'))
+  await upload.prepare()
+  await upload.publish()
+  await upload.close()
+  t.not(await uploads.pin({ organizationId: 77, name: 'lost.csv', importId: 1 }), null)
+  // What a restore of some of the collections leaves.
+  await collections.uploads.files.deleteMany({})
+  t.equal(await uploads.pin({ organizationId: 77, name: 'lost.csv', importId: 2 }), null)
+  const signal = AbortSignal.abort(new Error('stopped'))
+  await t.rejects(uploads.pin({ organizationId: 77, name: 'lost.csv', importId: 2, signal }), /stopped/)
+})
