@@ -270,13 +270,13 @@ export function inTransactionOf<T>(
   })
 }
 
+/** The last one is of newer servers that have too much to do and did nothing of what was asked. */
+const transientLabels = ['TransientTransactionError', 'RetryableWriteError', 'RetryableError']
+
 /** Why an operation that the driver gave up may go well later; null when it would not. */
 export function retryReasonOfDriver(error: unknown): 'network' | 'transient' | null {
   if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError) return 'network'
-  if (
-    error instanceof MongoError &&
-    (error.hasErrorLabel('TransientTransactionError') || error.hasErrorLabel('RetryableWriteError'))
-  )
+  if (error instanceof MongoError && transientLabels.some((label) => error.hasErrorLabel(label)))
     return 'transient'
   return null
 }

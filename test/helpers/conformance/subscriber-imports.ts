@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { autoresponder } from '../autoresponder.ts'
 import { until, type Json } from '../service.ts'
 import type { Row, Rows } from './row.ts'
@@ -182,6 +183,26 @@ export const subscriberImportRows: Rows = {
     failures: {
       'a Remote List': onRemoteList(creation({})),
       ...creationFailures,
+      'content that passes the quota': async (world) => ({
+        sent: {
+          params: { mailing_list_id: (await world.list()).id },
+          // It hardly packs.
+          body: creation({
+            file_source: { type: 'json', content: `email\n${randomBytes(1_500_000).toString('base64')}` },
+          }),
+        },
+        code: 'invalid_request',
+        status: 413,
+        message: /quota of 1 MB/,
+        settings: { UPLOAD_MAX_MB: '1' },
+      }),
+      'content for which the disk has no space': async (world) => ({
+        sent: { params: { mailing_list_id: (await world.list()).id }, body: creation({}) },
+        code: 'internal_error',
+        status: 507,
+        message: /too little space/,
+        settings: { DISK_RESERVE_MB: '1000000000' },
+      }),
       'the same Idempotency-Key with another body': async (world) => {
         const { id } = await world.list()
         const headers = { 'idempotency-key': world.unique('key') }
