@@ -21,13 +21,20 @@ export class Life {
   readonly fallen: string[] = []
   readonly #url: string
   #startedAt: number | undefined
+  #scraped: Promise<void> = Promise.resolve()
 
   constructor(url: string) {
     this.#url = url
   }
 
+  /** One scrape after the other: of two at once the earlier could be read last, and its counters were lower. */
+  scrape(): Promise<void> {
+    this.#scraped = this.#scraped.then(() => this.#scrapeOnce())
+    return this.#scraped
+  }
+
   /** A process that is being killed answers nothing, and what it said before stands. */
-  async scrape(): Promise<void> {
+  async #scrapeOnce(): Promise<void> {
     let text: string
     try {
       const response = await fetch(this.#url, { signal: AbortSignal.timeout(10_000) })
