@@ -9,6 +9,7 @@ import {
   type GridBucket,
 } from '../gridfs/grid-bucket.ts'
 import type { GridFileDocument } from '../schemas/grid-file.ts'
+import { inBlocks } from './in-blocks.ts'
 import { importOfStaged, type StagedFile, type StagedWriter, type Staging } from './staging.ts'
 
 /** How much of a file is gathered before it is sent. */
@@ -77,21 +78,10 @@ async function appendAll(
   file: ObjectId,
   content: AsyncIterable<Uint8Array>,
 ): Promise<number> {
-  const gathered = Buffer.allocUnsafeSlow(sendBytes)
   let end = 0
-  let fill = 0
-  for await (const piece of content) {
-    for (let at = 0; at < piece.length;) {
-      const part = piece.subarray(at, at + sendBytes - fill)
-      gathered.set(part, fill)
-      fill += part.length
-      at += part.length
-      if (fill < sendBytes) continue
-      end = await appendToGridFile(bucket, file, end, [gathered])
-      fill = 0
-    }
-  }
-  return appendToGridFile(bucket, file, end, [gathered.subarray(0, fill)])
+  for await (const block of inBlocks(content, sendBytes))
+    end = await appendToGridFile(bucket, file, end, [block])
+  return end
 }
 
 const gridFile = (bucket: GridBucket, file: ObjectId, size: number): StagedFile => ({

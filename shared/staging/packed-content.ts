@@ -1,5 +1,6 @@
 import { constants, zstdCompress, zstdDecompress } from 'node:zlib'
 import { promisify } from 'node:util'
+import { inBlocks } from './in-blocks.ts'
 import type { StagedFile, Staging } from './staging.ts'
 
 /**
@@ -27,7 +28,7 @@ const compression = {
 export async function* packed(content: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
   const lengths: number[] = []
   let size = 0
-  for await (const block of blocksOf(content)) {
+  for await (const block of inBlocks(content, blockBytes)) {
     size += block.length
     const bytes = await compress(block, compression)
     lengths.push(bytes.length)
@@ -38,24 +39,6 @@ export async function* packed(content: AsyncIterable<Uint8Array>): AsyncGenerato
   end.writeBigUInt64LE(BigInt(size), lengths.length * 4)
   mark.copy(end, end.length - mark.length)
   yield end
-}
-
-/** The buffer of a block is used again for the next one. */
-async function* blocksOf(content: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer> {
-  const block = Buffer.allocUnsafeSlow(blockBytes)
-  let fill = 0
-  for await (const piece of content) {
-    for (let at = 0; at < piece.length;) {
-      const part = piece.subarray(at, at + blockBytes - fill)
-      block.set(part, fill)
-      fill += part.length
-      at += part.length
-      if (fill < blockBytes) continue
-      yield block
-      fill = 0
-    }
-  }
-  if (fill > 0) yield block.subarray(0, fill)
 }
 
 /** Name of an import's inline content, packed. */
