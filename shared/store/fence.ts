@@ -11,23 +11,23 @@ import { killSessions } from './engines.ts'
  * hasn't committed yet never commits, however long it was suspended and whatever it last read.
  */
 
-export type FencingParty = { database: Database; log: Logger }
+export type FenceContext = { database: Database; log: Logger }
 
 /** How long a write waits for a holder's transaction before the holder's sessions are ended. */
 const patienceMs = 2_000
-const mostTries = 5
+const maxTries = 5
 
 /**
  * Nobody holds a chunk of the import any more, and only who has read the import since its last `fence` may claim one.
  * Waits for batches that are just being committed.
  */
 export async function fenceChunks(
-  party: FencingParty,
+  context: FenceContext,
   { _id, fence }: Pick<ImportDocument, '_id' | 'fence'>,
 ): Promise<void> {
   const number = fence ?? 0
-  await updateMany(party, [_id], (options) =>
-    party.database.collections.chunks.updateMany(
+  await updateMany(context, [_id], (options) =>
+    context.database.collections.chunks.updateMany(
       { _id: idsOfImport(_id), state: { $in: ['ready', 'running'] }, fence: { $not: { $gte: number } } },
       { $set: { ...released, state: 'ready', attempt: 0, fence: number } },
       options,
@@ -36,9 +36,9 @@ export async function fenceChunks(
 }
 
 /** Takes the running chunks of imports from their holders, for anybody to go on with. Waits as fenceChunks does. */
-export async function preemptChunks(party: FencingParty, importIds: number[]): Promise<void> {
-  await updateMany(party, importIds, (options) =>
-    party.database.collections.chunks.updateMany(
+export async function preemptChunks(context: FenceContext, importIds: number[]): Promise<void> {
+  await updateMany(context, importIds, (options) =>
+    context.database.collections.chunks.updateMany(
       { import_id: { $in: importIds }, state: 'running' },
       { $set: { ...released, state: 'ready', attempt: 0 } },
       options,
@@ -48,15 +48,15 @@ export async function preemptChunks(party: FencingParty, importIds: number[]): P
 
 /** Done twice it is as if done once, and the driver doesn't repeat an update of many documents whose reply was lost. */
 async function updateMany(
-  party: FencingParty,
+  context: FenceContext,
   importIds: number[],
   write: (options: { maxTimeMS: number }) => Promise<unknown>,
 ): Promise<void> {
   try {
-    await endingHolders(party, importIds, write)
+    await endingHolders(context, importIds, write)
   } catch (error) {
     if (retryReasonOfDriver(error) === null) throw error
-    await endingHolders(party, importIds, write)
+    await endingHolders(context, importIds, write)
   }
 }
 
@@ -65,7 +65,7 @@ async function updateMany(
  * 2 s is ended with all that its engine has under way, which the engine then does again.
  */
 export async function endingHolders<T>(
-  { database, log }: FencingParty,
+  { database, log }: FenceContext,
   importIds: number[],
   write: (options: { maxTimeMS: number }) => Promise<T>,
 ): Promise<T> {
@@ -74,7 +74,7 @@ export async function endingHolders<T>(
       return await write({ maxTimeMS: patienceMs })
     } catch (error) {
       const isTimeout = error instanceof MongoServerError && error.code === maxTimeExpired
-      if (!isTimeout || tries === mostTries) throw error
+      if (!isTimeout || tries === maxTries) throw error
     }
     const engines = await holdersOf(database, importIds)
     log.warn(

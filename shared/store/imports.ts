@@ -3,7 +3,7 @@ import { isDuplicateKey } from '../database.ts'
 import { endedStates, pausableStates, unfinishedStates, type ImportState } from '../import-state.ts'
 import { heldListsIndex, unpurgedIndex, type Collections } from '../schemas/collections.ts'
 import { logDays, type ImportCounts, type ImportDocument, type UploadDocument } from '../schemas/import.ts'
-import { endingHolders, fenceChunks, type FencingParty } from './fence.ts'
+import { endingHolders, fenceChunks, type FenceContext } from './fence.ts'
 import { writeInStep } from './import-steps.ts'
 
 /**
@@ -27,16 +27,16 @@ export async function insertImport(
  * The import, paused; a list that it has stays its own, and no row of it is written any more. Null when it was paused
  * already or has ended.
  */
-export function pauseImport(party: FencingParty, id: number): Promise<ImportDocument | null> {
+export function pauseImport(context: FenceContext, id: number): Promise<ImportDocument | null> {
   return moveAndFence(
-    party,
+    context,
     { _id: id, state: { $in: [...pausableStates] } },
     { paused_from: '$state', paused_at: '$$NOW', state: 'paused' },
   )
 }
 
 /** The import, in the state that it was paused in; null when it wasn't paused. */
-export function unpauseImport({ database }: FencingParty, id: number): Promise<ImportDocument | null> {
+export function unpauseImport({ database }: FenceContext, id: number): Promise<ImportDocument | null> {
   // The time for a download stands still while it is paused; null stays null.
   const endsAt = { $add: ['$download.ends_at', { $subtract: ['$$NOW', '$paused_at'] }] }
   return database.collections.imports.findOneAndUpdate(
@@ -50,27 +50,27 @@ export function unpauseImport({ database }: FencingParty, id: number): Promise<I
  * The import, cancelled, and no row of it is written any more; null when it had ended. An engine fixes its counts and
  * gives its list free (fixTotals).
  */
-export function cancelImport(party: FencingParty, id: number): Promise<ImportDocument | null> {
+export function cancelImport(context: FenceContext, id: number): Promise<ImportDocument | null> {
   return moveAndFence(
-    party,
+    context,
     { _id: id, state: { $in: [...unfinishedStates] } },
     { state: 'cancelled', finished_at: '$$NOW', paused_from: null, paused_at: null },
   )
 }
 
 async function moveAndFence(
-  party: FencingParty,
+  context: FenceContext,
   from: Filter<ImportDocument> & { _id: number },
   to: Record<string, unknown>,
 ): Promise<ImportDocument | null> {
   const fence = { $add: [{ $ifNull: ['$fence', 0] }, 1] }
-  const moved = await endingHolders(party, [from._id], (options) =>
-    party.database.collections.imports.findOneAndUpdate(from, [{ $set: { ...to, fence } }], {
+  const moved = await endingHolders(context, [from._id], (options) =>
+    context.database.collections.imports.findOneAndUpdate(from, [{ $set: { ...to, fence } }], {
       ...options,
       returnDocument: 'after',
     }),
   )
-  if (moved !== null) await fenceChunks(party, moved)
+  if (moved !== null) await fenceChunks(context, moved)
   return moved
 }
 

@@ -10,7 +10,7 @@ import {
 import type { ChunkDocument } from '../schemas/import.ts'
 import { TurnQueue } from '../turn-queue.ts'
 import { notePlacesHeld } from './chunks.ts'
-import { preemptChunks, type FencingParty } from './fence.ts'
+import { preemptChunks, type FenceContext } from './fence.ts'
 import { activeSubscribers, restartWritesUnderWay } from './subscriber-counts.ts'
 
 /**
@@ -81,10 +81,10 @@ export async function holdPlaces(
  * way meet the touched stripes and begin anew.
  */
 export async function enforceLimit(
-  party: FencingParty,
+  context: FenceContext,
   { organizationId, change }: { organizationId: number; change: string },
 ): Promise<void> {
-  const { collections } = party.database
+  const { collections } = context.database
   // Those that failed may have a batch under way until they are settled.
   const writing = await collections.imports
     .find(
@@ -94,7 +94,7 @@ export async function enforceLimit(
     .hint(unsettledIndex)
     .toArray()
   await preemptChunks(
-    party,
+    context,
     writing.map(({ _id }) => _id),
   )
   await restartWritesUnderWay(collections, organizationId)
@@ -105,14 +105,14 @@ export async function enforceLimit(
 }
 
 /** Enforces the limits whose request died between its commit and its end; resolves to the organizations. */
-export async function enforcePendingLimits(party: FencingParty): Promise<number[]> {
-  const { organizations } = party.database.collections
+export async function enforcePendingLimits(context: FenceContext): Promise<number[]> {
+  const { organizations } = context.database.collections
   const pending = await organizations
     .find({ limit_change: { $exists: true } }, { projection: { limit_change: 1 } })
     .hint(limitChangeIndex)
     .toArray()
   for (const { _id, limit_change: change } of pending)
-    await enforceLimit(party, { organizationId: _id, change: change! })
+    await enforceLimit(context, { organizationId: _id, change: change! })
   return pending.map(({ _id }) => _id)
 }
 

@@ -1,18 +1,18 @@
 import type { Answer, Json } from '../../helpers/service.ts'
 import { batch, enforce, fail, moveDueReactions, settle, start, step, takeOver } from './engine-acts.ts'
-import type { Scene, SceneName } from './scenes.ts'
+import type { Fixture, FixtureName } from './fixtures.ts'
 import type { Side } from './side.ts'
 
 /** What one process does by itself; the answer of a request is kept for what it promised. */
-export type Act = (side: Side, scene: Scene) => Promise<Answer | boolean>
+export type Act = (side: Side, fixture: Fixture) => Promise<Answer | boolean>
 
-const importPath = (scene: Scene) => `/subscriber_imports/${scene.importId}`
-const listPath = (scene: Scene) => `/mailing_lists/${scene.listId}`
-const post = (path: (scene: Scene) => string, body?: (scene: Scene) => Json): Act => {
-  return (side, scene) => side.call('POST', path(scene), body?.(scene))
+const importPath = (fixture: Fixture) => `/subscriber_imports/${fixture.importId}`
+const listPath = (fixture: Fixture) => `/mailing_lists/${fixture.listId}`
+const post = (path: (fixture: Fixture) => string, body?: (fixture: Fixture) => Json): Act => {
+  return (side, fixture) => side.call('POST', path(fixture), body?.(fixture))
 }
-const put = (path: (scene: Scene) => string, body: (scene: Scene) => Json): Act => {
-  return (side, scene) => side.call('PUT', path(scene), body(scene))
+const put = (path: (fixture: Fixture) => string, body: (fixture: Fixture) => Json): Act => {
+  return (side, fixture) => side.call('PUT', path(fixture), body(fixture))
 }
 
 export const actors = {
@@ -27,13 +27,13 @@ export const actors = {
   'enforce limits': (side) => enforce(side),
   'move reactions': (side) => moveDueReactions(side),
   // Requests.
-  pause: post((scene) => `${importPath(scene)}/pause`),
-  unpause: post((scene) => `${importPath(scene)}/unpause`),
-  cancel: post((scene) => `${importPath(scene)}/cancel`),
-  'create import': (side, scene) =>
+  pause: post((fixture) => `${importPath(fixture)}/pause`),
+  unpause: post((fixture) => `${importPath(fixture)}/unpause`),
+  cancel: post((fixture) => `${importPath(fixture)}/cancel`),
+  'create import': (side, fixture) =>
     side.call(
       'POST',
-      `${listPath(scene)}/subscriber_imports`,
+      `${listPath(fixture)}/subscriber_imports`,
       {
         subscriber_import: {
           column_mapping: ['email', 'Color', 'No'],
@@ -44,39 +44,39 @@ export const actors = {
       { headers: { 'idempotency-key': 'one import only' } },
     ),
   'create subscriber': post(
-    (scene) => `${listPath(scene)}/subscribers`,
+    (fixture) => `${listPath(fixture)}/subscribers`,
     () => ({ subscriber: { email: 'person30@example.com', custom_fields: { No: '30', Color: 'own' } } }),
   ),
   'create another subscriber': post(
-    (scene) => `${listPath(scene)}/subscribers`,
+    (fixture) => `${listPath(fixture)}/subscribers`,
     () => ({ subscriber: { email: 'other@example.com', custom_fields: { No: '555555' } } }),
   ),
   'update subscriber': put(
-    (scene) => `${listPath(scene)}/subscribers/${scene.absentId}`,
+    (fixture) => `${listPath(fixture)}/subscribers/${fixture.absentId}`,
     () => ({ subscriber: { status: 'active', custom_fields: { Spare: 'changed' } } }),
   ),
-  'delete subscriber': (side, scene) =>
-    side.call('DELETE', `${listPath(scene)}/subscribers/${scene.absentId}`),
-  'delete imported subscriber': (side, scene) =>
-    side.call('DELETE', `${listPath(scene)}/subscribers/${scene.presentId}`),
+  'delete subscriber': (side, fixture) =>
+    side.call('DELETE', `${listPath(fixture)}/subscribers/${fixture.absentId}`),
+  'delete imported subscriber': (side, fixture) =>
+    side.call('DELETE', `${listPath(fixture)}/subscribers/${fixture.presentId}`),
   'trigger autoresponders': post(
-    (scene) => `${listPath(scene)}/subscribers/${scene.presentId}/trigger_autoresponders`,
+    (fixture) => `${listPath(fixture)}/subscribers/${fixture.presentId}/trigger_autoresponders`,
     () => ({}),
   ),
   limit: put(
-    (scene) => `/organizations/${scene.organizationId}`,
+    (fixture) => `/organizations/${fixture.organizationId}`,
     () => ({ organization: { subscriber_limit: 3 } }),
   ),
-  'primary key': put(listPath, (scene) => ({
-    mailing_list: { primary_key_custom_field_id: scene.fields.number },
+  'primary key': put(listPath, (fixture) => ({
+    mailing_list: { primary_key_custom_field_id: fixture.fields.number },
   })),
-  'delete field': (side, scene) =>
-    side.call('DELETE', `${listPath(scene)}/custom_fields/${scene.fields.color}`),
+  'delete field': (side, fixture) =>
+    side.call('DELETE', `${listPath(fixture)}/custom_fields/${fixture.fields.color}`),
   'rename field': put(
-    (scene) => `${listPath(scene)}/custom_fields/${scene.fields.color}`,
+    (fixture) => `${listPath(fixture)}/custom_fields/${fixture.fields.color}`,
     () => ({ custom_field: { name: 'Colour' } }),
   ),
-  'rename list': put(listPath, (scene) => ({ mailing_list: { name: `Renamed ${scene.name}` } })),
+  'rename list': put(listPath, (fixture) => ({ mailing_list: { name: `Renamed ${fixture.name}` } })),
   take: post(
     () => '/outbox/take',
     () => ({ outbox: { limit: 5, lease_seconds: 60 } }),
@@ -108,8 +108,8 @@ const always: ActorName[] = [
 ]
 const whileItWorks: ActorName[] = ['pause', 'cancel', 'fail']
 
-/** What has something to do in a scene; the others are refused, or find nothing. */
-export const actorsIn: Record<SceneName, ActorName[]> = {
+/** What has something to do in a fixture; the others are refused, or find nothing. */
+export const actorsIn: Record<FixtureName, ActorName[]> = {
   scheduled: ['start', 'pause', 'cancel', ...always],
   splitting: ['step', ...whileItWorks, ...always],
   importing: ['last batch', ...whileItWorks, ...always],

@@ -7,8 +7,8 @@ import type { Side } from './side.ts'
  * Where an interleaving begins: a list with subscribers, autoresponders, mails, and an import that has come so far. It is
  * made once, kept in memory, and put back for each interleaving.
  */
-export interface Scene {
-  name: SceneName
+export interface Fixture {
+  name: FixtureName
   organizationId: number
   listId: number
   importId: number
@@ -16,11 +16,10 @@ export interface Scene {
   /** Subscribers that the import doesn't name, and one that it does. */
   absentId: number
   presentId: number
-  autoresponderId: number
   restore: () => Promise<void>
 }
 
-export const sceneNames = [
+export const fixtureNames = [
   'scheduled',
   'splitting',
   'importing',
@@ -31,7 +30,7 @@ export const sceneNames = [
   'first import',
   'dead engine',
 ] as const
-export type SceneName = (typeof sceneNames)[number]
+export type FixtureName = (typeof fixtureNames)[number]
 
 /** Rows of an import, and of one that takes two batches. */
 const rows = 40
@@ -42,8 +41,8 @@ const email = (i: number) => `person${i}@example.com`
 const presentBefore = 5
 const there = 12
 
-/** All scenes begin with the same database, as `keep` found it. */
-export async function makeScene(name: SceneName, side: Side, base: Kept): Promise<Scene> {
+/** All fixtures begin with the same database, as `keep` found it. */
+export async function makeFixture(name: FixtureName, side: Side, base: Kept): Promise<Fixture> {
   await putBack(side.database, base)
   const post = async (path: string, body: Json): Promise<Json> => {
     const answer = await side.call('POST', path, body)
@@ -51,9 +50,9 @@ export async function makeScene(name: SceneName, side: Side, base: Kept): Promis
     return answer.body.data
   }
   const isFirst = name === 'first import'
-  const organization = await post('/organizations', { organization: { name: `Scene ${name}` } })
+  const organization = await post('/organizations', { organization: { name: `Fixture ${name}` } })
   const list = await post('/mailing_lists', {
-    mailing_list: { name: `Scene ${name}`, organization_id: organization.id },
+    mailing_list: { name: `Fixture ${name}`, organization_id: organization.id },
   })
   const path = `/mailing_lists/${list.id}`
   const field = async (definition: Json): Promise<number> =>
@@ -63,7 +62,7 @@ export async function makeScene(name: SceneName, side: Side, base: Kept): Promis
     spare: await field({ name: 'Spare', field_type: 'text' }),
     number: await field({ name: 'No', field_type: 'text', required: true }),
   }
-  const autoresponder = await post(`${path}/autoresponders`, {
+  await post(`${path}/autoresponders`, {
     autoresponder: {
       name: 'Welcome',
       trigger: 'subscription',
@@ -96,7 +95,7 @@ export async function makeScene(name: SceneName, side: Side, base: Kept): Promis
       file_source: { type: 'json', content: lines.join('') },
     },
   })
-  const advance: Record<SceneName, () => Promise<unknown>> = {
+  const advance: Record<FixtureName, () => Promise<unknown>> = {
     scheduled: async () => undefined,
     splitting: () => start(side),
     importing: async () => {
@@ -135,7 +134,6 @@ export async function makeScene(name: SceneName, side: Side, base: Kept): Promis
     fields,
     absentId: ids.at(-1) ?? 0,
     presentId: ids[0] ?? 0,
-    autoresponderId: autoresponder.id,
     restore: () => putBack(side.database, kept),
   }
 }

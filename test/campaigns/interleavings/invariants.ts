@@ -5,12 +5,12 @@ import { subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
 import type { Database } from '../../../shared/database.ts'
 import type { Answer, Json } from '../../helpers/service.ts'
 import type { ActorName } from './actors.ts'
-import type { Scene } from './scenes.ts'
+import type { Fixture } from './fixtures.ts'
 
 /** What holds at every moment at which no process is in the middle of something. Returns what doesn't. */
-export async function faultsNow({ collections }: Database, scene: Scene): Promise<string[]> {
+export async function faultsNow({ collections }: Database, fixture: Fixture): Promise<string[]> {
   const faults: string[] = []
-  const { listId } = scene
+  const { listId } = fixture
   const subscribers = await collections.subscribers.find({ mailing_list_id: listId }).toArray()
   const list = (await collections.mailingLists.findOne({ _id: listId }))!
 
@@ -34,7 +34,7 @@ export async function faultsNow({ collections }: Database, scene: Scene): Promis
 
   for (const document of await collections.imports.find({ mailing_list_id: listId }).toArray()) {
     const running = await collections.chunks.countDocuments({ import_id: document._id, state: 'running' })
-    if (running > 0 && scene.name !== 'dead engine')
+    if (running > 0 && fixture.name !== 'dead engine')
       faults.push(`${running} chunks of import ${document._id} are held by nobody`)
     if (document.step !== null) faults.push(`the step of import ${document._id} is held by nobody`)
   }
@@ -42,9 +42,9 @@ export async function faultsNow({ collections }: Database, scene: Scene): Promis
 }
 
 /** What holds when everything has come to its end. */
-export async function faultsAtTheEnd({ collections }: Database, scene: Scene): Promise<string[]> {
+export async function faultsAtTheEnd({ collections }: Database, fixture: Fixture): Promise<string[]> {
   const faults: string[] = []
-  const imports = await collections.imports.find({ mailing_list_id: scene.listId }).toArray()
+  const imports = await collections.imports.find({ mailing_list_id: fixture.listId }).toArray()
   for (const document of imports) faults.push(...(await faultsOfImport(collections, document)))
   const left = {
     chunks: await collections.chunks.countDocuments({ import_id: { $in: imports.map(({ _id }) => _id) } }),
@@ -58,9 +58,9 @@ export async function faultsAtTheEnd({ collections }: Database, scene: Scene): P
   }
   for (const [what, count] of Object.entries(left)) if (count > 0) faults.push(`${count} ${what} are left`)
 
-  const subscribers = await collections.subscribers.find({ mailing_list_id: scene.listId }).toArray()
+  const subscribers = await collections.subscribers.find({ mailing_list_id: fixture.listId }).toArray()
   const fields = new Set(
-    (await collections.customFields.find({ mailing_list_id: scene.listId }).toArray()).map(({ _id }) =>
+    (await collections.customFields.find({ mailing_list_id: fixture.listId }).toArray()).map(({ _id }) =>
       String(_id),
     ),
   )
@@ -70,11 +70,11 @@ export async function faultsAtTheEnd({ collections }: Database, scene: Scene): P
   if (stale.length > 0) faults.push(`${stale.length} subscribers have a value of a deleted field`)
 
   const ids = new Set(subscribers.map(({ id }) => id))
-  const reactions = await collections.reactions.find({ mailing_list_id: scene.listId }).toArray()
+  const reactions = await collections.reactions.find({ mailing_list_id: fixture.listId }).toArray()
   const orphans = reactions.filter(({ state, subscriber_id: id }) => state === 'queued' && !ids.has(id))
   if (orphans.length > 0) faults.push(`${orphans.length} reactions of deleted subscribers wait`)
   const due = reactions.filter(({ state }) => state === 'due').length
-  const messages = await collections.outbox.countDocuments({ mailing_list_id: scene.listId })
+  const messages = await collections.outbox.countDocuments({ mailing_list_id: fixture.listId })
   if (due > messages) faults.push(`${due} reactions are due and ${messages} messages are there`)
   return faults
 }
@@ -124,12 +124,12 @@ const succeeded = ({ answer }: Done): Json =>
 /** What answers promised, when both have ended and nothing else has happened. */
 export async function brokenPromises(
   { collections }: Database,
-  { scene, how }: { scene: Scene; how: 'hold' | 'cut' },
+  { fixture, how }: { fixture: Fixture; how: 'hold' | 'cut' },
   done: Done[],
 ): Promise<string[]> {
   const faults: string[] = []
-  const document = (await collections.imports.findOne({ _id: scene.importId }))!
-  const chunks = await collections.chunks.find({ import_id: scene.importId }).toArray()
+  const document = (await collections.imports.findOne({ _id: fixture.importId }))!
+  const chunks = await collections.chunks.find({ import_id: fixture.importId }).toArray()
   const records =
     document.totals === null
       ? chunks.reduce((sum, chunk) => sum + recordsIn(chunk.counts), 0)
@@ -151,12 +151,12 @@ export async function brokenPromises(
         )
     }
     if (one.actor === 'limit') {
-      const active = await activeIn(collections, scene)
+      const active = await activeIn(collections, fixture)
       if (active > Math.max(3, one.activeThen))
         faults.push(`a limit of 3 was answered with ${one.activeThen} active, now it is ${active}`)
     }
     if (one.actor === 'delete subscriber' || one.actor === 'delete imported subscriber') {
-      const id = one.actor === 'delete subscriber' ? scene.absentId : scene.presentId
+      const id = one.actor === 'delete subscriber' ? fixture.absentId : fixture.presentId
       if ((await collections.subscribers.countDocuments({ id })) > 0)
         faults.push('a deleted subscriber is there')
     }
@@ -166,13 +166,13 @@ export async function brokenPromises(
   )
   created.delete(undefined)
   const others = await collections.imports.countDocuments({
-    mailing_list_id: scene.listId,
-    _id: { $ne: scene.importId },
+    mailing_list_id: fixture.listId,
+    _id: { $ne: fixture.importId },
   })
   if (created.size > 1 || others > 1) faults.push(`one key made ${others} imports`)
   return faults
 }
 
-export async function activeIn({ subscribers }: Database['collections'], scene: Scene): Promise<number> {
-  return subscribers.countDocuments({ mailing_list_id: scene.listId, status: 'active' })
+export async function activeIn({ subscribers }: Database['collections'], fixture: Fixture): Promise<number> {
+  return subscribers.countDocuments({ mailing_list_id: fixture.listId, status: 'active' })
 }
