@@ -1,7 +1,7 @@
 import express, { type Express } from 'express'
 import type { Registry } from 'prom-client'
 import { answerOperations, operationsPaths } from '../shared/service.ts'
-import { databaseProblem } from '../shared/start-database.ts'
+import { readinessProblem } from '../shared/start-database.ts'
 import { errorHandler, notAnEndpoint } from './api/envelope.ts'
 import { localsOf } from './api/request-locals.ts'
 import { apiRouter } from './api/router.ts'
@@ -29,7 +29,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
     localsOf(response).state.leaveOut()
     const { status, type, body } = await answerOperations(request.path, {
       registry,
-      unreadyBecause: databaseProblem(deps.database),
+      unreadyBecause: readinessProblem(deps.database, deps.folder),
     })
     response.status(status).set({ 'Content-Type': type, 'Cache-Control': 'no-store' }).send(body)
   })

@@ -9,9 +9,10 @@ import { systemOrganizationId } from '../shared/schemas/organization.ts'
  * that start at once, one does it.
  */
 export async function bootstrap(
-  { client, collections }: Database,
+  database: Database,
   options: { givenKey: string | undefined; keyHashSecret: Uint8Array },
 ): Promise<string | null> {
+  const { collections } = database
   if ((await collections.organizations.findOne({}, { projection: { _id: 1 } })) !== null) return null
   const key = options.givenKey ?? generateKey()
   const createdAt = clock.now()
@@ -22,7 +23,7 @@ export async function bootstrap(
   )
   const keyId = await nextIds(collections, 'api_key')
   try {
-    await inTransaction(client, async (session) => {
+    await inTransaction(database, async (session) => {
       const organization = {
         _id: systemOrganizationId,
         name: 'System',

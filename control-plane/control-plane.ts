@@ -3,6 +3,7 @@ import type { Settings } from '../shared/config.ts'
 import type { Database } from '../shared/database.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { SecretBox } from '../shared/secret-box.ts'
+import type { MarkedFolder } from '../shared/staging/marked-folder.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import type { StagedQuota } from '../shared/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
@@ -13,6 +14,8 @@ import type { ImportWatch } from './resources/subscriber-imports/import-watch.ts
 export interface ControlPlane {
   settings: Settings
   database: Database
+  /** DATA_DIR; without it no import is created. */
+  folder: MarkedFolder
   staging: Staging
   uploads: Uploads
   /** Of organizations, as imports that are created meet it. */

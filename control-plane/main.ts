@@ -1,10 +1,12 @@
 import { AuthThrottle, keyHashSecret } from '../shared/api-keys.ts'
 import { observeDatabase } from '../shared/metrics/database-metrics.ts'
-import { observeDisk } from '../shared/metrics/disk-metrics.ts'
+import { observeDisk, observeFolder } from '../shared/metrics/disk-metrics.ts'
 import { observeImports } from '../shared/metrics/import-metrics.ts'
 import { createRegistry } from '../shared/metrics/registry.ts'
+import { ProcessRegistration } from '../shared/process-registration.ts'
 import { openSecretBox } from '../shared/secret-box.ts'
 import { hostInUrl, listen, runProcess } from '../shared/service.ts'
+import { MarkedFolder } from '../shared/staging/marked-folder.ts'
 import { openStaging } from '../shared/staging/open-staging.ts'
 import { startDatabase } from '../shared/start-database.ts'
 import { sealClearSecrets } from '../shared/store/import-secrets.ts'
@@ -22,18 +24,21 @@ import { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
 await runProcess('control-plane', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
-  const secrets = await openSecretBox(settings, log)
+  process.add(await new ProcessRegistration('control-plane', database, log).start())
+  const folder = process.add(await MarkedFolder.open(settings, database.collections, log))
+  const secrets = await openSecretBox(settings, log, folder)
   await sealClearSecrets(database.collections, secrets, log)
   const secret = await keyHashSecret(database.collections)
   const apiKey = await bootstrap(database, { givenKey: settings.BOOTSTRAP_API_KEY, keyHashSecret: secret })
 
   const registry = createRegistry()
   let url = ''
-  const uploads = openUploads(settings, database)
+  const uploads = openUploads(settings, database, folder)
   const deps = {
     settings,
     database,
-    staging: openStaging(settings, database.collections),
+    folder,
+    staging: openStaging(settings, database.collections, folder),
     uploads,
     stagedQuota: new StagedQuota({
       collections: database.collections,
@@ -57,8 +62,9 @@ await runProcess('control-plane', async (process) => {
     stopping: process.stopping,
   }
   observeDatabase(registry, database)
-  observeImports(registry, database.collections, log)
+  observeImports(registry, database, log)
   observeDisk(registry, settings.DATA_DIR)
+  observeFolder(registry, folder)
   const connections = new HttpConnections(connectionLimits(settings, log), { log, registry })
   const http = createHttpServer(createApp(deps, registry), connections)
   const { port } = await listen(http.server, {

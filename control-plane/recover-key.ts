@@ -8,10 +8,10 @@ import { systemOrganizationId } from '../shared/schemas/organization.ts'
  * do that, since he could write there anything.
  */
 export async function recoverKey(database: Database, keyHashSecret: Uint8Array): Promise<string> {
-  const { client, collections } = database
+  const { collections } = database
   const key = generateKey()
   const id = await nextIds(collections, 'api_key')
-  await inTransaction(client, async (session) => {
+  await inTransaction(database, async (session) => {
     await collections.installation.updateOne(
       { _id: 'installation' },
       { $inc: { credentials_revision: 1 } },

@@ -1,23 +1,38 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { ClientSession } from 'mongodb'
 import { clock } from '../shared/clock.ts'
 import type { Database } from '../shared/database.ts'
 import { messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { ChunkDocument } from '../shared/schemas/import.ts'
-import { claimChunk, maxAttempts, releaseChunk } from '../shared/store/chunks.ts'
+import type { MarkedFolder } from '../shared/staging/marked-folder.ts'
+import {
+  chunkLeaseMs,
+  claimChunk,
+  maxAttempts,
+  releaseChunk,
+  tokensOfChunks,
+} from '../shared/store/chunks.ts'
+import { ring } from '../shared/store/doorbell.ts'
+import { isOnlyEngine } from '../shared/store/engines.ts'
 import type { WorkingImport } from '../shared/store/import-queues.ts'
-import { failImport, readState } from '../shared/store/imports.ts'
+import { failImportOfChunk, readState } from '../shared/store/imports.ts'
+import { noteMissingOfChunk } from '../shared/store/missing-files.ts'
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import type { DoubtfulClaims } from './doubtful-claims.ts'
-import type { EngineMetrics } from './metrics.ts'
+import type { EngineMetrics, FailureReason } from './metrics.ts'
 import { deathsMessage, maxDeaths, suspectDeaths, type Quarantine } from './quarantine.ts'
+import { missingText } from './step-failures.ts'
 import { control, type ChunkReport } from './workers/messages.ts'
 import type { WorkerPool } from './workers/pool.ts'
 
 export interface ChunkLanesOptions {
   engineId: string
   database: Database
+  folder: MarkedFolder
+  /** For transactions of chunks that failed, one for each lane and one more: noted with the engine. */
+  sessions: ClientSession[]
   pool: WorkerPool
   claims: DoubtfulClaims
   quarantine: Quarantine
@@ -29,7 +44,11 @@ export interface ChunkLanesOptions {
 
 interface RunningChunk {
   importId: number
+  chunkId: string
+  startedAt: number
   word: Int32Array
+  /** The chunk was taken from it, for want of a batch, and it hasn't ended. */
+  isHung: boolean
   ended: Promise<void>
 }
 
@@ -41,6 +60,7 @@ interface RunningChunk {
 export class ChunkLanes {
   readonly #options: ChunkLanesOptions
   readonly #scheduler = new ChunkScheduler()
+  /** By token: a chunk that was taken from a lane may come to another one. */
   readonly #chunks = new Map<string, RunningChunk>()
   #filling: Promise<void> | null = null
   #isStopped = false
@@ -53,6 +73,38 @@ export class ChunkLanes {
   /** Share of the lanes in use. */
   get utilization(): number {
     return this.#chunks.size / this.#options.pool.lanes
+  }
+
+  /** Lanes that hang in chunks which others may have by now. Only the end of what hangs gives a lane back. */
+  get hung(): number {
+    return [...this.#chunks.values()].filter((chunk) => chunk.isHung).length
+  }
+
+  /** Looks which chunks were taken from their lanes. One whose batches commit ends long before its first lease would. */
+  async findHung(): Promise<void> {
+    const { database, pool, log } = this.#options
+    const old = [...this.#chunks].filter(
+      ([, { isHung, startedAt }]) => !isHung && clock.monotonicMs() - startedAt > chunkLeaseMs,
+    )
+    if (old.length === 0) return
+    const held = await tokensOfChunks(
+      database.collections,
+      old.map(([token]) => token),
+    )
+    for (const [token, chunk] of old) {
+      if (held.includes(token) || !this.#chunks.has(token)) continue
+      chunk.isHung = true
+      Atomics.store(chunk.word, 0, control.stop)
+      log.error(
+        { import_id: chunk.importId, chunk: chunk.chunkId, hung: this.hung },
+        `a chunk was taken from its lane because no batch of it was written for ${chunkLeaseMs / 1000} s, and the lane still hangs in it, most likely in a read of its file: does the file server of DATA_DIR answer? ${this.hung} of ${pool.lanes} lanes hang`,
+      )
+    }
+  }
+
+  get #mayClaim(): boolean {
+    const { quarantine, folder } = this.#options
+    return !this.#isStopped && !quarantine.isOccupied && folder.problem === null
   }
 
   /** What may be worked on from now on, in the order of `begins_at` and id. Chunks of any other import are stopped. */
@@ -96,8 +148,8 @@ export class ChunkLanes {
   }
 
   async #claimUntilFull({ wakes }: { wakes: boolean }): Promise<void> {
-    const { database, engineId, pool, claims, quarantine } = this.#options
-    while (!this.#isStopped && !quarantine.isOccupied && this.#chunks.size < pool.lanesForChunks()) {
+    const { database, engineId, pool, claims } = this.#options
+    while (this.#mayClaim && this.#chunks.size < pool.lanesForChunks()) {
       const entry = this.#scheduler.next()
       if (entry === null) return
       const token = randomUUID()
@@ -124,7 +176,7 @@ export class ChunkLanes {
     const { pool, metrics, claims, quarantine, log } = this.#options
     const shared = new SharedArrayBuffer(4)
     const word = new Int32Array(shared)
-    if (this.#isStopped || quarantine.isOccupied) Atomics.store(word, 0, control.stop)
+    if (!this.#mayClaim) Atomics.store(word, 0, control.stop)
     const startedAt = clock.monotonicMs()
     const isSuspect = (chunk.deaths ?? 0) >= suspectDeaths && !quarantine.isOccupied
     const run = () =>
@@ -134,7 +186,7 @@ export class ChunkLanes {
         // Its thread was ended for that: nothing is wrong with the chunk.
         if (this.#isDead) return { end: 'lost' }
         const message = `the worker thread broke off: ${messageOf(error)}`
-        return { end: 'failed', message, retryable: false, code: null }
+        return { end: 'failed', message, retryable: false, code: null, isMissing: false }
       })
       .then((report) => {
         metrics.chunkEnded(report.end, (clock.monotonicMs() - startedAt) / 1000)
@@ -145,11 +197,12 @@ export class ChunkLanes {
         log.warn({ chunk: chunk._id }, `a chunk couldn't be given back, trying again: ${messageOf(error)}`)
       })
       .finally(() => {
-        this.#chunks.delete(chunk._id)
+        this.#chunks.delete(token)
         this.#tellIfExhausted(chunk.import_id)
         if (!this.#isStopped) void this.#fill({ wakes: true }).catch(() => undefined)
       })
-    this.#chunks.set(chunk._id, { importId: chunk.import_id, word, ended })
+    const running = { importId: chunk.import_id, chunkId: chunk._id, startedAt, word, isHung: false, ended }
+    this.#chunks.set(token, running)
   }
 
   /** Then it may be this engine that finishes the import. */
@@ -182,16 +235,55 @@ export class ChunkLanes {
 
   /** Engines died of it, or it was taken away from them without a batch, as often as may be. */
   async #giveUp(chunk: ChunkDocument, token: string): Promise<void> {
-    const { database, log, metrics } = this.#options
+    const { log } = this.#options
     const deaths = chunk.deaths ?? 0
     const message =
       deaths >= maxDeaths
         ? deathsMessage(`worked on chunk ${chunk._id}`, deaths)
         : `chunk ${chunk._id} was claimed ${chunk.attempt - 1} times in a row without a batch of it being written: check DATA_DIR on the engines, their logs have more`
     log.error({ import_id: chunk.import_id, chunk: chunk._id }, `a chunk is given up: ${message}`)
-    if (await failImport(database.collections, chunk.import_id, { message }))
-      metrics.importFailed(deaths >= maxDeaths ? 'engines_died' : 'attempts_exhausted')
-    await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: false })
+    await this.#failImport(chunk, token, {
+      message,
+      reason: deaths >= maxDeaths ? 'engines_died' : 'attempts_exhausted',
+    })
+  }
+
+  async #noteMissing(
+    chunk: ChunkDocument,
+    token: string,
+    { message, code }: ChunkReport & { end: 'failed' },
+  ): Promise<void> {
+    const { database, engineId, sessions, metrics, log } = this.#options
+    const { collections } = database
+    const held = { importId: chunk.import_id, chunkId: chunk._id, token }
+    const finding = { engineId, isAlone: await isOnlyEngine(collections, engineId), message }
+    const session = sessions.pop()!
+    try {
+      const outcome = await noteMissingOfChunk(collections, session, held, finding)
+      if (outcome === 'noted') metrics.fileMissing()
+      if (outcome === 'failed') metrics.importFailed(code ?? 'chunk_damaged')
+      log.warn({ import_id: chunk.import_id, chunk: chunk._id }, missingText(outcome, message))
+    } finally {
+      sessions.push(session)
+    }
+    this.#scheduler.markDry(chunk.import_id)
+    await ring(collections, 'missing file')
+  }
+
+  /** The chunk is given back with it. An engine that has lost the chunk fails nothing. */
+  async #failImport(
+    chunk: ChunkDocument,
+    token: string,
+    { message, reason }: { message: string; reason: FailureReason },
+  ): Promise<void> {
+    const { database, sessions, metrics } = this.#options
+    const held = { importId: chunk.import_id, chunkId: chunk._id, token }
+    const session = sessions.pop()!
+    try {
+      if (await failImportOfChunk(database.collections, session, held, message)) metrics.importFailed(reason)
+    } finally {
+      sessions.push(session)
+    }
   }
 
   async #endFailedChunk(
@@ -199,18 +291,26 @@ export class ChunkLanes {
     token: string,
     report: ChunkReport & { end: 'failed' },
   ): Promise<void> {
-    const { database, log, metrics } = this.#options
+    const { database, folder, log } = this.#options
     log.warn(
       { chunk: chunk._id, attempt: chunk.attempt, retryable: report.retryable },
       `a chunk failed: ${report.message}`,
     )
+    if (!report.retryable && (await folder.check()) !== null) {
+      await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: true })
+      return
+    }
+    if (report.isMissing && folder.isUsed) {
+      await this.#noteMissing(chunk, token, report)
+      return
+    }
     if (report.code !== null || (!report.retryable && chunk.attempt >= maxAttempts)) {
       const message =
         report.code === null
           ? `chunk ${chunk._id} failed ${chunk.attempt} times in a row, the last time with: ${report.message}`
           : report.message
-      if (await failImport(database.collections, chunk.import_id, { message }))
-        metrics.importFailed(report.code ?? 'attempts_exhausted')
+      await this.#failImport(chunk, token, { message, reason: report.code ?? 'attempts_exhausted' })
+      return
     }
     // Not at once: whatever it was should have a moment to pass.
     await sleep(Math.min(5_000, 250 * 2 ** chunk.attempt))

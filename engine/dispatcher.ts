@@ -6,7 +6,8 @@ import { messageOf } from '../shared/errors.ts'
 import { DiskReserveReached } from '../shared/staging/disk-reserve.ts'
 import { importsWithOpenChunks } from '../shared/store/chunks.ts'
 import { listWorkingImports, type WorkingImport } from '../shared/store/import-queues.ts'
-import { claimStep } from '../shared/store/import-steps.ts'
+import { withoutMissing } from '../shared/store/missing-files.ts'
+import { claimStep, releaseStep } from '../shared/store/import-steps.ts'
 import { ChunkLanes } from './chunk-lanes.ts'
 import { DoubtfulClaims } from './doubtful-claims.ts'
 import { runStep } from './import-run.ts'
@@ -20,8 +21,10 @@ import type { StepContext } from './step.ts'
 
 export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal'> {
   engineId: string
-  /** One for each step that runs at once. */
+  /** `maxStepSessions` of them. */
   stepSessions: ClientSession[]
+  /** One for each lane, and one more. */
+  chunkSessions: ClientSession[]
 }
 
 /**
@@ -30,13 +33,20 @@ export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal
  */
 const stepSlots = { download: 16, other: 8 }
 const maxStepsOfOrganization = 4
-export const maxSteps = stepSlots.download + stepSlots.other
+/**
+ * Steps that were told to end and hang in a read or write, which nothing can break off. Their slots are given back; with
+ * so many of them the engine takes no further step, which would most likely hang as well.
+ */
+const maxHungSteps = 8
+/** For each step in a slot, and for hung ones, which may still use theirs. */
+export const maxStepSessions = stepSlots.download + stepSlots.other + maxHungSteps
 const tellSpaceEveryMs = 60_000
 /** How long a stop waits for running batches before their chunks are left to the lease. */
 const graceMs = 4_500
 
 interface RunningStep {
   entry: WorkingImport
+  token: string
   abort: AbortController
   ended: Promise<void>
 }
@@ -62,6 +72,7 @@ export class Dispatcher {
   readonly #settler: Settler
   readonly #quarantine: Quarantine
   readonly #steps = new Map<number, RunningStep>()
+  readonly #hungSteps = new Set<RunningStep>()
   readonly #loop: LookLoop
   #stepsWithoutSpace = 0
   /** The same of the look that goes on. */
@@ -83,8 +94,8 @@ export class Dispatcher {
     this.#settler = new Settler(options)
     this.#claims = new DoubtfulClaims(options.database, options.engineId)
     this.#starter = new ImportStarter({ ...options, onStarted: wake })
-    this.#quarantine = new Quarantine(() => this.#stopRunning(), wake)
-    const shared = { claims: this.#claims, quarantine: this.#quarantine }
+    this.#quarantine = new Quarantine(() => this.stopRunning(), wake)
+    const shared = { claims: this.#claims, quarantine: this.#quarantine, sessions: options.chunkSessions }
     this.#lanes = new ChunkLanes({ ...options, ...shared, onExhausted: wake })
   }
 
@@ -103,6 +114,19 @@ export class Dispatcher {
   get steps(): { download: number; other: number } {
     const download = [...this.#steps.values()].filter(({ entry }) => entry.state === 'downloading').length
     return { download, other: this.#steps.size - download }
+  }
+
+  /** What was told to end and hangs. */
+  get hung(): { step: number; chunk: number } {
+    return { step: this.#hungSteps.size, chunk: this.#lanes.hung }
+  }
+
+  /** Why it takes nothing more; null while it does. */
+  get problem(): string | null {
+    const { step, chunk } = this.hung
+    const { lanes, lanesForChunks } = this.#options.pool
+    if (step < maxHungSteps && (chunk === 0 || chunk < lanesForChunks())) return null
+    return `${step} steps and ${chunk} of ${lanes} chunk lanes hang in reads or writes of files, and this engine takes no more: does the file server of DATA_DIR answer? Restart the engine if they don't end when it does`
   }
 
   /** That were not taken at the last look, because the disk has too little space left. */
@@ -125,8 +149,12 @@ export class Dispatcher {
     return this.#stop(this.#lanes.stop())
   }
 
+  get #mayClaim(): boolean {
+    return !this.#quarantine.isOccupied && this.#options.folder.problem === null
+  }
+
   /** Ends what runs now, for others or this engine to go on with. */
-  async #stopRunning(): Promise<void> {
+  async stopRunning(): Promise<void> {
     const steps = [...this.#steps.values()]
     for (const step of steps) step.abort.abort()
     await Promise.all([this.#lanes.stopRunning(), ...steps.map((step) => step.ended)])
@@ -150,12 +178,18 @@ export class Dispatcher {
   async #look(): Promise<boolean> {
     const { collections } = this.#options.database
     await this.#claims.giveBack()
+    if (this.#options.folder.problem !== null) {
+      this.#lanes.setImports([])
+      return false
+    }
     let working = await listWorkingImports(collections)
     const { started, isMoreDue } = await this.#starter.startDue(working)
     if (started > 0) working = await listWorkingImports(collections)
     this.#abortUnwantedSteps(working)
+    working = await withoutMissing(collections, working, this.#options.engineId)
     this.#withoutSpace = 0
     this.#lanes.setImports(working.filter((entry) => entry.state === 'importing'))
+    await this.#lanes.findHung()
     await this.#lanes.fill()
     for (const entry of await this.#listFreeSteps(working)) {
       if (this.#loop.isStopped) break
@@ -182,26 +216,38 @@ export class Dispatcher {
     )
   }
 
-  /** Of imports that were paused, cancelled or failed. */
+  /** Of imports that were paused, cancelled or failed, and those that others have taken over. */
   #abortUnwantedSteps(working: WorkingImport[]): void {
-    const wanted = new Set(working.map((entry) => entry._id))
-    for (const [importId, step] of this.#steps) if (!wanted.has(importId)) step.abort.abort()
+    const tokens = new Map(working.map((entry) => [entry._id, entry.step?.token]))
+    for (const [importId, step] of this.#steps) if (tokens.get(importId) !== step.token) step.abort.abort()
   }
 
   async #considerStep(entry: WorkingImport): Promise<void> {
     const { collections } = this.#options.database
-    if (this.#quarantine.isOccupied || !this.#hasSlotFor(entry)) return
+    if (!this.#mayClaim || this.#hungSteps.size >= maxHungSteps || !this.#hasSlotFor(entry)) return
     if (entry.state !== 'importing' && !(await this.#hasSpaceFor(entry))) return
     const token = randomUUID()
     const claim = { engineId: this.#options.engineId, token }
     const document = await this.#claims.claiming(token, claimStep(collections, entry._id, entry.state, claim))
     if (document === null) return
+    const session = this.#options.stepSessions.pop()
+    if (session === undefined) {
+      this.#claims.add(token)
+      throw new Error(
+        `all ${maxStepSessions} database sessions for steps are in use, by ${this.#steps.size} steps that run and ${this.#hungSteps.size} that hang: this is a defect of the engine`,
+      )
+    }
     const abort = new AbortController()
-    const session = this.#options.stepSessions.pop()!
-    const isOccupied = this.#quarantine.isOccupied
+    const step: RunningStep = { entry, token, abort, ended: Promise.resolve() }
+    abort.signal.addEventListener('abort', () => {
+      setTimeout(() => {
+        this.#leaveHung(step)
+      }, this.#options.stepBounds.endMs).unref()
+    })
+    const mayRun = this.#mayClaim
     const run = () => runStep(document, token, { ...this.#options, session, signal: abort.signal })
-    const isSuspect = (document.step_deaths ?? 0) >= suspectDeaths && !isOccupied
-    const ended = (isSuspect ? this.#quarantine.run(run) : run())
+    const isSuspect = (document.step_deaths ?? 0) >= suspectDeaths && mayRun
+    step.ended = (isSuspect ? this.#quarantine.run(run) : run())
       .catch((error: unknown) => {
         this.#claims.add(token)
         this.#options.log.warn(
@@ -210,12 +256,35 @@ export class Dispatcher {
         )
       })
       .finally(() => {
-        this.#steps.delete(entry._id)
+        if (this.#steps.get(entry._id) === step) this.#steps.delete(entry._id)
+        if (this.#hungSteps.delete(step))
+          this.#options.log.info({ import_id: entry._id }, 'a step that hung has ended')
         this.#options.stepSessions.push(session)
         this.wake()
       })
-    this.#steps.set(entry._id, { entry, abort, ended })
-    if (this.#loop.isStopped || isOccupied) abort.abort()
+    this.#steps.set(entry._id, step)
+    if (this.#loop.isStopped || !mayRun) abort.abort()
+  }
+
+  /**
+   * A step that was told to end and hasn't: its import goes on without it. What it still tries to write is refused,
+   * because its token is gone.
+   */
+  #leaveHung(step: RunningStep): void {
+    const { entry, token } = step
+    const { database, stepBounds, log } = this.#options
+    if (this.#steps.get(entry._id) !== step) return
+    this.#steps.delete(entry._id)
+    this.#hungSteps.add(step)
+    log.error(
+      { import_id: entry._id, step: entry.state, hung: this.#hungSteps.size },
+      `a step (${entry.state}) hasn't ended ${stepBounds.endMs / 1000} s after it was told to: a read or write of its files hangs. Its import goes on without it; does the file server of DATA_DIR answer? With ${maxHungSteps} steps like it this engine takes no more`,
+    )
+    void releaseStep(database.collections, entry._id, token)
+      .catch(() => {
+        this.#claims.add(token)
+      })
+      .finally(this.wake)
   }
 
   /** With less than the reserve left on the disk nothing is staged, and imports wait as they are. */

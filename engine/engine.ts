@@ -9,28 +9,28 @@ import type { Logger } from '../shared/logger.ts'
 import type { SecretBox } from '../shared/secret-box.ts'
 import type { Part } from '../shared/service.ts'
 import { downloadBounds, type DownloadBounds } from '../shared/sources/download-bounds.ts'
+import type { MarkedFolder } from '../shared/staging/marked-folder.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import { listenForRings } from '../shared/store/doorbell.ts'
-import {
-  engineLeaseMs,
-  heartbeatMs,
-  registerEngine,
-  noteSessions,
-  renewEngineLease,
-} from '../shared/store/engines.ts'
+import { noteSessions, registerEngine } from '../shared/store/engines.ts'
+import { heartbeatMs, leaseMs, renewLease } from '../shared/store/leases.ts'
 import { StagedQuota, stagedLimits } from '../shared/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
+import { within } from '../shared/within.ts'
 import { callbackBounds, type CallbackBounds } from './callbacks/callback-bounds.ts'
 import { CallbackDispatcher } from './callbacks/callback-dispatcher.ts'
-import { Dispatcher, maxSteps } from './dispatcher.ts'
+import { Dispatcher, maxStepSessions } from './dispatcher.ts'
 import { handOver } from './maintenance/take-over.ts'
 import type { EngineMetrics } from './metrics.ts'
 import { ReactionDispatcher, reactionLanes } from './reactions/reaction-dispatcher.ts'
+import { stepBounds, type StepBounds } from './step-progress.ts'
+import { lanesPerWorker } from './workers/messages.ts'
 import { startWorkerPool, type WorkerPool } from './workers/pool.ts'
 
 export interface EngineOptions {
   settings: Settings
   database: Database & { uri: string }
+  folder: MarkedFolder
   staging: Staging
   uploads: Uploads
   secrets: SecretBox
@@ -40,6 +40,7 @@ export interface EngineOptions {
   guard?: AddressGuard
   bounds?: DownloadBounds
   callbackBounds?: CallbackBounds
+  stepBounds?: StepBounds
   twoThreadsFrom?: number
 }
 
@@ -67,16 +68,32 @@ export class Engine implements Part {
   /** The beginning of a new life that is under way, if any. */
   #rebirth: Promise<void> = Promise.resolve()
   #stopping = false
+  /** Worker threads of a former life, or of this one after its stop, that hang in reads. */
+  #hungPools = 0
   #stopped: Promise<void> | null = null
 
   constructor(options: EngineOptions) {
     this.#options = options
     const { metrics } = options
+    options.folder.onChange((problem) => {
+      if (problem === null) this.#life?.dispatcher.wake()
+      else void this.#life?.dispatcher.stopRunning()
+    })
     metrics.utilization = () => this.#life?.dispatcher.utilization ?? 0
     metrics.lanes = () => this.#life?.pool.lanes ?? 0
     metrics.steps = () => this.#life?.dispatcher.steps ?? { download: 0, other: 0 }
+    metrics.hung = () => this.#life?.dispatcher.hung ?? { step: 0, chunk: 0 }
     metrics.stepsWithoutSpace = () => this.#life?.dispatcher.stepsWithoutSpace ?? 0
     metrics.workers = async () => this.#life?.pool.figures() ?? []
+  }
+
+  get hangs(): boolean {
+    return this.#hungPools > 0
+  }
+
+  /** Why it takes no work; null while it does. */
+  get problem(): string | null {
+    return this.#life?.dispatcher.problem ?? null
   }
 
   async start(): Promise<void> {
@@ -92,17 +109,23 @@ export class Engine implements Part {
   async #begin(): Promise<Life> {
     const { settings, database, metrics } = this.#options
     const id = randomUUID()
-    const number = await registerEngine(database.collections, {
+    const number = await registerEngine(database, {
       _id: id,
       host: hostname(),
       process_id: process.pid,
+      sees_files: this.#options.folder.problem === null,
     })
-    const stepSessions = Array.from({ length: maxSteps }, () => database.client.startSession())
+    const stepSessions = Array.from({ length: maxStepSessions }, () => database.client.startSession())
+    const chunkSessions = Array.from({ length: settings.ENGINE_WORKERS * lanesPerWorker + 1 }, () =>
+      database.client.startSession(),
+    )
     const reactionSessions = Array.from({ length: reactionLanes }, () => database.client.startSession())
     await noteSessions(
       database.collections,
       id,
-      [...stepSessions, ...reactionSessions].map(({ id }) => id!.id as unknown as Uint8Array),
+      [...stepSessions, ...chunkSessions, ...reactionSessions].map(
+        ({ id }) => id!.id as unknown as Uint8Array,
+      ),
     )
     const log = this.#options.log.child({ engine: id.slice(0, 8) })
     const firstStripe = number * stripesPerEngine
@@ -135,6 +158,7 @@ export class Engine implements Part {
       ...this.#options,
       engineId: id,
       stepSessions,
+      chunkSessions,
       quota: new StagedQuota({
         collections: database.collections,
         uploads: this.#options.uploads,
@@ -142,6 +166,7 @@ export class Engine implements Part {
       }),
       guard,
       bounds: this.#options.bounds ?? downloadBounds,
+      stepBounds: this.#options.stepBounds ?? stepBounds,
       stripe: `e${firstStripe}`,
       pool,
       log,
@@ -156,6 +181,7 @@ export class Engine implements Part {
     const callbacks = new CallbackDispatcher({
       engineId: id,
       database,
+      folder: this.#options.folder,
       secrets: this.#options.secrets,
       guard,
       bounds: this.#options.callbackBounds ?? callbackBounds,
@@ -184,7 +210,7 @@ export class Engine implements Part {
       try {
         if (this.#stopping || this.#life === null || (await this.#renew(this.#life.id))) continue
         log.error(
-          `the lease of ${engineLeaseMs / 1000} s ran out and the others took this engine for dead: it starts anew`,
+          `the lease of ${leaseMs / 1000} s ran out and the others took this engine for dead: it starts anew`,
         )
         metrics.leaseLost()
         const dead = this.#life
@@ -193,7 +219,7 @@ export class Engine implements Part {
           dead.dispatcher.stopDead(),
           dead.reactions.stop(),
           dead.callbacks.stop(),
-          dead.pool.destroy(),
+          this.#endThreads(dead.pool),
         ])
         if (this.#stopping) return
         this.#rebirth = this.#begin().then((life) => void (this.#life = life))
@@ -204,10 +230,20 @@ export class Engine implements Part {
     }
   }
 
+  /** A thread that hangs in a read ends when the read does, and isn't waited for. */
+  async #endThreads(pool: WorkerPool): Promise<void> {
+    this.#hungPools += 1
+    const ended = pool.destroy().finally(() => (this.#hungPools -= 1))
+    await within(handOverMs, ended, undefined)
+  }
+
   async #renew(id: string): Promise<boolean> {
-    const { database, metrics } = this.#options
+    const { database, folder, metrics } = this.#options
     try {
-      const isAlive = await renewEngineLease(database.collections, id)
+      const isAlive = await renewLease(database.db, 'engines', {
+        _id: id,
+        sees_files: folder.problem === null && this.problem === null,
+      })
       metrics.leaseRenewal('ok')
       return isAlive
     } catch (error) {
@@ -225,7 +261,7 @@ export class Engine implements Part {
     if (life === null) return
     life.ended.abort()
     await Promise.all([life.dispatcher.stop(), life.reactions.stop(), life.callbacks.stop()])
-    await life.pool.destroy()
+    await this.#endThreads(life.pool)
     // What didn't end in time is handed back as if this engine had died, only sooner; the database may be away.
     const handedOver = handOver(
       this.#options.database,
@@ -237,7 +273,7 @@ export class Engine implements Part {
     })
     await Promise.race([handedOver, tooLate]).catch((error: unknown) => {
       this.#options.log.warn(
-        `what was in hand couldn't be handed back; the others take it over in ${engineLeaseMs / 1000} s: ${messageOf(error)}`,
+        `what was in hand couldn't be handed back; the others take it over in ${leaseMs / 1000} s: ${messageOf(error)}`,
       )
     })
     handedOver.catch(() => undefined)

@@ -15,6 +15,7 @@ import { splitImport } from './splitting/split-import.ts'
 import { maxDeaths } from './quarantine.ts'
 import { endInFailure, failAfterDeaths } from './step-failures.ts'
 import { downloadTimeLeft, type StepContext, type StepRun } from './step.ts'
+import { countingStaging, stampWhileMoving, StepProgress } from './step-progress.ts'
 
 /**
  * One import, told from its start to its end. What is here is done by one engine at a time, the holder of the
@@ -26,13 +27,18 @@ import { downloadTimeLeft, type StepContext, type StepRun } from './step.ts'
  * guarded write.
  */
 
-const progressEveryMs = 1_000
+export const progressEveryMs = 1_000
 
 /** Takes the import as far as this engine can in one go. The step is released at its end, whatever happened. */
 export async function runStep(document: ImportDocument, token: string, context: StepContext): Promise<void> {
   const log = context.log.child({ import_id: document._id })
-  const run: StepRun = { ...context, log, document, step: { id: document._id, token } }
+  const progress = new StepProgress()
+  const run: StepRun = {
+    ...{ ...context, log, document, step: { id: document._id, token } },
+    ...{ progress, staging: countingStaging(context.staging, progress, context.signal) },
+  }
   const { collections } = run.database
+  const endStamps = stampWhileMoving(run)
   try {
     if ((document.step_deaths ?? 0) >= maxDeaths) await failAfterDeaths(run)
     else if (document.state === 'importing') await finish(run)
@@ -41,6 +47,7 @@ export async function runStep(document: ImportDocument, token: string, context: 
     if (run.signal.aborted) log.debug('the step was interrupted')
     else await endInFailure(error, run)
   } finally {
+    endStamps()
     await releaseStep(collections, document._id, token)
     await ring(collections, 'step')
   }
@@ -74,7 +81,7 @@ async function staged(run: StepRun): Promise<string | null> {
   const isOurs = await writeInStep(
     run.database.collections,
     { ...step, state },
-    { $set: { state: 'splitting', step_deaths: 0, ...obtained } },
+    { $set: { state: 'splitting', step_deaths: 0, step_failures: 0, ...obtained }, $unset: { missing: '' } },
   )
   if (!isOurs) return null
   if (obtained.staged === target) await countStaged(run, target)
@@ -179,28 +186,28 @@ async function finish(run: StepRun): Promise<void> {
         'nothing_valid',
         'no record of the file is valid, so nobody was deactivated for not being in it: correct the file or its mapping',
       )
-    await warnOfManyAbsent(run)
-    await deactivateAbsent(run)
+    if ((await countAbsentAndWarn(run)) > 0) await deactivateAbsent(run)
   }
   const totals = await countsOfChunks(collections, document._id)
-  if (!(await finishImport(collections, step, totals))) return
+  const finishedAt = await finishImport(collections, step, totals)
+  if (finishedAt === null) return
   metrics.stageEnded('finish', (clock.monotonicMs() - startedAt) / 1000)
-  // The beginning was told by the database's clock.
-  const wholeMs = clock.now().getTime() - (document.started_at?.getTime() ?? Infinity)
+  const wholeMs = finishedAt.getTime() - (document.started_at?.getTime() ?? Infinity)
   metrics.stageEnded('import', Math.max(0, wholeMs) / 1000)
   log.info(totals, 'import finished')
 }
 
-/** Said before it is done. */
-async function warnOfManyAbsent(run: StepRun): Promise<void> {
+/** A warning is said before it is done. Resolves to 0 only where nobody is absent. */
+async function countAbsentAndWarn(run: StepRun): Promise<number> {
   const { document, step, database } = run
   const active = document.plan!.active_at_start
   const absent = await countAbsent(run, Math.floor(active / 2) + 1)
-  if (absent * 2 <= active) return
+  if (absent * 2 <= active) return absent
   const warning = `more than half of the ${active} active subscribers of the list are not in the file, and deactivate_subscribers_not_in_import deactivates them`
   await writeInStep(
     database.collections,
     { ...step, state: 'importing' },
     { $addToSet: { warnings: warning } },
   )
+  return absent
 }

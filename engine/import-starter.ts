@@ -1,4 +1,3 @@
-import { clock } from '../shared/clock.ts'
 import { peekNextId, type Database } from '../shared/database.ts'
 import { messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
@@ -14,6 +13,7 @@ import {
 } from '../shared/store/import-queues.ts'
 import { listHeldLists, startImport } from '../shared/store/imports.ts'
 import { beginImportEpoch } from '../shared/store/subscriber-counts.ts'
+import { FolderUnavailable } from '../shared/staging/marked-folder.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { EngineMetrics } from './metrics.ts'
 import { inRounds } from './organization-rounds.ts'
@@ -125,13 +125,13 @@ export class ImportStarter {
         })
       : undefined
     const firstNewSubscriberId = await peekNextId(collections, 'subscriber')
-    const isOurs = await startImport(collections, entry._id, { firstNewSubscriberId, importEpoch, upload })
-    if (isOurs) {
-      const waitedMs = clock.now().getTime() - entry.begins_at.getTime()
+    const startedAt = await startImport(collections, entry._id, { firstNewSubscriberId, importEpoch, upload })
+    if (startedAt !== null) {
+      const waitedMs = startedAt.getTime() - entry.begins_at.getTime()
       metrics.stageEnded('wait', Math.max(0, waitedMs) / 1000)
       log.info({ import_id: entry._id }, 'import started')
     }
-    return isOurs
+    return startedAt !== null
   }
 
   /** Beside the loop: where a pin is a copy it takes a moment, which is the other imports' as well. */
@@ -163,7 +163,7 @@ export class ImportStarter {
       upload = { pin, waiting: null }
     } catch (error) {
       // Another engine begins it.
-      if (signal.aborted) return
+      if (signal.aborted || error instanceof FolderUnavailable) return
       // Its step has a few tries, and says what it was when it fails; with the database away none of this is heard.
       log.warn(
         { import_id: importId },

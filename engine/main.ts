@@ -1,11 +1,12 @@
 import { observeDatabase } from '../shared/metrics/database-metrics.ts'
-import { observeDisk } from '../shared/metrics/disk-metrics.ts'
+import { observeDisk, observeFolder } from '../shared/metrics/disk-metrics.ts'
 import { observeImports } from '../shared/metrics/import-metrics.ts'
 import { createRegistry } from '../shared/metrics/registry.ts'
 import { openSecretBox } from '../shared/secret-box.ts'
 import { runProcess, serveOperations } from '../shared/service.ts'
+import { MarkedFolder } from '../shared/staging/marked-folder.ts'
 import { openStaging } from '../shared/staging/open-staging.ts'
-import { databaseProblem, startDatabase } from '../shared/start-database.ts'
+import { readinessProblem, startDatabase } from '../shared/start-database.ts'
 import { openUploads } from '../shared/uploads/open-uploads.ts'
 import { Engine } from './engine.ts'
 import { dropImportSecrets } from './maintenance/drop-import-secrets.ts'
@@ -15,33 +16,37 @@ import { purgeUploads } from './maintenance/purge-uploads.ts'
 import { removeDeletedFieldValues } from './maintenance/remove-deleted-field-values.ts'
 import { sweepStaging } from './maintenance/sweep-staging.ts'
 import { enforceLimits } from './maintenance/enforce-limits.ts'
-import { takeOverFromDeadEngines } from './maintenance/take-over.ts'
+import { takeOverFromEngines } from './maintenance/take-over.ts'
 import { createEngineMetrics, observeStaging } from './metrics.ts'
 
 /** The engine process: takes imports from the database, nothing else; whatever it says, it says there. */
 await runProcess('engine', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
-  const secrets = await openSecretBox(settings, log)
+  const folder = process.add(await MarkedFolder.open(settings, database.collections, log))
+  const secrets = await openSecretBox(settings, log, folder)
   const registry = createRegistry()
   observeDatabase(registry, database)
-  observeImports(registry, database.collections, log)
+  observeImports(registry, database, log)
   observeDisk(registry, settings.DATA_DIR)
+  observeFolder(registry, folder)
   const metrics = createEngineMetrics(registry)
+  let engine: Engine | null = null
+  const askReadiness = readinessProblem(database, folder)
   const operations = process.add(
     await serveOperations({
       host: settings.METRICS_HOST,
       port: settings.ENGINE_METRICS_PORT,
       setting: 'ENGINE_METRICS_PORT',
       registry,
-      unreadyBecause: databaseProblem(database),
+      unreadyBecause: async () => (await askReadiness()) ?? engine?.problem ?? null,
     }),
   )
-  const staging = openStaging(settings, database.collections)
+  const staging = openStaging(settings, database.collections, folder)
   observeStaging(registry, staging)
-  const uploads = openUploads(settings, database)
+  const uploads = openUploads(settings, database, folder)
   for (const chore of [
-    takeOverFromDeadEngines(database, log),
+    takeOverFromEngines({ database, metrics, log }),
     enforceLimits(database, log),
     sweepStaging(database, { staging, uploads }, log),
     purgeUploads(uploads, log),
@@ -50,7 +55,7 @@ await runProcess('engine', async (process) => {
     dropImportSecrets(database, log),
   ])
     process.add(startChore(chore, log))
-  const engine = process.add(new Engine({ settings, database, staging, uploads, secrets, metrics, log }))
+  engine = process.add(new Engine({ settings, database, folder, staging, uploads, secrets, metrics, log }))
   await engine.start()
   process.ready({
     process: 'engine',

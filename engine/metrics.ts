@@ -32,6 +32,8 @@ export interface EngineMetrics {
   /** It is settled: nothing more becomes of it. */
   importEnded(state: ImportState, source: SourceType): void
   importFailed(reason: FailureReason): void
+  /** A staged file was missing here, and the import is left to other engines. */
+  fileMissing(): void
   /** An import finished, and none of its rows was valid. */
   everyRowFailed(): void
   stageEnded(stage: Stage, seconds: number): void
@@ -42,6 +44,7 @@ export interface EngineMetrics {
   callbackAttempt(result: CallbackResult): void
   callbackGivenUp(): void
   leaseRenewal(result: 'ok' | 'failed'): void
+  stepTakenOver(): void
   reactionsMoved(count: number): void
   /** Seconds for which the earliest reaction has been due that isn't in the outbox yet. */
   reactionLag: number
@@ -49,6 +52,7 @@ export interface EngineMetrics {
   utilization: () => number
   lanes: () => number
   steps: () => { download: number; other: number }
+  hung: () => { step: number; chunk: number }
   stepsWithoutSpace: () => number
   workers: () => Promise<WorkerFigures[]>
 }
@@ -65,6 +69,7 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
     utilization: () => 0,
     lanes: () => 0,
     steps: () => ({ download: 0, other: 0 }),
+    hung: () => ({ step: 0, chunk: 0 }),
     stepsWithoutSpace: () => 0,
     workers: async () => [],
   }
@@ -124,7 +129,7 @@ function countRows(registry: Registry): Pick<EngineMetrics, 'batch' | 'bytes' | 
 
 function countImports(
   registry: Registry,
-): Pick<EngineMetrics, 'stageEnded' | 'importEnded' | 'importFailed' | 'everyRowFailed'> {
+): Pick<EngineMetrics, 'stageEnded' | 'importEnded' | 'importFailed' | 'fileMissing' | 'everyRowFailed'> {
   const stageDurations = new Histogram({
     name: 'rollcall_import_stage_duration_seconds',
     help: 'Time that an import spent in a stage; `import` is the whole of it, from its start to its end, pauses included',
@@ -143,6 +148,11 @@ function countImports(
     help: 'Imports that this engine let fail, by reason',
     labels: { reason: failureReasons },
   })
+  const missing = new Counter({
+    name: 'rollcall_import_files_missing_total',
+    help: 'Times that this engine found a file of an import missing, which it then left to other engines',
+    registers: [registry],
+  })
   const allFailed = new Counter({
     name: 'rollcall_imports_every_row_failed_total',
     help: 'Imports that finished although none of their rows was valid, cleared up after by this engine',
@@ -152,6 +162,7 @@ function countImports(
     stageEnded: (stage, seconds) => stageDurations.observe({ stage }, seconds),
     importEnded: (state, source) => ends.inc({ state, source }),
     importFailed: (reason) => failures.inc({ reason }),
+    fileMissing: () => missing.inc(),
     everyRowFailed: () => allFailed.inc(),
   }
 }
@@ -199,7 +210,9 @@ function countWhatFollows(
   }
 }
 
-function countLeases(registry: Registry): Pick<EngineMetrics, 'leaseLost' | 'leaseRenewal'> {
+function countLeases(
+  registry: Registry,
+): Pick<EngineMetrics, 'leaseLost' | 'leaseRenewal' | 'stepTakenOver'> {
   const leases = new Counter({
     name: 'rollcall_engine_leases_lost_total',
     help: 'Times that this engine was taken for dead by the others, or, while it was not, a chunk of it was taken over',
@@ -210,7 +223,13 @@ function countLeases(registry: Registry): Pick<EngineMetrics, 'leaseLost' | 'lea
     help: "Renewals of the engine's lease by whether the database took them",
     labels: { result: ['ok', 'failed'] },
   })
+  const steps = new Counter({
+    name: 'rollcall_import_steps_taken_over_total',
+    help: 'Steps of imports that this engine took from engines that live, because nothing of them had moved for minutes',
+    registers: [registry],
+  })
   return {
+    stepTakenOver: () => steps.inc(),
     leaseLost: () => leases.inc(),
     leaseRenewal: (result) => renewals.inc({ result }),
   }
@@ -235,6 +254,12 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
       help: 'Steps (downloads; splitting and finishing) that this engine has in hand',
       label: 'kind',
       of: ({ steps }) => steps(),
+    },
+    {
+      name: 'rollcall_engine_hung',
+      help: 'Steps of imports, and lanes with chunks, that this engine told to end and that hang in a read or write',
+      label: 'kind',
+      of: ({ hung }) => hung(),
     },
     {
       name: 'rollcall_import_steps_without_space',

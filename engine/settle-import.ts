@@ -4,13 +4,22 @@ import { closeChunks, countsOfChunks, deleteChunks } from '../shared/store/chunk
 import { dropSecrets } from '../shared/store/import-secrets.ts'
 import type { EndedImport } from '../shared/store/import-queues.ts'
 import { fixTotals, markSettled } from '../shared/store/imports.ts'
+import { within } from '../shared/within.ts'
 import { queueCallback } from './callbacks/queue-callback.ts'
 import type { StepContext } from './step.ts'
 
 export type SettlingContext = Pick<
   StepContext,
   'database' | 'secrets' | 'staging' | 'uploads' | 'quota' | 'metrics' | 'log'
->
+> & {
+  /** Imports whose files are just being removed. */
+  removals: Set<number>
+}
+
+/** A removal that hangs is not waited for any longer; the sweep of the staging removes what is left. */
+export const removalMs = 10_000
+/** Removals in hand at once: each one that hangs takes a thread of the process. */
+const maxRemovals = 4
 
 /**
  * Clears up after an import that has ended, once no chunk of it is held: its totals are fixed, its list is free and its
@@ -36,21 +45,40 @@ export async function settleImport(document: EndedImport, context: SettlingConte
   return true
 }
 
-/** What can't be removed stays counted. */
-async function removeWorkingData(
-  document: Pick<EndedImport, '_id' | 'organization_id'>,
-  context: SettlingContext,
-): Promise<void> {
-  const { staging, uploads, quota } = context
+/** What can't be removed stays counted, and the sweep tries again. */
+async function removeWorkingData(document: EndedImport, context: SettlingContext): Promise<void> {
+  const { removals, log } = context
   const importId = document._id
+  const left = (why: string) => {
+    log.warn(
+      { import_id: importId },
+      `staged files can't be removed, the sweep of the staging tries again: ${why}`,
+    )
+  }
+  if (removals.size >= maxRemovals) {
+    left(`those of ${removals.size} other imports are just being removed, which hangs`)
+  } else {
+    try {
+      const isLate = await within(removalMs, removeFiles(document, context), 'late')
+      if (isLate === 'late')
+        left(`it hasn't ended for ${removalMs / 1000} s, does the file server of DATA_DIR answer?`)
+    } catch (error) {
+      left(messageOf(error))
+    }
+  }
+  await deleteChunks(context.database.collections, importId)
+}
+
+async function removeFiles(
+  document: EndedImport,
+  { staging, uploads, quota, removals }: SettlingContext,
+): Promise<void> {
+  const importId = document._id
+  removals.add(importId)
   try {
     await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])
     await quota.leave(document)
-  } catch (error) {
-    context.log.warn(
-      { import_id: importId },
-      `staged files can't be removed, the sweep tries again later: ${messageOf(error)}`,
-    )
+  } finally {
+    removals.delete(importId)
   }
-  await deleteChunks(context.database.collections, importId)
 }

@@ -26,8 +26,8 @@ export class Settler {
   /** Imports that can't be settled yet, and when they are tried again, by the monotonic clock. */
   readonly #postponed = new Map<number, { organizationId: number; untilMs: number }>()
 
-  constructor(options: SettlingContext) {
-    this.#options = options
+  constructor(options: Omit<SettlingContext, 'removals'>) {
+    this.#options = { ...options, removals: new Set() }
     this.#loop = new LookLoop({
       look: () => this.#look(),
       problem: "ended imports can't be looked for",

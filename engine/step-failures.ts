@@ -1,9 +1,13 @@
-import { retryReasonOfDriver } from '../shared/database.ts'
+import { isCommandTimeout, retryReasonOfDriver } from '../shared/database.ts'
 import { ImportError, messageOf } from '../shared/errors.ts'
+import type { ImportState } from '../shared/import-state.ts'
 import { DiskReserveReached } from '../shared/staging/disk-reserve.ts'
+import { FolderUnavailable } from '../shared/staging/marked-folder.ts'
 import { isStagingFull } from '../shared/staging/staging.ts'
+import { isOnlyEngine } from '../shared/store/engines.ts'
 import { delayStep, postponeStep, scheduleRetry, waitForUpload } from '../shared/store/import-steps.ts'
 import { failImport } from '../shared/store/imports.ts'
+import { lookAgainAloneMs, noteMissingOfStep, type MissingOutcome } from '../shared/store/missing-files.ts'
 import type { FailureReason } from './metrics.ts'
 import { deathsMessage } from './quarantine.ts'
 import { QuotaTaken, StillWritten } from './sources/source.ts'
@@ -11,8 +15,8 @@ import { downloadTimeLeft, type StepRun } from './step.ts'
 
 /** What becomes of an import whose step broke off: it is taken again, now or after a stored wait, or the import fails. */
 
-/** Of a step for a reason that nobody foresaw. */
-const mostStepFailures = 5
+/** Of a step for a reason that nobody foresaw, or at a timeout. */
+export const mostStepFailures = 5
 /** Between two looks at a file that is still being written, and how long it is looked at. */
 const lookAgainMs = 3_000
 const longestWaitMinutes = 15
@@ -23,12 +27,18 @@ const waitsForQuota =
   "the import had to wait: the files of the organization's other imports took its quota (UPLOAD_MAX_MB)"
 
 /**
- * `error` is whatever the step threw. An ImportError fails the import, unless a later try of its download may go well or
- * its file is still being written; so does a staging without space. A failure of the database is only logged, and the
- * step taken again at once; anything else has a few tries. Throws the database's errors.
+ * `error` is whatever the step threw. What this engine's folder is to blame for is none of the import's failures, and a
+ * missing file is one when another engine misses it too. Any other ImportError fails the import, unless a later try of
+ * its download may go well or its file is still being written; so does a staging without space. A database that is away
+ * is only logged, and the step taken again at once; anything else has a few tries, also a command that took too long, as
+ * the next may take as long. Throws the database's errors.
  */
 export async function endInFailure(error: unknown, run: StepRun): Promise<void> {
-  if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
+  if (await isOfFolder(error, run)) {
+    run.log.warn(`the step is left to other engines, as DATA_DIR isn't available here: ${messageOf(error)}`)
+  } else if (error instanceof ImportError && error.isMissing && run.folder.isUsed) {
+    await noteMissing(error, run)
+  } else if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
     await endFailedTry(error, run)
   } else if (error instanceof StillWritten) {
     await lookAgain(error, run)
@@ -46,12 +56,39 @@ export async function endInFailure(error: unknown, run: StepRun): Promise<void> 
       'staging_full',
       `no space is left for the import's files under DATA_DIR/staging (${messageOf(error)}): free some and create the import again`,
     )
-  } else if (retryReasonOfDriver(error) !== null) {
+  } else if (retryReasonOfDriver(error) !== null && !isCommandTimeout(error)) {
     run.log.warn(`the step broke off and is taken again: ${messageOf(error)}`)
   } else {
     await endBrokenStep(error, run)
   }
 }
+
+/** Whether the step met a folder that isn't available, or may have: then the folder is looked at. */
+async function isOfFolder(error: unknown, { folder }: StepRun): Promise<boolean> {
+  if (error instanceof FolderUnavailable) return true
+  const isMissing = error instanceof ImportError && error.isMissing
+  const isOfSystem = (error as NodeJS.ErrnoException).syscall !== undefined
+  return (isMissing || isOfSystem) && (await folder.check()) !== null
+}
+
+async function noteMissing(error: ImportError, run: StepRun): Promise<void> {
+  const { document, step, database, metrics, log } = run
+  const engineId = document.step!.engine_id
+  const isAlone = await isOnlyEngine(database.collections, engineId)
+  const finding = { engineId, isAlone, message: error.message }
+  const outcome = await noteMissingOfStep(database.collections, step, finding)
+  if (outcome === 'noted') metrics.fileMissing()
+  if (outcome === 'failed') metrics.importFailed(error.code)
+  log.warn(missingText(outcome, error.message))
+}
+
+/** For the log. */
+export const missingText = (outcome: MissingOutcome, message: string): string =>
+  ({
+    lost: `a file is missing, and another engine has the import by now: ${message}`,
+    noted: `a file is missing here; the import fails when another engine misses it too, or this one again in ${lookAgainAloneMs / 1000} s where it is alone: ${message}`,
+    failed: `import failed: ${message}`,
+  })[outcome]
 
 /** A download is tried again, unless that was the last try or the time for all of them ends before the next. */
 async function endFailedTry(error: ImportError, run: StepRun): Promise<void> {
@@ -94,24 +131,31 @@ async function endBrokenStep(error: unknown, run: StepRun): Promise<void> {
     await postponeStep(database.collections, step, { failures, waitMs: 1_000 * 2 ** failures })
     return
   }
-  const advice =
-    (error as NodeJS.ErrnoException).syscall === undefined
-      ? 'this is a defect of the engine, its log has more'
-      : 'check DATA_DIR on the engine, and create the import again'
-  await fail(run, 'broken_step', `${messageOf(error)} (the last of ${failures} tries): ${advice}`)
+  await fail(run, 'broken_step', `${messageOf(error)} (the last of ${failures} tries): ${adviceOn(error)}`)
+}
+
+function adviceOn(error: unknown): string {
+  if (isCommandTimeout(error))
+    return 'the database took too long for a command each time: look at its load and its disk, its log has the slow commands, and create the import again'
+  return (error as NodeJS.ErrnoException).syscall === undefined
+    ? 'this is a defect of the engine, its log has more'
+    : 'check DATA_DIR on the engine, and create the import again'
 }
 
 /** Engines died while they held the step, as many as may: it is not begun once more. */
 export async function failAfterDeaths(run: StepRun): Promise<void> {
   const { step_deaths = 0, state } = run.document
-  const doing = state === 'importing' ? 'finished the import' : `prepared the import (${state})`
-  await fail(run, 'engines_died', deathsMessage(doing, step_deaths))
+  await fail(run, 'engines_died', deathsMessage(doingIn(state), step_deaths))
 }
+
+/** What an engine that held the step did. */
+export const doingIn = (state: ImportState): string =>
+  state === 'importing' ? 'finished the import' : `prepared the import (${state})`
 
 async function fail(run: StepRun, reason: FailureReason, message: string): Promise<void> {
   const { step, database, log, metrics } = run
   // Whoever has lost the step may have met what its new holder did.
-  if (!(await failImport(database.collections, step.id, { message, token: step.token }))) return
+  if (!(await failImport(database.collections, step, message))) return
   log.warn(`import failed: ${message}`)
   metrics.importFailed(reason)
 }

@@ -5,10 +5,12 @@ import type { Logger } from '../shared/logger.ts'
 import type { ImportDocument } from '../shared/schemas/import.ts'
 import type { SecretBox } from '../shared/secret-box.ts'
 import type { DownloadBounds } from '../shared/sources/download-bounds.ts'
+import type { MarkedFolder } from '../shared/staging/marked-folder.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import type { StagedQuota } from '../shared/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { EngineMetrics } from './metrics.ts'
+import type { StepBounds, StepProgress } from './step-progress.ts'
 import type { WorkerPool } from './workers/pool.ts'
 
 /** What one engine does for an import as a whole: whose it is, and what it works with. */
@@ -16,6 +18,7 @@ export interface StepContext {
   /** For transactions: noted with the engine, so that whoever takes over from it ends them. */
   session: ClientSession
   database: Database
+  folder: MarkedFolder
   staging: Staging
   uploads: Uploads
   secrets: SecretBox
@@ -24,6 +27,7 @@ export interface StepContext {
   /** Says which addresses downloads may reach. */
   guard: AddressGuard
   bounds: DownloadBounds
+  stepBounds: StepBounds
   /** Bytes from which on two threads split a source; by default what is worth it. */
   twoThreadsFrom?: number
   stripe: string
@@ -45,6 +49,8 @@ export interface StepRun extends StepContext {
   /** As it was when the step was claimed. */
   document: ImportDocument
   step: Step
+  /** Its `staging` counts here; so does what else moves. */
+  progress: StepProgress
 }
 
 /** Of the time for all tries, in ms, by the database's clock. */

@@ -4,10 +4,12 @@ import type { Settings } from '../shared/config.ts'
 import { messageOf, StartError } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
 import { observeDatabase } from '../shared/metrics/database-metrics.ts'
-import { observeDisk } from '../shared/metrics/disk-metrics.ts'
+import { observeDisk, observeFolder } from '../shared/metrics/disk-metrics.ts'
 import { createRegistry } from '../shared/metrics/registry.ts'
+import { ProcessRegistration } from '../shared/process-registration.ts'
 import { hostInUrl, runProcess, serveOperations } from '../shared/service.ts'
-import { databaseProblem, startDatabase } from '../shared/start-database.ts'
+import { readinessProblem, startDatabase } from '../shared/start-database.ts'
+import { MarkedFolder } from '../shared/staging/marked-folder.ts'
 import { openUploads } from '../shared/uploads/open-uploads.ts'
 import { sessionsThatFit, type SessionLimits } from './connections/connection-limits.ts'
 import { createFtpMetrics } from './metrics.ts'
@@ -18,16 +20,19 @@ import { uploadLimits } from '../shared/store/upload-usage.ts'
 await runProcess('ftp', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
+  process.add(await new ProcessRegistration('ftp', database, log).start())
+  const folder = process.add(await MarkedFolder.open(settings, database.collections, log))
   const registry = createRegistry()
   observeDatabase(registry, database)
   observeDisk(registry, settings.DATA_DIR)
+  observeFolder(registry, folder)
   const operations = process.add(
     await serveOperations({
       host: settings.METRICS_HOST,
       port: settings.FTP_METRICS_PORT,
       setting: 'FTP_METRICS_PORT',
       registry,
-      unreadyBecause: databaseProblem(database),
+      unreadyBecause: readinessProblem(database, folder),
     }),
   )
   const server = process.add(
@@ -38,7 +43,7 @@ await runProcess('ftp', async (process) => {
       publicAddress: settings.FTP_PUBLIC_HOST === undefined ? null : await ipv4Of(settings.FTP_PUBLIC_HOST),
       tls: tlsOf(settings),
       sessions: sessionLimits(settings, log),
-      uploads: openUploads(settings, database),
+      uploads: openUploads(settings, database, folder),
       uploadLimits: uploadLimits(settings),
       collections: database.collections,
       keyHashSecret: await keyHashSecret(database.collections),

@@ -16,7 +16,7 @@ import type { Upload } from './uploads/upload.ts'
 /** What was sent before ABOR may arrive after it, as it comes another way. */
 const lingerMs = 100
 /** How long the control connection must outlive the data: a client that was killed closes both at once. */
-const afterglowMs = 100
+export const afterglowMs = 100
 
 /** Runs a transfer; `signal` says that it is to end. */
 async function transfer(

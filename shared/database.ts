@@ -3,6 +3,7 @@ import {
   MongoClient,
   MongoError,
   MongoNetworkError,
+  MongoNetworkTimeoutError,
   MongoServerError,
   MongoServerSelectionError,
   type ClientSession,
@@ -22,12 +23,14 @@ import {
   type Collections,
 } from './schemas/collections.ts'
 import { schemaVersion, type SchemaVersion } from './schemas/schema-version.ts'
+import { SessionPool } from './session-pool.ts'
 
 /**
- * The connection to MongoDB that a process works with. `collections` are typed; `client` is for sessions.
+ * The connection to MongoDB that a process works with. `collections` are typed; `sessions` are those of `inTransaction`.
  */
 export interface Database {
   client: MongoClient
+  sessions: SessionPool
   db: Db
   collections: Collections
   /** For the ready line and logs: without a password. */
@@ -50,7 +53,7 @@ export const clientOptions: MongoClientOptions = {
   appName: 'rollcall',
   serverSelectionTimeoutMS: connectTimeoutMs,
   connectTimeoutMS: connectTimeoutMs,
-  // A socket on which nothing comes back for so long is dead; no single command of ours takes that long.
+  // A socket on which nothing comes back for so long is dead: no command of ours examines so much (key-ranges.ts).
   socketTimeoutMS: 60_000,
   promoteBuffers: true,
   // What an answer is made of must not be rolled back by a failover; transactions have a concern of their own.
@@ -66,6 +69,10 @@ const fixedOptions: Record<string, string | null> = {
   w: 'majority',
   wtimeoutms: null,
   journal: 'true',
+  // The driver's older names of the same.
+  wtimeout: null,
+  j: 'true',
+  fsync: null,
   readpreference: 'primary',
   readpreferencetags: null,
   maxstalenessseconds: null,
@@ -112,7 +119,14 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
     )
   }
   const db = client.db(options.name)
-  return { client, db, collections: collectionsOf(db), shownUri, close: () => closeInTime(client) }
+  return {
+    client,
+    sessions: new SessionPool(client),
+    db,
+    collections: collectionsOf(db),
+    shownUri,
+    close: () => closeInTime(client),
+  }
 }
 
 /** The driver says goodbye to the server, and looks for one for as long as for anything else when it is away. */
@@ -237,11 +251,11 @@ export async function databaseTime(db: Db): Promise<Date> {
  * `internal_error` (503) at the deadline. The engine's batches have a loop of their own (engine/writing).
  */
 export function inTransaction<T>(
-  client: MongoClient,
+  { sessions }: Pick<Database, 'sessions'>,
   work: (session: ClientSession) => Promise<T>,
   deadline = clock.monotonicMs() + patienceMs,
 ): Promise<T> {
-  return client.withSession((session) =>
+  return sessions.run((session) =>
     inTransactionOf(session, async (own) => {
       if (clock.monotonicMs() > deadline) throw busy()
       return work(own)
@@ -280,6 +294,21 @@ export function retryReasonOfDriver(error: unknown): 'network' | 'transient' | n
     return 'transient'
   return null
 }
+
+/**
+ * The server took longer for a command than it is given: by the socket, or by the command's `maxTimeMS`. The same command
+ * would take as long again. A connection that could not be opened in time is another matter: no command was sent.
+ */
+export function isCommandTimeout(error: unknown): boolean {
+  if (!(error instanceof MongoNetworkTimeoutError)) return isMaxTimeExpired(error)
+  return !openingLabels.some((label) => error.hasErrorLabel(label))
+}
+
+/** What the driver marks errors with that arose while a connection was opened. */
+const openingLabels = ['HandshakeError', 'SystemOverloadedError']
+
+export const isMaxTimeExpired = (error: unknown): boolean =>
+  error instanceof MongoServerError && error.code === 50
 
 /** A unique index, that of `_id` or another one, has the written value already. */
 export function isDuplicateKey(error: unknown): boolean {

@@ -19,20 +19,25 @@ export const importErrorCodes = [
 ] as const
 export type ImportErrorCode = (typeof importErrorCodes)[number]
 
-/** An import can't go on as it is. `retryable` says whether the same step may succeed later. */
+/**
+ * An import can't go on as it is. `retryable` says whether the same step may succeed later; `isMissing` that a file is
+ * gone for this process, which another one may see.
+ */
 export class ImportError extends RollcallError {
   override readonly name = 'ImportError'
   readonly code: ImportErrorCode
   readonly retryable: boolean
+  readonly isMissing: boolean
 
   constructor(
     code: ImportErrorCode,
     message: string,
-    options: { retryable?: boolean; cause?: unknown } = {},
+    options: { retryable?: boolean; isMissing?: boolean; cause?: unknown } = {},
   ) {
     super(message, { cause: options.cause })
     this.code = code
     this.retryable = options.retryable ?? false
+    this.isMissing = options.isMissing ?? false
   }
 }
 

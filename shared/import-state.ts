@@ -24,6 +24,13 @@ export const importStates = [
 ] as const
 export type ImportState = (typeof importStates)[number]
 
+/** In which engines do something for it: obtain, split, import, finish. */
+export const workingStates = [
+  'downloading',
+  'splitting',
+  'importing',
+] as const satisfies readonly ImportState[]
+
 export const endedStates = ['finished', 'failed', 'cancelled'] as const satisfies readonly ImportState[]
 
 export const pausableStates = [

@@ -1,4 +1,3 @@
-import { clock } from './clock.ts'
 import { shownUrls, type ShownUrls } from './import-secrets.ts'
 import { unfinishedOfListIndex, type Collections } from './schemas/collections.ts'
 import { logKinds, recordsIn, type ImportCounts, type ImportDocument } from './schemas/import.ts'
@@ -173,10 +172,16 @@ async function importsWaitedFor(
   { imports }: Collections,
   documents: ImportDocument[],
 ): Promise<Map<number, number>> {
-  const now = clock.now()
-  const due = documents.filter(
-    ({ state, options, begins_at }) => state === 'scheduled' && !options.dry_run && begins_at <= now,
-  )
+  const scheduled = documents.filter(({ state, options }) => state === 'scheduled' && !options.dry_run)
+  if (scheduled.length === 0) return new Map()
+  const found = await imports
+    .find(
+      { _id: { $in: scheduled.map(({ _id }) => _id) }, $expr: { $lte: ['$begins_at', '$$NOW'] } },
+      { projection: { _id: 1 } },
+    )
+    .toArray()
+  const ids = new Set(found.map(({ _id }) => _id))
+  const due = scheduled.filter(({ _id }) => ids.has(_id))
   if (due.length === 0) return new Map()
   const lists = { mailing_list_id: { $in: [...new Set(due.map((document) => document.mailing_list_id))] } }
   const [holders, next] = await Promise.all([

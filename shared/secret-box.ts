@@ -4,6 +4,7 @@ import path from 'node:path'
 import type { Settings } from './config.ts'
 import { messageOf, StartError } from './errors.ts'
 import type { Logger } from './logger.ts'
+import type { MarkedFolder } from './staging/marked-folder.ts'
 import { makePrivately } from './private-file.ts'
 
 /**
@@ -41,6 +42,11 @@ export class SecretBox {
   /** False where the process has no key at all. */
   get canSeal(): boolean {
     return this.#keys.length > 0
+  }
+
+  /** Reads the keys anew. Throws where there are none. */
+  async reload(): Promise<void> {
+    this.#keys = await this.#readKeys()
   }
 
   /** `owner` says what the text belongs to: under another owner it can't be opened. */
@@ -91,29 +97,34 @@ export class SecretBox {
 }
 
 /**
- * With the keys of `SECRETS_KEY_FILE`, or of `DATA_DIR/secrets.key`, which is made where all processes share DATA_DIR.
- * Throws a StartError that names the file.
+ * With the keys of `SECRETS_KEY_FILE`, or of `DATA_DIR/secrets.key`, which is made where all processes share DATA_DIR. It
+ * has no key until the folder is available. Throws a StartError that names the file.
  */
 export async function openSecretBox(
   settings: Pick<Settings, 'SECRETS_KEY_FILE' | 'DATA_DIR' | 'STAGING' | 'MONGODB_URI'>,
   log: Logger,
+  folder: Pick<MarkedFolder, 'whenAvailable'>,
 ): Promise<SecretBox> {
   const { SECRETS_KEY_FILE: given, DATA_DIR, STAGING, MONGODB_URI } = settings
   const file = given ?? path.join(DATA_DIR, 'secrets.key')
   const sharesFolder = MONGODB_URI === undefined || STAGING === 'disk'
+  const box = new SecretBox([], () => readKeys(file))
   try {
-    if (given === undefined) {
-      if (sharesFolder) await makePrivately(file, `${newKey()}\n`)
-      // A copy or a restored backup may have lost the mode.
-      await chmod(file, 0o600)
-    }
-    return new SecretBox(await readKeys(file), () => readKeys(file))
+    if (given === undefined)
+      await folder.whenAvailable(async () => {
+        if (sharesFolder) await makePrivately(file, `${newKey()}\n`)
+        // A copy or a restored backup may have lost the mode.
+        await chmod(file, 0o600)
+        await box.reload()
+      })
+    else await box.reload()
+    return box
   } catch (error) {
     if (given === undefined && !sharesFolder && (error as NodeJS.ErrnoException).code === 'ENOENT') {
       log.warn(
         'passwords in URLs and secrets of callbacks are stored in the clear until their imports end, as there is no key to encrypt them: set SECRETS_KEY_FILE to a file that all control planes and engines have (docs/operating.md)',
       )
-      return new SecretBox([], () => readKeys(file))
+      return box
     }
     const name = given === undefined ? 'the key file' : 'SECRETS_KEY_FILE'
     throw new StartError(

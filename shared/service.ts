@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
-import type { AddressInfo, Server as NetServer } from 'node:net'
+import type { AddressInfo, Server as NetServer, Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Registry } from 'prom-client'
 import { clock } from './clock.ts'
 import { loadSettings, type Settings } from './config.ts'
@@ -16,6 +17,8 @@ import { createLogger, type Logger } from './logger.ts'
 /** A long-lived part of a process. `stop` may be called twice. */
 export interface Part {
   stop(): Promise<void>
+  /** After a stop: threads of it are still in reads or writes of files, which nothing ends. */
+  readonly hangs?: boolean
 }
 
 export interface Process {
@@ -31,7 +34,9 @@ export interface Process {
   stop(exitCode: number): void
 }
 
-const stopTimeoutMs = 9_500
+export const stopTimeoutMs = 9_500
+/** How long reads and writes of files that nobody waits for any more may take at the end. */
+const fileTimeoutMs = 1_000
 /** Ctrl-C reaches a process twice, from the terminal and from npm: so close together it is one signal. */
 const sameSignalMs = 250
 
@@ -55,18 +60,19 @@ export async function runProcess(name: string, start: (process: Process) => Prom
       log.error(
         `didn't stop within ${stopTimeoutMs / 1000} s and is ended; what it had claimed is taken over when its lease runs out`,
       )
-      process.exit(1)
+      void end(1, parts, log)
     }, stopTimeoutMs).unref()
     void started
       .catch(() => undefined)
       .then(() => stopParts(parts, log))
-      .then((clean) => process.exit(clean ? exitCode : 1))
+      .then((clean) => end(clean ? exitCode : 1, parts, log))
   }
   const stopOnSignal = (signal: NodeJS.Signals) => {
     if (stopping.signal.aborted) {
       if (clock.monotonicMs() - stoppingSince < sameSignalMs) return
       log.warn(`${signal} again: ended at once`)
-      process.exit(1)
+      void end(1, parts, log)
+      return
     }
     log.info(`${signal}: stopping`)
     stop(0)
@@ -121,6 +127,17 @@ function settingsOrExit(name: string): Settings {
   }
 }
 
+/** An exit waits for all threads that read or write files: where one hangs, only SIGKILL ends the process. */
+async function end(exitCode: number, parts: Part[], log: Logger): Promise<void> {
+  const hangs = () =>
+    parts.some((part) => part.hangs === true) ||
+    process.getActiveResourcesInfo().some((name) => name.startsWith('FSReq'))
+  for (let waitedMs = 0; hangs() && waitedMs < fileTimeoutMs; waitedMs += 100) await sleep(100)
+  if (!hangs()) process.exit(exitCode)
+  log.error('reads or writes of files hang, and an exit would wait for them: the process ends by SIGKILL')
+  process.kill(process.pid, 'SIGKILL')
+}
+
 async function stopParts(parts: Part[], log: Logger): Promise<boolean> {
   let clean = true
   for (const part of parts.reverse()) {
@@ -147,6 +164,9 @@ export interface Operations extends Part {
   url: string
 }
 
+/** Scrapes and probes need a few; each costs an open file. */
+const maxOperationsConnections = 64
+
 /** The port for operators: `/metrics`, `/healthz`, `/readyz`. */
 export async function serveOperations(options: OperationsOptions): Promise<Operations> {
   const server = createServer((request, response) => {
@@ -154,8 +174,19 @@ export async function serveOperations(options: OperationsOptions): Promise<Opera
       response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(body)
     })
   })
+  closeOldest(server, maxOperationsConnections)
   const { port } = await listen(server, options)
   return { url: `http://${hostInUrl(options.host)}:${port}`, stop: () => closeServer(server) }
+}
+
+/** Closes the oldest connection for each above `max`: who connects and asks is answered, whatever others hold open. */
+function closeOldest(server: NetServer, max: number): void {
+  const open = new Set<Socket>()
+  server.on('connection', (socket) => {
+    open.add(socket)
+    socket.once('close', () => open.delete(socket))
+    if (open.size > max) [...open][0]!.destroy()
+  })
 }
 
 export const operationsPaths = ['/metrics', '/healthz', '/readyz']

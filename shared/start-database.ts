@@ -3,6 +3,7 @@ import { StartError } from './errors.ts'
 import { startEmbeddedMongoDB, type EmbeddedMongoDB } from './mongod/embedded-mongodb.ts'
 import { findMongod } from './mongod/find-mongod.ts'
 import type { Process } from './service.ts'
+import type { MarkedFolder } from './staging/marked-folder.ts'
 
 /**
  * The database as `openDatabase` gives it, with the whole URI for threads that connect by themselves, and the file that
@@ -52,7 +53,13 @@ async function startEmbedded(process: Starting): Promise<EmbeddedMongoDB> {
   return process.add(server)
 }
 
-/** For `/readyz`: whether the database answers. */
+/** For `/readyz`: whether the database answers, and DATA_DIR is available. */
+export function readinessProblem(database: Database, folder: MarkedFolder): () => Promise<string | null> {
+  const problemOfDatabase = databaseProblem(database)
+  return async () => (await problemOfDatabase()) ?? folder.check()
+}
+
+/** Whether the database answers. */
 export function databaseProblem(database: Database): () => Promise<string | null> {
   return async () => {
     // Its reason is a TimeoutError, of which the driver tells the checkout's failure; of other aborts it tells no end, and

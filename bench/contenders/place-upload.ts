@@ -8,7 +8,7 @@ import { newUploadToken } from '../../shared/uploads/upload-names.ts'
 export async function placeUpload(
   file: string,
   location: StagingLocation,
-  database: Pick<Database, 'client' | 'collections'>,
+  database: Pick<Database, 'sessions' | 'collections'>,
   name = 'rows.csv',
 ): Promise<void> {
   const directory = openUploads(location, database).directory(1)

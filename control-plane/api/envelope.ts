@@ -2,16 +2,17 @@ import { STATUS_CODES } from 'node:http'
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
 import { retryReasonOfDriver } from '../../shared/database.ts'
 import { RequestError } from '../../shared/errors.ts'
+import { FolderUnavailable } from '../../shared/staging/marked-folder.ts'
 import { drain } from './body/body-pieces.ts'
 import type { Paging, TokenPaging, WholePaging } from './endpoint.ts'
 import { JsonRecords } from './json-page.ts'
-import { writePieces } from './pieces.ts'
+import { nextPiece, pieceBytes, writePieces } from './pieces.ts'
 import { localsOf } from './request-locals.ts'
 
 /** The one shape of every JSON reply, and the one place where errors become replies. */
 
 /** Larger replies are written in pieces as the client takes them. */
-const maxPieceBytes = 256 * 1024
+const maxWholeBytes = 256 * 1024
 
 export async function sendData(
   response: Response,
@@ -19,25 +20,45 @@ export async function sendData(
   paging?: Paging | TokenPaging | WholePaging,
 ): Promise<void> {
   const rest = JSON.stringify({ error_code: null, error_message: null, ...paging }).slice(1)
-  const body = Buffer.from(`{"success":true,"data":${jsonOf(data)},${rest}`)
+  const texts = [
+    '{"success":true,"data":',
+    ...(data instanceof JsonRecords ? data.jsonTexts() : [jsonOf(data)]),
+    `,${rest}`,
+  ]
+  const length = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
   response.type('application/json')
-  if (body.length <= maxPieceBytes) response.send(body)
+  if (length <= maxWholeBytes) response.send(Buffer.from(texts.join('')))
   else {
-    response.set('Content-Length', String(body.length))
-    await writePieces(response, piecesOf(body))
+    response.set('Content-Length', String(length))
+    await writePieces(response, piecesOf(texts))
   }
 }
 
-function* piecesOf(body: Buffer): Iterable<Buffer> {
-  for (let start = 0; start < body.length; start += maxPieceBytes)
-    yield body.subarray(start, start + maxPieceBytes)
+/** The texts as bytes, in pieces; a text that is larger alone is cut. */
+async function* piecesOf(texts: readonly string[]): AsyncIterable<Buffer> {
+  let next: string[] = []
+  let length = 0
+  for (const text of texts) {
+    next.push(text)
+    length += text.length
+    if (length < pieceBytes) continue
+    yield* cut(Buffer.from(next.join('')))
+    ;[next, length] = [[], 0]
+  }
+  if (next.length > 0) yield Buffer.from(next.join(''))
+}
+
+async function* cut(bytes: Buffer): AsyncIterable<Buffer> {
+  for (let start = 0; start < bytes.length; start += pieceBytes) {
+    yield bytes.subarray(start, start + pieceBytes)
+    await nextPiece()
+  }
 }
 
 /** Data that requests share (shared-read.ts) are written as JSON once for all of them. */
 const known = new WeakMap<object, string>()
 
 function jsonOf(data: unknown): string {
-  if (data instanceof JsonRecords) return `[${data.texts.join(',')}]`
   if (typeof data !== 'object' || data === null) return JSON.stringify(data ?? null)
   let text = known.get(data)
   if (text === undefined) known.set(data, (text = JSON.stringify(data)))
@@ -63,7 +84,8 @@ export const errorHandler: ErrorRequestHandler = (error: unknown, request, respo
   const refusal = toRequestError(error, id)
   drain(request)
   // Of a stop, or of many who want the same at once: nothing is broken.
-  const isExpected = error instanceof RequestError && error.status === 503
+  const isExpected =
+    error instanceof FolderUnavailable || (error instanceof RequestError && error.status === 503)
   if (refusal.code === 'internal_error')
     log[isExpected ? 'info' : 'error']({ err: error }, 'a request could not be answered')
   // A reply that has begun can't be mended; a cut connection tells the client that it isn't whole.
@@ -71,9 +93,18 @@ export const errorHandler: ErrorRequestHandler = (error: unknown, request, respo
   else sendError(response, refusal)
 }
 
+export const folderRefusal =
+  "the folder where uploads and the content of imports are kept can't be reached just now, and nothing was created or changed: send the request again later, or tell the operator"
+
 /** What the router and the driver throw, said in the API's words. Nothing of theirs is passed on. */
 function toRequestError(error: unknown, requestId: string): RequestError {
   if (error instanceof RequestError) return error
+  if (error instanceof FolderUnavailable)
+    return new RequestError('internal_error', folderRefusal, {
+      status: 503,
+      headers: { 'Retry-After': '30' },
+      cause: error,
+    })
   const { status } = error as { status?: number }
   if (error instanceof URIError || status === 400)
     return new RequestError('not_found', 'the path is no valid URL path', { status: 404 })

@@ -1,7 +1,7 @@
-import { setImmediate } from 'node:timers/promises'
 import type { FindCursor } from 'mongodb'
 import type { Call } from './endpoint.ts'
 import { OrganizationTurns, refusalDelayMs } from './organization-turns.ts'
+import { nextPiece, pieceBytes } from './pieces.ts'
 
 /**
  * Pages of records that may be large. A page ends early where it would pass `maxPageBytes` of JSON, and its token leads
@@ -25,6 +25,16 @@ export class JsonRecords {
 
   constructor(texts: readonly string[]) {
     this.texts = texts
+  }
+
+  /** The array as JSON, in parts. */
+  *jsonTexts(): Iterable<string> {
+    let before = '['
+    for (const text of this.texts) {
+      yield before + text
+      before = ','
+    }
+    yield before === '[' ? '[]' : ']'
   }
 }
 
@@ -86,36 +96,32 @@ export class PageReader<T extends object> {
     return this.#options.most - this.#texts.length + 1
   }
 
-  /** Appends what the cursor gives until the page is full. Throws 429 and 503 as OrganizationTurns does. */
+  /**
+   * Appends what the cursor gives until the page is full, a piece at a time: others are served between two, and what
+   * would be too much is hardly begun. Throws 429 and 503 as OrganizationTurns does.
+   */
   async read(cursor: FindCursor<T>): Promise<void> {
     try {
-      while (!this.#hasMore && !this.#clientGone.aborted && (await cursor.hasNext()))
-        await this.#append(cursor.readBufferedDocuments())
+      while (!this.#hasMore && !this.#clientGone.aborted && (await hasNext(cursor))) {
+        const missing = this.#options.most - this.#texts.length
+        if (missing === 0) this.#hasMore = true
+        else await this.#appendGroup(cursor.readBufferedDocuments(Math.min(this.#groupSize(), missing)))
+        if (this.#bytes > largeBytes) await this.#pause()
+      }
     } finally {
       await cursor.close()
     }
   }
 
-  /** In groups of some 256 KiB of JSON: others are served between two, and what would be too much is hardly begun. */
-  async #append(documents: T[]): Promise<void> {
-    const { call, most } = this.#options
-    let next = 0
-    while (next < documents.length && !this.#hasMore) {
-      const group = documents.slice(next, next + Math.min(this.#groupSize(), most - this.#texts.length))
-      next += group.length
-      if (group.length === 0) this.#hasMore = true
-      else await this.#appendGroup(group)
-      if (this.#bytes <= largeBytes) continue
-      if (!this.#hasTurn) {
-        this.#hasTurn = true
-        await beginTurn(call, this.#clientGone)
-      } else await setImmediate()
-    }
+  async #pause(): Promise<void> {
+    if (!this.#hasTurn) await beginTurn(this.#options.call, this.#clientGone)
+    this.#hasTurn = true
+    await nextPiece()
   }
 
   #groupSize(): number {
     const average = this.#bytes / this.#texts.length
-    return this.#texts.length === 0 ? firstGroup : Math.max(1, Math.floor(largeBytes / average))
+    return this.#texts.length === 0 ? firstGroup : Math.max(1, Math.floor(pieceBytes / average))
   }
 
   async #appendGroup(group: T[]): Promise<void> {
@@ -132,6 +138,10 @@ export class PageReader<T extends object> {
     }
   }
 }
+
+/** Asks the database only when all that it sent has been read. */
+const hasNext = <T>(cursor: FindCursor<T>): boolean | Promise<boolean> =>
+  cursor.bufferedCount() > 0 || cursor.hasNext()
 
 /** Resolves when the reply's turn has come; the turn ends with the reply. */
 function beginTurn({ deps, caller, onClose }: PageCall, clientGone: AbortSignal): Promise<void> {

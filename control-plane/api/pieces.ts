@@ -1,5 +1,26 @@
 import type { Response } from 'express'
 
+/** Of JSON that is made or written at once: others wait for no more than that in a turn of the event loop. */
+export const pieceBytes = 64 * 1024
+
+const waiting: (() => void)[] = []
+
+/**
+ * Resolves in a later turn of the event loop, and one caller in each: however many large replies are made at once,
+ * other requests wait for one piece of them between two of their own steps.
+ */
+export function nextPiece(): Promise<void> {
+  return new Promise((resolve) => {
+    waiting.push(resolve)
+    if (waiting.length === 1) setImmediate(wakeNext)
+  })
+}
+
+function wakeNext(): void {
+  waiting.shift()!()
+  if (waiting.length > 0) setImmediate(wakeNext)
+}
+
 /** Writes pieces as the client takes them: what is not taken stays with the caller, and not in the connection's buffer. */
 export async function writePieces(
   response: Response,

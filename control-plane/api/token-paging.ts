@@ -22,7 +22,10 @@ export function tokenPagingQuery(options: { perPage: number; most: number }) {
           description: 'number of the page, from 0; in place of a token',
           override: { type: 'integer', minimum: 0 },
         }),
-      page_token: z.string().optional().describe('the `next_page_token` of the page before'),
+      page_token: z
+        .string()
+        .optional()
+        .describe('the `next_page_token` of the page before; any other is refused with `invalid_request`'),
     })
     .refine((query) => query.page === undefined || query.page_token === undefined, {
       path: ['page_token'],
@@ -33,7 +36,10 @@ export type TokenPageQuery = z.infer<ReturnType<typeof tokenPagingQuery>>
 
 /** Of a list that comes whole: a token leads on where it was too large for one reply. */
 export const wholeQuery = () => ({
-  page_token: z.string().optional().describe('the `next_page_token` of the reply before'),
+  page_token: z
+    .string()
+    .optional()
+    .describe('the `next_page_token` of the reply before; any other is refused with `invalid_request`'),
 })
 
 /** Where a page begins: after so many records, or after a position; the first page has neither. */

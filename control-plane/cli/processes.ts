@@ -23,6 +23,7 @@ export const programs = {
     file: file('../../engine/main.ts'),
     environment: {
       ...compileCache,
+      UV_THREADPOOL_SIZE: '32',
       MALLOC_ARENA_MAX: '2',
       NODE_OPTIONS: '--max-semi-space-size=8 --max-old-space-size=512',
     },

@@ -6,6 +6,7 @@ import { maxPageBytes } from '../api/json-page.ts'
 import { tooLarge } from '../api/body/body-pieces.ts'
 import { allElseTooLarge } from '../api/body/json-skeleton.ts'
 import { megabyte } from '../api/body/request-body.ts'
+import { folderRefusal } from '../api/envelope.ts'
 import { noSpaceRefusal } from '../api/body/staged-content.ts'
 import type { Endpoint } from '../api/endpoint.ts'
 import { otherSiteRefusal } from '../middleware/other-sites.ts'
@@ -112,7 +113,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
         }),
     '429': {
       ...refusal(
-        'Too many wrong credentials from this address, or too many requests with this key; where passwords are checked or set, 200 others of the organization that wait for it; where imports are created, too many unfinished ones of the organization',
+        'Too many wrong credentials from this address, or too many requests with this key; where passwords are checked or set, 200 others of the organization that wait for it; where imports are created, too many unfinished ones of the organization; where pages are read, 20 others of the organization that wait for large replies',
         'not_authorized',
         'too many wrong credentials came from this address: try again in 42 s',
         ...(isStaged ? [tooManyImportsRefusal(2_000)] : []),
@@ -126,9 +127,10 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
     ),
     '503': {
       ...refusal(
-        'The database is out of reach, the same records are written by many at once, or the service is stopping',
+        'The database, or the folder where files are kept, is out of reach, the same records are written by many at once, or the service is stopping',
         'internal_error',
         "the database can't be reached just now, try again (request 7f0c)",
+        ...(isStaged ? [folderRefusal] : []),
       ),
       headers: z.object(retryAfter),
     },

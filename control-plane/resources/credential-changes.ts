@@ -17,8 +17,8 @@ export async function takingTurns<T>(
   caller: Caller,
   change: (session: ClientSession) => Promise<T>,
 ): Promise<T> {
-  const { client, collections } = deps.database
-  const changed = await inTransaction(client, async (session) => {
+  const { collections } = deps.database
+  const changed = await inTransaction(deps.database, async (session) => {
     await collections.installation.updateOne(
       { _id: 'installation' },
       { $inc: { credentials_revision: 1 } },

@@ -15,9 +15,9 @@ export function takingTurnsOnList<T>(
   taken: string,
   change: (session: ClientSession, current: MailingListDocument) => Promise<T>,
 ): Promise<T> {
-  const { client, collections } = database
+  const { collections } = database
   return refusingTaken(taken, () =>
-    inTransaction(client, async (session) => {
+    inTransaction(database, async (session) => {
       const current = await collections.mailingLists.findOneAndUpdate(
         { _id: listId },
         { $inc: { revision: 1 } },

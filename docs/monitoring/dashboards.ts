@@ -134,8 +134,16 @@ const engines: Dashboard = {
       query(rate('reason', 'rollcall_import_batch_retries_total'), '{{reason}}'),
     ]),
     graph('Steps in hand', 'short', [query('sum by (kind) (rollcall_engine_steps)', '{{kind}}')]),
+    graph('What hangs', 'short', [
+      query('rollcall_engine_hung', '{{instance}} {{kind}}'),
+      query('sum(increase(rollcall_import_steps_taken_over_total[15m]))', 'taken over in 15 min'),
+    ]),
     graph('Imports without space on the disk', 'short', [
       query('max(rollcall_import_steps_without_space)', 'waiting'),
+    ]),
+    graph('Files out of sight', 'short', [
+      query('1 - rollcall_data_folder_available', '{{job}} {{instance}}: DATA_DIR away'),
+      query('rate(rollcall_import_files_missing_total[$__rate_interval])', '{{instance}}: missing files'),
     ]),
     graph('Leases', 'short', [
       query('sum(rate(rollcall_engine_leases_lost_total[$__rate_interval]))', 'lost'),

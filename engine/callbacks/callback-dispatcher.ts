@@ -7,18 +7,21 @@ import { openSecrets } from '../../shared/import-secrets.ts'
 import type { Logger } from '../../shared/logger.ts'
 import { hostOfQueue, organizationOfQueue, type CallbackDocument } from '../../shared/schemas/callback.ts'
 import { NotOpened, type SecretBox } from '../../shared/secret-box.ts'
+import type { MarkedFolder } from '../../shared/staging/marked-folder.ts'
 import { claimCallback, markDelivered, noteFailure, releaseCallback } from '../../shared/store/callbacks.ts'
 import { readBeginnings, waitingCallbacks, type QueueBeginning } from '../../shared/store/due-queues.ts'
 import { leadingEngine } from '../../shared/store/engines.ts'
 import { dropSecrets } from '../../shared/store/import-secrets.ts'
 import { LookLoop, lookEveryMs, untilDue } from '../look-loop.ts'
 import type { EngineMetrics } from '../metrics.ts'
+import { mayTakeSlot } from '../slots.ts'
 import type { CallbackBounds } from './callback-bounds.ts'
 import { sendCallback, type SendResult } from './send-callback.ts'
 
 export interface CallbackDispatcherOptions {
   engineId: string
   database: Database
+  folder: MarkedFolder
   secrets: SecretBox
   guard: AddressGuard
   bounds: CallbackBounds
@@ -42,8 +45,8 @@ interface Try {
  * them at once whatever the number of engines; the others look once a second whether it has become them. Should two
  * think so, each callback still has one holder.
  *
- * Callbacks wait in line by organization and host. A slot goes to the organization that has the fewest, so neither a
- * receiver that hangs nor ten thousand imports that end at once hold up anybody else's.
+ * Callbacks wait in line by organization and host. A slot goes to the organization that has the fewest, and none takes
+ * more than are free: neither receivers that hang nor ten thousand imports that end at once delay another's callbacks.
  */
 export class CallbackDispatcher {
   readonly #options: CallbackDispatcherOptions
@@ -81,7 +84,9 @@ export class CallbackDispatcher {
 
   /** Begins what is due while there are slots. Resolves to how many milliseconds nothing will be due. */
   async #look(): Promise<number> {
-    const { database, engineId } = this.#options
+    const { database, engineId, folder } = this.#options
+    // The key of their secrets may be there.
+    if (folder.problem !== null) return lookEveryMs
     if ((await leadingEngine(database.collections)) !== engineId) return lookEveryMs
     const [now, beginnings] = await Promise.all([
       databaseTime(database.db),
@@ -99,16 +104,16 @@ export class CallbackDispatcher {
   /** The queue whose turn it is: of the organization with the fewest tries, among those the one that waits longest. */
   #nextOf(open: readonly QueueBeginning<string>[]): QueueBeginning<string> | undefined {
     const { atOnce, atOnceOfHost, atOnceOfOrganization } = this.#options.bounds
-    if (this.#tries.size >= atOnce) return undefined
     const hosts = new Map<string, number>()
     const organizations = new Map<number, number>()
     for (const { queue } of this.#tries) {
       count(hosts, hostOfQueue(queue))
       count(organizations, organizationOfQueue(queue))
     }
+    const slots = { total: atOnce, taken: this.#tries.size, maxPerOrganization: atOnceOfOrganization }
     const triesOf = ({ queue }: QueueBeginning<string>) => organizations.get(organizationOfQueue(queue)) ?? 0
     return open
-      .filter((beginning) => triesOf(beginning) < atOnceOfOrganization)
+      .filter((beginning) => mayTakeSlot({ ...slots, takenByOrganization: triesOf(beginning) }))
       .filter(({ queue }) => (hosts.get(hostOfQueue(queue)) ?? 0) < atOnceOfHost)
       .reduce<QueueBeginning<string> | undefined>(
         (best, each) => (best === undefined || triesOf(each) < triesOf(best) ? each : best),

@@ -1,6 +1,7 @@
 import type { Database } from '../../shared/database.ts'
 import type { Logger } from '../../shared/logger.ts'
 import { idsOfImport } from '../../shared/schemas/import.ts'
+import { deleteRange } from '../../shared/store/key-ranges.ts'
 import { listImportsWithOldLogs, markLogsPurged } from '../../shared/store/imports.ts'
 import type { Chore } from './maintenance.ts'
 
@@ -11,8 +12,8 @@ export function purgeLogs({ collections }: Database, log: Logger): Chore {
     everyMs: 10 * 60_000,
     async run() {
       for (const id of await listImportsWithOldLogs(collections)) {
-        await collections.outcomes.deleteMany({ _id: idsOfImport(id) })
-        await collections.failures.deleteMany({ _id: idsOfImport(id) })
+        await deleteRange(collections.outcomes, idsOfImport(id))
+        await deleteRange(collections.failures, idsOfImport(id))
         await markLogsPurged(collections, id)
         log.info({ import_id: id }, 'purged the logs of an import that ended long ago')
       }

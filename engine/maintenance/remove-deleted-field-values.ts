@@ -1,36 +1,37 @@
 import type { Database } from '../../shared/database.ts'
 import type { Logger } from '../../shared/logger.ts'
+import { keyRanges } from '../../shared/store/key-ranges.ts'
 import { subscribersOfList } from '../../shared/values/identity.ts'
 import type { Chore } from './maintenance.ts'
 
-const subscribersAtOnce = 1_000
-
-/** Removes what subscribers hold of custom fields that were deleted. It may break off anywhere and begin anew. */
+/**
+ * Removes what subscribers hold of custom fields that were deleted. It may break off anywhere; the next run, of any
+ * engine, resumes behind the last subscribers that were done.
+ */
 export function removeDeletedFieldValues({ collections }: Database, log: Logger): Chore {
+  const { deletedFields, subscribers } = collections
   return {
     name: 'removing the values of deleted custom fields',
     everyMs: 60_000,
     async run() {
-      for (const { _id: fieldId, mailing_list_id: listId } of await collections.deletedFields
-        .find()
-        .toArray()) {
-        const path = `custom_fields.${fieldId}`
+      for (const field of await deletedFields.find().toArray()) {
+        const path = `custom_fields.${field._id}`
         let removed = 0
-        let range = subscribersOfList(listId)
-        for (;;) {
-          const piece = await collections.subscribers
-            .find({ _id: range, [path]: { $exists: true } }, { projection: { _id: 1 } })
-            .sort({ _id: 1 })
-            .limit(subscribersAtOnce)
-            .toArray()
-          if (piece.length === 0) break
-          const ids = piece.map(({ _id }) => _id)
-          await collections.subscribers.updateMany({ _id: { $in: ids } }, { $unset: { [path]: '' } })
-          removed += ids.length
-          range = { ...range, $gte: ids.at(-1)! }
+        const list = subscribersOfList(field.mailing_list_id)
+        for await (const _id of keyRanges(subscribers, { ...list, $gte: field.removed_to ?? list.$gte })) {
+          const { modifiedCount } = await subscribers.updateMany(
+            { _id, [path]: { $exists: true } },
+            { $unset: { [path]: '' } },
+          )
+          removed += modifiedCount
+          // Several engines may be at it; the furthest counts.
+          await deletedFields.updateOne({ _id: field._id }, { $max: { removed_to: _id.$lt } })
         }
-        await collections.deletedFields.deleteOne({ _id: fieldId })
-        log.info({ field_id: fieldId, subscribers: removed }, 'removed the values of a deleted custom field')
+        await deletedFields.deleteOne({ _id: field._id })
+        log.info(
+          { field_id: field._id, subscribers: removed },
+          'removed the values of a deleted custom field',
+        )
       }
     },
   }

@@ -1,7 +1,6 @@
 import type { Database } from '../../shared/database.ts'
-import { messageOf } from '../../shared/errors.ts'
 import type { Logger } from '../../shared/logger.ts'
-import type { EngineDocument } from '../../shared/schemas/engine.ts'
+import type { EngineDocument } from '../../shared/schemas/registration.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
 import {
   holdersOfChunks,
@@ -10,24 +9,46 @@ import {
   releaseExpiredChunks,
 } from '../../shared/store/chunks.ts'
 import { ring } from '../../shared/store/doorbell.ts'
+import { isRegistered } from '../../shared/store/engines.ts'
 import {
-  heartbeatMs,
-  isRegistered,
-  killSessions,
-  markDeadEngines,
-  unregisterEngine,
-} from '../../shared/store/engines.ts'
-import { holdersOfSteps, importsOfStepsHeldBy, releaseStepsOf } from '../../shared/store/import-steps.ts'
+  holdersOfSteps,
+  importsOfStepsHeldBy,
+  releaseStepsOf,
+  takeOverStalledSteps,
+} from '../../shared/store/import-steps.ts'
+import { heartbeatMs, markDead, unregister } from '../../shared/store/leases.ts'
+import { endDeadProcesses, endTransactions } from '../../shared/store/processes.ts'
+import type { EngineMetrics } from '../metrics.ts'
+import { doingIn, mostStepFailures } from '../step-failures.ts'
+import { stepBounds as usualBounds, type StepBounds } from '../step-progress.ts'
 import type { Chore } from './maintenance.ts'
 
-/** Takes over from engines whose lease ran out. */
-export function takeOverFromDeadEngines(database: Database, log: Logger): Chore {
-  const { collections } = database
+export interface TakeOverOptions {
+  database: Database
+  metrics: Pick<EngineMetrics, 'stepTakenOver' | 'importFailed'>
+  log: Logger
+  /** By default the usual ones. */
+  stepBounds?: StepBounds
+}
+
+/**
+ * Takes over from engines whose lease ran out, and what living ones hold without getting on. The transactions of other
+ * processes that died are ended too.
+ */
+export function takeOverFromEngines({
+  database,
+  metrics,
+  log,
+  stepBounds = usualBounds,
+}: TakeOverOptions): Chore {
+  const { db, collections } = database
   return {
-    name: 'taking over from dead engines',
+    name: 'taking over from engines that died or hang',
     everyMs: heartbeatMs,
     async run() {
-      for (const engine of await markDeadEngines(collections)) {
+      await endDeadProcesses(database, log)
+      await markDead(db, 'engines')
+      for (const engine of await collections.engines.find({ dead: true }).toArray()) {
         const { chunks, steps, imports } = await handOver(database, engine, { died: true, log })
         const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
         const held =
@@ -43,13 +64,43 @@ export function takeOverFromDeadEngines(database: Database, log: Logger): Chore 
       // An engine that was suspended may still claim under the name that was taken from it, and die then.
       await releaseHoldsOfUnknown(collections)
       const expired = await releaseExpiredChunks(collections)
-      if (expired > 0)
+      if (expired.length > 0)
         log.warn(
-          { chunks: expired },
+          {
+            chunks: expired.map(({ _id }) => _id),
+            engines: [...new Set(expired.map(({ engine_id }) => engine_id?.slice(0, 8)))],
+          },
           'took over chunks of which no batch was written for longer than their lease',
         )
+      await releaseStalledSteps({ database, metrics, log, stepBounds })
     },
   }
+}
+
+/** Their engines live and hang in a read or write that nothing can break off, or have lost the step on the way. */
+async function releaseStalledSteps({
+  database,
+  metrics,
+  log,
+  stepBounds,
+}: Required<TakeOverOptions>): Promise<void> {
+  const { stalledMs } = stepBounds
+  const stalled = await takeOverStalledSteps(database.collections, {
+    stalledMs,
+    maxFailures: mostStepFailures,
+    message: (state) =>
+      `nothing moved for ${stalledMs / 1000} s while an engine ${doingIn(state)}: no byte of its files was read or written and no subscriber changed (the last of ${mostStepFailures} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,
+  })
+  for (const { importId, engineId, state, seconds, isLast } of stalled) {
+    const engine = engineId.slice(0, 8)
+    metrics.stepTakenOver()
+    if (isLast) metrics.importFailed('broken_step')
+    log.warn(
+      { stalled_engine: engine, import_id: importId, step: state, seconds: Math.round(seconds) },
+      `took over a step (${state}) of import ${importId} of which nothing has moved for ${Math.round(seconds)} s: engine ${engine} lives and hangs in it; ${isLast ? 'the import failed, it was the last try' : 'the import goes on with any engine'}`,
+    )
+  }
+  if (stalled.length > 0) await ring(database.collections, 'taken over')
 }
 
 /**
@@ -71,22 +122,19 @@ export async function releaseHoldsOfUnknown(collections: Collections): Promise<v
  * In this order, so that it can break off anywhere and be done again.
  */
 export async function handOver(
-  { client, collections }: Database,
+  database: Database,
   engine: Pick<EngineDocument, '_id'>,
   { died, log }: { died: boolean; log: Logger },
 ): Promise<{ chunks: number; steps: number; imports: number[] }> {
+  const { db, collections } = database
   const document = await collections.engines.findOne({ _id: engine._id })
-  await killSessions(client, document?.session_ids ?? []).catch((error: unknown) => {
-    log.warn(
-      `the sessions of an engine that works no longer can't be killed, so rows that it was writing stay locked for up to 90 s: ${messageOf(error)}`,
-    )
-  })
+  await endTransactions(database, document?.session_ids ?? [], log)
   const imports = new Set([
     ...(await importsOfChunksHeldBy(collections, engine._id)),
     ...(await importsOfStepsHeldBy(collections, engine._id)),
   ])
   const chunks = await releaseChunksOf(collections, engine._id, { died })
   const steps = await releaseStepsOf(collections, engine._id, { died })
-  await unregisterEngine(collections, engine._id)
+  await unregister(db, 'engines', engine._id)
   return { chunks, steps, imports: [...imports] }
 }

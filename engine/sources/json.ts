@@ -17,5 +17,6 @@ export const jsonSource: Source = async (document, { staging }) => {
   throw new ImportError(
     'source_missing',
     'the inline content is no longer staged: was DATA_DIR/staging emptied, or do control plane and engine not share DATA_DIR?',
+    { isMissing: true },
   )
 }

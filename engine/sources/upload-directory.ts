@@ -25,7 +25,8 @@ export const uploadDirectorySource: Source = async (document, context) => {
       })
     : upload.pin
   const pinned = pin === null ? null : await uploads.openPin(pin)
-  if (pin === null || pinned === null) throw missing(filename, pin !== null)
+  if (pin === null || pinned === null)
+    throw missing(filename, { isPinned: pin !== null, isMissing: pin !== null || isToBePinned })
   try {
     const fingerprint = await pinned.fingerprint()
     if (pin.is_settled) refuseIfChanged(fingerprint, pin.fingerprint, filename)
@@ -72,7 +73,7 @@ export async function refuseIfWrittenInto(
   const pin = upload?.pin ?? null
   if (pin?.reference !== staged) return
   const pinned = await uploads.openPin(pin)
-  if (pinned === null) throw missing(source.filename, true)
+  if (pinned === null) throw missing(source.filename, { isPinned: true, isMissing: true })
   try {
     refuseIfChanged(await pinned.fingerprint(), pin.fingerprint, source.filename)
   } finally {
@@ -96,10 +97,12 @@ function refuseIfChanged(fingerprint: string, before: string, filename: string):
   )
 }
 
-const missing = (filename: string, isPinned: boolean) =>
+/** `isMissing`: this engine has just looked for it. */
+const missing = (filename: string, { isPinned, isMissing }: { isPinned: boolean; isMissing: boolean }) =>
   new ImportError(
     'source_missing',
     isPinned
       ? `the file ${JSON.stringify(filename)} that was kept for the import is gone: was DATA_DIR/staging emptied?`
       : `there is no file ${JSON.stringify(filename)} in the upload directory: upload it and create the import again`,
+    { isMissing },
   )

@@ -36,6 +36,7 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
     source: staged,
     output: tail,
     leastBytes: run.twoThreadsFrom,
+    progress: run.progress.shared,
     scan: (task) => pool.runTail(task),
     onBrokenOff: (error) => {
       if (!signal.aborted)
@@ -49,7 +50,9 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
   let bytes = 0
   const source = await openSource(staging, staged)
   if (source === null)
-    throw new ImportError('source_missing', 'the staged file is gone: was DATA_DIR/staging emptied?')
+    throw new ImportError('source_missing', 'the staged file is gone: was DATA_DIR/staging emptied?', {
+      isMissing: true,
+    })
   try {
     await reservePartition(run, source.size)
     const output = await staging.create(partition)
@@ -65,6 +68,8 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
         // Whatever came of it, it came of another file if this one was written into.
         // oxlint-disable-next-line typescript/no-misused-promises -- what a callback of finally returns is waited for
       }).finally(() => refuseIfWrittenInto(document, staged, uploads))
+      // Chunks in a folder that only this engine sees would be of use to nobody.
+      await run.folder.require({ fresh: true })
       run.metrics.bytes('split', source.size)
       await enterImporting(run, plan, { result, partition })
       bytes = result.ranges.reduce((sum, { length }) => sum + length, 0)
@@ -124,14 +129,15 @@ async function enterImporting(
     const set = {
       state: 'importing' as const,
       step_deaths: 0,
+      step_failures: 0,
       number_of_records: result.records,
       header: result.header,
       warnings: [...document.warnings, ...result.warnings],
       partition,
       ...(result.tail === null ? {} : { partition_tail: result.tail }),
     }
-    if (!(await writeInStep(collections, { ...step, state: 'splitting' }, { $set: set }, session)))
-      return false
+    const update = { $set: set, $unset: { missing: '' as const } }
+    if (!(await writeInStep(collections, { ...step, state: 'splitting' }, update, session))) return false
     await replaceChunks(collections, session, document._id, chunks)
     return true
   })

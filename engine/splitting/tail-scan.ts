@@ -2,6 +2,7 @@ import { tailOffset } from '../../shared/records/partition-file.ts'
 import type { FileFormat, ImportPlan } from '../../shared/schemas/import.ts'
 import { openSource } from '../../shared/staging/packed-content.ts'
 import type { Staging } from '../../shared/staging/staging.ts'
+import { countingStaging, StepProgress } from '../step-progress.ts'
 import type { Noticed } from './file-warnings.ts'
 import { PartitionOutput, type Range, type RangeContent } from './range-writer.ts'
 import { SourceScan } from './source-scan.ts'
@@ -29,6 +30,8 @@ export interface TailTask {
   format: FileFormat
   /** Two Int32: whose the task is, and whether it is to stop. */
   control: SharedArrayBuffer
+  /** The step's (step-progress.ts). */
+  progress: SharedArrayBuffer
 }
 
 /** What came of it; records and lines count from the tail's beginning. */
@@ -45,7 +48,8 @@ const stop = 1
 const owners = { nobody: 0, second: 1, dropped: 2 } as const
 
 /** In the second thread. Null when the task was dropped before, or stopped. */
-export async function scanTail(staging: Staging, task: TailTask): Promise<TailReport | null> {
+export async function scanTail(uncounted: Staging, task: TailTask): Promise<TailReport | null> {
+  const staging = countingStaging(uncounted, new StepProgress(task.progress))
   const control = new Int32Array(task.control)
   if (Atomics.compareExchange(control, owner, owners.nobody, owners.second) !== owners.nobody) return null
   const isStopped = () => Atomics.load(control, stop) === 1
@@ -76,6 +80,7 @@ export interface SecondThread {
   output: string
   /** Bytes from which on a source is large. */
   leastBytes?: number | undefined
+  progress: SharedArrayBuffer
   scan: (task: TailTask) => Promise<TailReport | null>
   /** Told what a scan was rejected with: the first thread goes on alone, and meets it too where it lasts. */
   onBrokenOff: (error: unknown) => void
@@ -88,10 +93,13 @@ export class TailScan {
   readonly #control = new Int32Array(new SharedArrayBuffer(8))
   readonly #ended: Promise<TailReport | null>
 
-  constructor(second: SecondThread, tail: Omit<TailTask, 'kind' | 'source' | 'output' | 'control'>) {
-    const { source, output } = second
+  constructor(
+    second: SecondThread,
+    tail: Omit<TailTask, 'kind' | 'source' | 'output' | 'control' | 'progress'>,
+  ) {
+    const { source, output, progress } = second
     this.#ended = second
-      .scan({ ...tail, kind: 'tail', source, output, control: this.#control.buffer })
+      .scan({ ...tail, kind: 'tail', source, output, progress, control: this.#control.buffer })
       .catch((error: unknown) => {
         second.onBrokenOff(error)
         return null

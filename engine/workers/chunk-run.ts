@@ -1,4 +1,5 @@
 import type { ClientSession, Db } from 'mongodb'
+import { isCommandTimeout } from '../../shared/database.ts'
 import { ImportError, messageOf } from '../../shared/errors.ts'
 import {
   cutBatches,
@@ -69,14 +70,15 @@ export async function runChunk(options: ChunkRunOptions): Promise<ChunkReport> {
       message: messageOf(error),
       retryable: isPassing(error),
       code: error instanceof ImportError ? error.code : null,
+      isMissing: error instanceof ImportError && error.isMissing,
     }
   }
 }
 
-/** A key that is taken again and again is nothing that passes. */
+/** A key that is taken again and again is nothing that passes, nor is a command that takes too long. */
 const isPassing = (error: unknown): boolean => {
   const reason = retryReason(error)
-  return reason !== null && reason !== 'duplicate_key'
+  return reason !== null && reason !== 'duplicate_key' && !isCommandTimeout(error)
 }
 
 async function writeBatches(

@@ -44,6 +44,6 @@ export type ChunkReport =
   | { end: 'lost' }
   /**
    * A batch could not be written. `retryable`: the database's doing, later it will go well. With an ImportError's
-   * `code` it never will. Neither: nobody knows, and a few tries will tell.
+   * `code` it never will. Neither: nobody knows, and a few tries will tell. `isMissing`: a file is gone for this engine.
    */
-  | { end: 'failed'; message: string; retryable: boolean; code: ImportErrorCode | null }
+  | { end: 'failed'; message: string; retryable: boolean; code: ImportErrorCode | null; isMissing: boolean }

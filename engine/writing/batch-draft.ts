@@ -1,4 +1,3 @@
-import { clock } from '../../shared/clock.ts'
 import { BatchReader, type Batch, type ReadRecord } from '../../shared/records/chunk-records.ts'
 import { takesPlace, type ExistingSubscriber } from '../../shared/rows/row-decision.ts'
 import { readRow } from '../../shared/rows/row-reader.ts'
@@ -37,6 +36,8 @@ export interface BatchStart {
   existing: ReadonlyMap<string, ExistingSubscriber>
   /** `_id`s of reactions that this import has caused already. */
   reactions: ReadonlySet<string>
+  /** What its rows get as their times, and what delays of reactions count from. */
+  now: Date
   /** Further rows that would take a place are over the subscriber limit; Infinity while more places may be had. */
   mostPlaces: number
 }
@@ -71,13 +72,14 @@ export class BatchDraft {
   /** Places under the subscriber limit that its rows take; those that they free don't count. */
   placesTaken = 0
   lastIdentity: string | null
+  /** As the start has it. */
+  readonly now: Date
   /** The lane's, filled by `take` with what the batch writes. */
   readonly rooms: BatchRooms
 
   readonly #context: ImportContext
   readonly #chunk: ChunkDocument
   readonly #start: BatchStart
-  readonly #now = clock.now()
   readonly #dueTimes: DueTimes
   readonly #logs: Partial<Record<Exclude<LogKind, 'failed'>, LineWriter>> = {}
 
@@ -87,7 +89,8 @@ export class BatchDraft {
     this.rooms = rooms
     this.#start = start
     this.lastIdentity = start.lastIdentity
-    this.#dueTimes = context.reactions.dueTimes(this.#now)
+    this.now = start.now
+    this.#dueTimes = context.reactions.dueTimes(this.now)
     for (const room of Object.values(rooms) as BsonWriter[]) room.clear()
   }
 
@@ -131,7 +134,7 @@ export class BatchDraft {
     const key = subscriberKey(document.mailing_list_id, identity!)
     const newId = this.#chunk.first_subscriber_id + position
     const subscriber = this.#start.existing.get(key)
-    const decision = decider.decide({ key, row, newId, now: this.#now }, subscriber)
+    const decision = decider.decide({ key, row, newId, now: this.now }, subscriber)
     if (takesPlace(decision)) {
       if (this.placesTaken >= this.#start.mostPlaces) {
         this.#log('skipped_over_limit', email)
@@ -193,7 +196,7 @@ export class BatchDraft {
       ...row,
       firstId: this.#chunk.first_reaction_id + position * reactionsPerRecord,
       existing: this.#start.reactions,
-      now: this.#now,
+      now: this.now,
       dueTimes: this.#dueTimes,
       triggered: this.triggered,
     })

@@ -1,6 +1,7 @@
 import { deflateSync } from 'node:zlib'
 import type { ClientSession, Db } from 'mongodb'
 import { clock } from '../../shared/clock.ts'
+import { databaseTime } from '../../shared/database.ts'
 import { batchRecords, identitiesOf, type Batch } from '../../shared/records/chunk-records.ts'
 import type { ExistingSubscriber } from '../../shared/rows/row-decision.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
@@ -143,7 +144,8 @@ export class BatchWriter {
     onCommit({ counts: draft.counts, bytes: draft.bytesRead, writeMs, retries: this.#retries })
     this.#retries = {}
     // The batch is written whatever becomes of this; the next one notes it then.
-    await noteTriggered(collections, draft.triggered, context.plan.time_zone_name).catch(() => undefined)
+    const when = { zone: context.plan.time_zone_name, at: draft.now }
+    await noteTriggered(collections, draft.triggered, when).catch(() => undefined)
     return true
   }
 
@@ -183,8 +185,13 @@ export class BatchWriter {
 
   async #attempt({ batch, isLast }: BatchWork): Promise<BatchDraft> {
     const { db, collections, session, chunk, context, rooms } = this.#options
-    const existing = await this.#findExisting(batch)
+    const [existing, now] = await Promise.all([
+      this.#findExisting(batch),
+      // Reactions are sent by the database's clock. Else the time is only shown.
+      context.reactionsPerRecord === 0 ? clock.now() : databaseTime(db),
+    ])
     const draft = new BatchDraft(context, chunk, rooms, {
+      now,
       position: this.#position,
       lastIdentity: this.#lastIdentity,
       existing,

@@ -1,4 +1,3 @@
-import { clock } from '../../shared/clock.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
 import {
   addName,
@@ -56,10 +55,9 @@ export class UploadQuota {
     // One byte more than there is: a full directory takes no upload.
     const least = Math.max(start + 1, unfinished ?? 0, expected ?? 0)
     const files = isKnown ? 0 : 1
-    const tryIt = async (bytes: number, ageMs = oldMs) => {
+    const tryIt = async (bytes: number, maxAgeMs = oldMs) => {
       const held = { token, name, bytes, files }
-      const countedAfter = new Date(ageMs === Infinity ? 0 : clock.now().getTime() - ageMs)
-      const asked = { held, moved: unfinished ?? 0, countedAfter }
+      const asked = { held, moved: unfinished ?? 0, maxAgeMs }
       const seen = await holdUpload(collections, organizationId, asked, limits)
       if (seen === null) return null
       const recount = () => this.#count()

@@ -1,5 +1,6 @@
 import { ObjectId, type Collection } from 'mongodb'
 import type { GridFileDocument, GridPieceDocument } from '../schemas/grid-file.ts'
+import { allObjectIds, keyRanges } from '../store/key-ranges.ts'
 
 /**
  * Files in the database that grow at their end and are read from any position (shared/schemas/grid-file.ts). One
@@ -167,18 +168,17 @@ async function removePieces(bucket: GridBucket, file: ObjectId, from: number): P
 }
 
 /** Removes pieces whose file has no entry: what somebody wrote to a file that was removed meanwhile. */
-export async function removeStrayPieces(bucket: GridBucket): Promise<number> {
-  // In this order: whoever makes a file makes its entry first.
-  const strays = bucket.pieces.aggregate<{ _id: ObjectId }>([
-    { $group: { _id: '$files_id' } },
-    { $lookup: { from: bucket.files.collectionName, localField: '_id', foreignField: '_id', as: 'file' } },
-    { $match: { file: [] } },
-    { $project: { _id: 1 } },
-  ])
+export async function removeStrayPieces({ files, pieces }: GridBucket): Promise<number> {
   let removed = 0
-  for await (const { _id } of strays) {
-    await removePieces(bucket, _id, 0)
-    removed += 1
+  for await (const range of keyRanges(files, allObjectIds)) {
+    // In this order: whoever makes a file makes its entry first. One seek a file, whatever it holds.
+    const ids = await pieces.distinct('files_id', { files_id: range })
+    const entries = await files.find({ _id: { $in: ids } }, { projection: { _id: 1 } }).toArray()
+    const known = new Set(entries.map(({ _id }) => _id.toHexString()))
+    for (const id of ids.filter((id) => !known.has(id.toHexString()))) {
+      await removePieces({ files, pieces }, id, 0)
+      removed += 1
+    }
   }
   return removed
 }

@@ -1,6 +1,19 @@
 import { statfs } from 'node:fs/promises'
 import type { Registry } from 'prom-client'
+import type { MarkedFolder } from '../staging/marked-folder.ts'
 import { Figure, registerGauges } from './figure.ts'
+
+/** Whether DATA_DIR is available; it isn't asked for where no file lies in it. */
+export function observeFolder(registry: Registry, folder: MarkedFolder): void {
+  if (!folder.isUsed) return
+  registerGauges(registry, new Figure(async () => ({ problem: await folder.check() })), [
+    {
+      name: 'rollcall_data_folder_available',
+      help: 'Whether DATA_DIR has the mark of this installation: 1, or 0 while it is not mounted or another one, and nothing is done with files',
+      of: ({ problem }) => (problem === null ? 1 : 0),
+    },
+  ])
+}
 
 /** Room where DATA_DIR lies. */
 export function observeDisk(registry: Registry, folder: string): void {

@@ -1,7 +1,8 @@
 import { Gauge, type Registry } from 'prom-client'
 import { clock } from '../clock.ts'
+import { databaseTime, type Database } from '../database.ts'
 import type { Logger } from '../logger.ts'
-import { callbacksIndex, type Collections } from '../schemas/collections.ts'
+import { callbacksIndex } from '../schemas/collections.ts'
 import {
   countEndedImports,
   readImportFigures,
@@ -16,7 +17,8 @@ import { Figure, registerGauges } from './figure.ts'
  * known also when no engine is left: dashboards take the largest. No label is an id; which import it is that stands
  * still is a line of the log.
  */
-export function observeImports(registry: Registry, collections: Collections, log: Logger): void {
+export function observeImports(registry: Registry, database: Database, log: Logger): void {
+  const { collections } = database
   const progress = new ProgressWatch(log)
   const figure = new Figure(async () => {
     const figures = await readImportFigures(collections)
@@ -65,7 +67,7 @@ export function observeImports(registry: Registry, collections: Collections, log
       of: ({ engines }) => engines,
     },
   ])
-  observeOutbox(registry, collections)
+  observeOutbox(registry, database)
   registerGauges(
     registry,
     new Figure(() => collections.callbacks.countDocuments({ state: 'waiting' }, { hint: callbacksIndex })),
@@ -98,13 +100,14 @@ function observeStates(
   })
 }
 
-function observeOutbox(registry: Registry, collections: Collections): void {
+function observeOutbox(registry: Registry, { db, collections }: Database): void {
   const figure = new Figure(async () => {
-    const [messages, [first]] = await Promise.all([
+    const [messages, [first], now] = await Promise.all([
       collections.outbox.estimatedDocumentCount(),
       openQueues(collections, 'all'),
+      databaseTime(db),
     ])
-    const age = first === undefined ? 0 : (clock.now().getTime() - first.dueAt.getTime()) / 1000
+    const age = first === undefined ? 0 : (now.getTime() - first.dueAt.getTime()) / 1000
     return { messages, age: Math.max(0, age) }
   })
   registerGauges(registry, figure, [

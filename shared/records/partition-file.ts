@@ -145,6 +145,7 @@ async function openPart(staging: Staging, name: string | null): Promise<StagedFi
   throw new ImportError(
     'chunk_damaged',
     `the staged partition ${name} is gone: was it removed from DATA_DIR/staging?`,
+    { isMissing: true },
   )
 }
 

@@ -12,6 +12,8 @@ export const installationDocument = z.object({
   key_hash_secret: bytes(),
   /** Raised by every change of keys and users, so that two of them take turns. */
   credentials_revision: integer().min(0),
+  /** The mark of its DATA_DIR (shared/staging/folder-mark.ts); absent until a process with STAGING=disk has made it. */
+  data_folder_id: z.string().optional(),
 })
 export type InstallationDocument = z.infer<typeof installationDocument>
 
@@ -33,5 +35,10 @@ export const idempotencyDocument = z.object({
 export type IdempotencyDocument = z.infer<typeof idempotencyDocument>
 
 /** A custom field whose subscribers may still hold values of it; `_id` is the field's. */
-export const deletedFieldDocument = z.object({ _id: id(), mailing_list_id: id() })
+export const deletedFieldDocument = z.object({
+  _id: id(),
+  mailing_list_id: id(),
+  /** Subscribers of the list before this `_id` hold no value of it any more. Absent: none is done. */
+  removed_to: z.string().optional(),
+})
 export type DeletedFieldDocument = z.infer<typeof deletedFieldDocument>

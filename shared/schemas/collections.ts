@@ -41,7 +41,7 @@ import {
   type DeliveryEventDocument,
   type DeliveryMessageDocument,
 } from './delivery.ts'
-import { engineDocument, type EngineDocument } from './engine.ts'
+import { engineDocument, processDocument, type EngineDocument, type ProcessDocument } from './registration.ts'
 import {
   gridFileDocument,
   gridPieceDocument,
@@ -323,6 +323,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
     ],
   },
   { name: 'engines', schema: engineDocument, indexes: [{ keys: { number: 1 }, options: { unique: true } }] },
+  { name: 'processes', schema: processDocument, indexes: [] },
   { name: 'upload_locks', schema: uploadLockDocument, indexes: [] },
   { name: 'upload_usage', schema: uploadUsageDocument, indexes: [] },
   {
@@ -406,6 +407,7 @@ export function collectionsOf(db: Db) {
     failures: db.collection<FailureDocument>('import_failures'),
     callbacks: db.collection<CallbackDocument>('import_callbacks'),
     engines: db.collection<EngineDocument>('engines'),
+    processes: db.collection<ProcessDocument>('processes'),
     uploadLocks: db.collection<UploadLockDocument>('upload_locks'),
     uploadUsage: db.collection<UploadUsageDocument>('upload_usage'),
     uploadNames: db.collection<UploadNameDocument>('upload_names'),

@@ -197,7 +197,9 @@ export const importDocument = z.object({
    * that. Absent: it deactivates nobody, or hasn't begun.
    */
   import_epoch: integer().min(0).optional(),
-  /** Times that a step broke off for a reason that nobody foresaw. */
+  /** The engine that last found a staged file of it missing, and when; it counts for a while (shared/store/missing-files.ts). */
+  missing: z.object({ engine_id: z.string(), at: instant() }).optional(),
+  /** Times that a step broke off for a reason that nobody foresaw, or at a timeout, since the deactivation last got on. */
   step_failures: integer().min(0),
   /** Engines that died while they held its step since it last got on; absent is 0. */
   step_deaths: integer().min(0).optional(),
@@ -235,8 +237,22 @@ export const importDocument = z.object({
   warnings: z.array(z.string()),
   /** Raised in each transaction that writes rows in a step, so that it and a pause or a cancel can't both commit. */
   step_writes: integer().min(0).optional(),
+  /**
+   * How far the search for subscribers that are absent from the file got, before any is deactivated: the chunk and the
+   * `_id`, null for all of the chunks before, and how many were found. Absent: not begun, or begun a moment ago.
+   */
+  absent_search: z
+    .object({ chunk: integer().min(0), to: z.string().nullable(), absent: integer().min(0) })
+    .optional(),
   /** The engine that obtains, splits or finishes this import just now. Chunks have owners of their own. */
-  step: z.object({ engine_id: z.string(), token: z.string() }).nullable(),
+  step: z
+    .object({
+      engine_id: z.string(),
+      token: z.string(),
+      /** When something of it was last seen to move, or its claim. Absent: an engine of 0.1.0 holds it. */
+      moved_at: instant().optional(),
+    })
+    .nullable(),
   /** The same holds for its URL; its secret is here only where it isn't sealed. */
   callback: z.object({ url: z.string(), secret: z.string().optional() }).nullable(),
   /** The URLs whole and the secret, encrypted. */
@@ -328,6 +344,10 @@ export const outcomeId = (chunk: string, firstRecord: number): string =>
 /** `_id` of what the n-th deactivation in a chunk's range did; sorts after the chunk's batches. */
 export const deactivationId = (chunk: string, n: number): string =>
   `${chunk}:deactivated:${String(n).padStart(8, '0')}`
+
+/** Of the next one, by the last one's; undefined where there is none. */
+export const nextDeactivationId = (chunk: string, last: string | undefined): string =>
+  deactivationId(chunk, last === undefined ? 0 : Number(last.slice(last.lastIndexOf(':') + 1)) + 1)
 
 /** A line of the `failed` log. In `_id` order they are in file order. */
 export const failureDocument = z.object({

@@ -3,6 +3,8 @@ import type { Collections } from '../schemas/collections.ts'
 import { DiskReserve } from './disk-reserve.ts'
 import { diskStaging } from './disk-staging.ts'
 import { gridStaging } from './grid-staging.ts'
+import { guardedStaging } from './guarded-staging.ts'
+import type { MarkedFolder } from './marked-folder.ts'
 import type { Staging } from './staging.ts'
 
 /** What of the settings says where files lie. Plain values: worker threads are given it. */
@@ -15,12 +17,17 @@ export interface StagingLocation {
 
 export const stagingFolder = ({ DATA_DIR }: StagingLocation): string => path.join(DATA_DIR, 'staging')
 
-/** By `STAGING`: DATA_DIR of this machine, or the database. All processes must be given the same. */
-export function openStaging(location: StagingLocation, collections: Collections): Staging {
-  return location.STAGING === 'gridfs'
-    ? gridStaging(collections.staging)
-    : diskStaging(
-        stagingFolder(location),
-        new DiskReserve(location.DATA_DIR, (location.DISK_RESERVE_MB ?? 0) * 1_000_000),
-      )
+/**
+ * By `STAGING`: DATA_DIR of this machine, or the database. All processes must be given the same. Without `folder` nothing
+ * says whether DATA_DIR is available.
+ */
+export function openStaging(
+  location: StagingLocation,
+  collections: Collections,
+  folder?: MarkedFolder,
+): Staging {
+  if (location.STAGING === 'gridfs') return gridStaging(collections.staging)
+  const reserve = new DiskReserve(location.DATA_DIR, (location.DISK_RESERVE_MB ?? 0) * 1_000_000)
+  const staging = diskStaging(stagingFolder(location), reserve)
+  return folder === undefined ? staging : guardedStaging(staging, folder)
 }

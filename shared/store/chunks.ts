@@ -19,7 +19,7 @@ export async function replaceChunks(
 }
 
 /** A chunk of which no batch committed for so long may be taken over, whatever its engine says. */
-const chunkLeaseMs = 60_000
+export const chunkLeaseMs = 60_000
 
 /** Claims without a committed batch in between, after which something is wrong with the chunk itself. */
 export const maxAttempts = 5
@@ -133,6 +133,30 @@ export async function releaseChunk(
   )
 }
 
+/** A chunk in the hands of an engine. */
+export interface HeldChunk {
+  importId: number
+  chunkId: string
+  token: string
+}
+
+/**
+ * Inside a transaction that writes something about the import because of a chunk: gives the chunk back. False when it
+ * isn't held under that token any more, and then the rest of the transaction must not be done.
+ */
+export async function releaseFailedChunk(
+  collections: Collections,
+  session: ClientSession,
+  { chunkId, token }: HeldChunk,
+): Promise<boolean> {
+  const { matchedCount } = await collections.chunks.updateOne(
+    { _id: chunkId, state: 'running', token },
+    { $set: { ...released, state: 'ready', attempt: 0 } },
+    { session },
+  )
+  return matchedCount === 1
+}
+
 /** Gives back whatever chunk an engine holds under a token, if any. */
 export async function releaseChunkUnder(collections: Collections, claim: Claim): Promise<void> {
   await collections.chunks.updateOne(
@@ -164,13 +188,28 @@ export function importsOfChunksHeldBy({ chunks }: Collections, engineId: string)
   return chunks.distinct('import_id', { engine_id: engineId, state: 'running' })
 }
 
-/** Gives back chunks whose lease ran out although their engine lives. */
-export async function releaseExpiredChunks(collections: Collections): Promise<number> {
-  const { modifiedCount } = await collections.chunks.updateMany(
-    { state: 'running', $expr: { $lt: ['$lease_until', '$$NOW'] } },
-    { $set: { ...released, state: 'ready' } },
-  )
-  return modifiedCount
+/** Those of the tokens under which a chunk is held. */
+export function tokensOfChunks({ chunks }: Collections, tokens: string[]): Promise<(string | null)[]> {
+  return chunks.distinct('token', { state: 'running', token: { $in: tokens } })
+}
+
+/** Gives back chunks whose lease ran out although their engine lives; resolves to whose they were. */
+export async function releaseExpiredChunks({ chunks }: Collections) {
+  const expired = await chunks
+    .find(
+      { state: 'running', $expr: { $lt: ['$lease_until', '$$NOW'] } },
+      { projection: { engine_id: 1, token: 1 } },
+    )
+    .toArray()
+  const taken: { _id: string; engine_id: string | null }[] = []
+  for (const { _id, token, engine_id } of expired) {
+    const { modifiedCount } = await chunks.updateOne(
+      { _id, state: 'running', token, $expr: { $lt: ['$lease_until', '$$NOW'] } },
+      { $set: { ...released, state: 'ready' } },
+    )
+    if (modifiedCount === 1) taken.push({ _id, engine_id })
+  }
+  return taken
 }
 
 export interface ChunkStates {

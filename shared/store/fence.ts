@@ -1,10 +1,10 @@
-import { MongoServerError } from 'mongodb'
-import { retryReasonOfDriver, type Database } from '../database.ts'
+import { MongoWriteConcernError } from 'mongodb'
+import { isMaxTimeExpired, retryReasonOfDriver, type Database } from '../database.ts'
 import type { Logger } from '../logger.ts'
 import { messageOf } from '../errors.ts'
 import { idsOfImport, type ImportDocument } from '../schemas/import.ts'
 import { released } from './chunks.ts'
-import { killSessions } from './engines.ts'
+import { killSessions } from './leases.ts'
 
 /**
  * What makes a request's answer final: the chunks of imports are taken from their holders before it. A holder that
@@ -14,7 +14,7 @@ import { killSessions } from './engines.ts'
 export type FenceContext = { database: Database; log: Logger }
 
 /** How long a write waits for a holder's transaction before the holder's sessions are ended. */
-const patienceMs = 2_000
+export const patienceMs = 2_000
 const maxTries = 5
 
 /**
@@ -73,8 +73,12 @@ export async function endingHolders<T>(
     try {
       return await write({ maxTimeMS: patienceMs })
     } catch (error) {
-      const isTimeout = error instanceof MongoServerError && error.code === maxTimeExpired
-      if (!isTimeout || tries === maxTries) throw error
+      // It is done, and members that lag have kept it from a majority: no holder is to blame, and it isn't done again.
+      if (error instanceof MongoWriteConcernError) {
+        await untilMajorityHasAll(database)
+        return (error.result as { value?: T }).value as T
+      }
+      if (!isMaxTimeExpired(error) || tries === maxTries) throw error
     }
     const engines = await holdersOf(database, importIds)
     log.warn(
@@ -90,7 +94,24 @@ export async function endingHolders<T>(
   }
 }
 
-const maxTimeExpired = 50
+/** A write that changes nothing waits for a majority to have all that the server did before it. */
+async function untilMajorityHasAll({ collections }: Database): Promise<void> {
+  await collections.imports.updateOne({ _id: 0 }, { $unset: { nothing: '' } as never })
+}
+
+/**
+ * Takes the chunks of paused and cancelled imports from holders that a request, having died or lost the database, left to
+ * them. Resolves to how many imports had such.
+ */
+export async function enforcePendingFences(context: FenceContext): Promise<number> {
+  const { chunks, imports } = context.database.collections
+  const running = await chunks.distinct('import_id', { state: 'running' })
+  const stopped = await imports
+    .find({ _id: { $in: running }, state: { $in: ['paused', 'cancelled'] } }, { projection: { fence: 1 } })
+    .toArray()
+  for (const document of stopped) await fenceChunks(context, document)
+  return stopped.length
+}
 
 async function holdersOf({ collections }: Database, importIds: number[]) {
   const [ofChunks, ofSteps] = await Promise.all([

@@ -1,4 +1,4 @@
-import { endedStates, unfinishedStates, type ImportState } from '../import-state.ts'
+import { endedStates, unfinishedStates, workingStates, type ImportState } from '../import-state.ts'
 import { unsettledIndex, type Collections } from '../schemas/collections.ts'
 import { listHeldLists } from './imports.ts'
 
@@ -83,7 +83,7 @@ const readDue = ({ imports }: Collections) =>
 const readWorking = ({ imports }: Collections) =>
   imports
     .aggregate<{ _id: number; organization_id: number; state: ImportState; received: number }>([
-      { $match: { state: { $in: ['downloading', 'splitting', 'importing'] } } },
+      { $match: { state: { $in: [...workingStates] } } },
       { $limit: mostRead },
       { $project: { organization_id: 1, state: 1, received: '$download.bytes_received' } },
     ])

@@ -1,4 +1,4 @@
-import { endedStates, type ImportState } from '../import-state.ts'
+import { endedStates, workingStates } from '../import-state.ts'
 import {
   endedIndex,
   waitingDryRunsIndex,
@@ -89,8 +89,8 @@ export async function listDueDryRuns(
 
 export type DueImport = Pick<
   ImportDocument,
-  '_id' | 'organization_id' | 'mailing_list_id' | 'begins_at' | 'options' | 'source'
->
+  '_id' | 'organization_id' | 'mailing_list_id' | 'begins_at' | 'options'
+> & { source: Pick<ImportDocument['source'], 'type' | 'filename'> }
 
 /** What the start of an import needs to know of it, in any order. */
 export function readDueImports({ imports }: Collections, ids: readonly number[]): Promise<DueImport[]> {
@@ -99,7 +99,8 @@ export function readDueImports({ imports }: Collections, ids: readonly number[])
       { _id: { $in: [...ids] }, state: 'scheduled' },
       {
         projection: {
-          ...{ organization_id: 1, mailing_list_id: 1, begins_at: 1, source: 1 },
+          ...{ organization_id: 1, mailing_list_id: 1, begins_at: 1 },
+          ...{ 'source.type': 1, 'source.filename': 1 },
           ...{ 'options.dry_run': 1, 'options.deactivate_subscribers_not_in_import': 1 },
         },
       },
@@ -109,10 +110,8 @@ export function readDueImports({ imports }: Collections, ids: readonly number[])
 
 export type WorkingImport = Pick<
   ImportDocument,
-  '_id' | 'organization_id' | 'begins_at' | 'state' | 'source' | 'step' | 'fence'
+  '_id' | 'organization_id' | 'begins_at' | 'state' | 'step' | 'fence' | 'missing'
 >
-
-const workingStates: ImportState[] = ['downloading', 'splitting', 'importing']
 
 /**
  * Started imports for which there is something to do now, in the order of `begins_at` and id. Left out are those whose
@@ -126,17 +125,21 @@ export async function listWorkingImports({ imports }: Collections): Promise<Work
   const working = await imports
     .find(
       {
-        state: { $in: workingStates },
+        state: { $in: [...workingStates] },
         $or: [{ state: 'importing' }, { step: { $ne: null } }, isStepDue],
       },
-      { projection: { organization_id: 1, begins_at: 1, state: 1, source: 1, step: 1, fence: 1 } },
+      {
+        projection: { organization_id: 1, begins_at: 1, state: 1, step: 1, fence: 1, missing: 1 },
+      },
     )
     .hint({ state: 1 })
     .toArray()
   return working.sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)
 }
 
-export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state' | 'source'>
+export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state'> & {
+  source: Pick<ImportDocument['source'], 'type'>
+}
 
 /** The filter of `endedIndex`. */
 const endedAndUnsettled = { settled: false, finished_at: { $gt: new Date(0) } }
@@ -171,7 +174,7 @@ export function listEndedImports(
         step: null,
         _id: { $nin: [...without] },
       },
-      { projection: { organization_id: 1, state: 1, source: 1 } },
+      { projection: { organization_id: 1, state: 1, 'source.type': 1 } },
     )
     .sort(endedIndex)
     .hint(endedIndex)

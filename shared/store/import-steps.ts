@@ -1,5 +1,5 @@
-import type { ClientSession, UpdateFilter } from 'mongodb'
-import type { ImportState } from '../import-state.ts'
+import type { ClientSession, Filter, UpdateFilter } from 'mongodb'
+import { workingStates, type ImportState } from '../import-state.ts'
 import { unsettledIndex, type Collections } from '../schemas/collections.ts'
 import type { ImportDocument } from '../schemas/import.ts'
 import type { Claim } from './chunks.ts'
@@ -28,9 +28,88 @@ export function claimStep(
       // $max passes over what is null or absent.
       $expr: { $lte: [{ $max: ['$begins_at', '$step_not_before', '$download.next_attempt_at'] }, '$$NOW'] },
     },
-    { $set: { step: { engine_id: claim.engineId, token: claim.token } } },
+    [{ $set: { step: { engine_id: claim.engineId, token: claim.token, moved_at: '$$NOW' } } }],
     { returnDocument: 'after' },
   )
+}
+
+/** By the step's holder, when something of it has moved since the last stamp. */
+export async function stampStep(
+  collections: Collections,
+  step: { id: number; token: string },
+): Promise<void> {
+  await collections.imports.updateOne({ _id: step.id, 'step.token': step.token }, [
+    { $set: { 'step.moved_at': '$$NOW' } },
+  ])
+}
+
+/** What a failed import has, in a pipeline. */
+export const failedWith = (message: string) => ({
+  state: 'failed' as const,
+  finished_at: '$$NOW',
+  error_message: { $literal: message },
+})
+
+const isWorking = (state: ImportState) => (workingStates as readonly ImportState[]).includes(state)
+
+export interface StalledStep {
+  importId: number
+  engineId: string
+  /** What the step worked in; an ended import may have one that nobody gave back. */
+  state: ImportState
+  /** Since its last stamp. */
+  seconds: number
+  /** The import failed with it: it was the last try. */
+  isLast: boolean
+}
+
+/**
+ * Takes steps of which nothing has moved for `stalledMs` from their holders, for others to try again. The `maxFailures`-th
+ * failure of a step fails its import, with the message.
+ */
+export async function takeOverStalledSteps(
+  collections: Collections,
+  bounds: { stalledMs: number; maxFailures: number; message: (state: ImportState) => string },
+): Promise<StalledStep[]> {
+  const isStalled: Filter<ImportDocument> = {
+    settled: false,
+    // Absent it would compare as less than any time.
+    'step.moved_at': { $type: 'date' },
+    $expr: { $lt: ['$step.moved_at', { $subtract: ['$$NOW', bounds.stalledMs] }] },
+  }
+  const stalled = await collections.imports
+    .aggregate<Pick<ImportDocument, '_id' | 'state' | 'step' | 'step_failures'> & { seconds: number }>(
+      [
+        { $match: isStalled },
+        {
+          $project: {
+            ...{ state: 1, step: 1, step_failures: 1 },
+            seconds: { $divide: [{ $subtract: ['$$NOW', '$step.moved_at'] }, 1000] },
+          },
+        },
+      ],
+      { hint: unsettledIndex },
+    )
+    .toArray()
+  const takenOver: StalledStep[] = []
+  for (const { _id, state, step, step_failures: failures, seconds } of stalled) {
+    const isLast = isWorking(state) && failures + 1 >= bounds.maxFailures
+    const { modifiedCount } = await collections.imports.updateOne(
+      { ...isStalled, _id, state, 'step.token': step!.token },
+      [
+        {
+          $set: {
+            step: null,
+            step_failures: failures + 1,
+            ...(isLast ? failedWith(bounds.message(state)) : {}),
+          },
+        },
+      ],
+    )
+    if (modifiedCount === 1)
+      takenOver.push({ importId: _id, engineId: step!.engine_id, state, seconds, isLast })
+  }
+  return takenOver
 }
 
 /** By the step's holder; nothing when it isn't held under that token any more. */

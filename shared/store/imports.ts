@@ -1,10 +1,17 @@
 import type { ClientSession, Filter } from 'mongodb'
-import { isDuplicateKey } from '../database.ts'
-import { endedStates, pausableStates, unfinishedStates, type ImportState } from '../import-state.ts'
+import { inTransactionOf, isDuplicateKey } from '../database.ts'
+import {
+  endedStates,
+  pausableStates,
+  unfinishedStates,
+  workingStates,
+  type ImportState,
+} from '../import-state.ts'
 import { heldListsIndex, unpurgedIndex, type Collections } from '../schemas/collections.ts'
 import { logDays, type ImportCounts, type ImportDocument, type UploadDocument } from '../schemas/import.ts'
+import { releaseFailedChunk, type HeldChunk } from './chunks.ts'
 import { endingHolders, fenceChunks, type FenceContext } from './fence.ts'
-import { writeInStep } from './import-steps.ts'
+import { failedWith } from './import-steps.ts'
 
 /**
  * Import documents. Each move is one guarded write: the states it may come from are in its filter, and where an
@@ -71,6 +78,14 @@ async function moveAndFence(
     }),
   )
   if (moved !== null) await fenceChunks(context, moved)
+  else {
+    // Who is told that it is so already may rely on it, though the request that moved it may have died half-way.
+    const already = await context.database.collections.imports.findOne(
+      { _id: from._id, state: to['state'] as ImportState },
+      { projection: { fence: 1 } },
+    )
+    if (already !== null) await fenceChunks(context, already)
+  }
   return moved
 }
 
@@ -126,8 +141,8 @@ export async function markLogsPurged(collections: Collections, id: number): Prom
 
 /**
  * Starts a due import, of an upload with its pin, and of one that deactivates absent subscribers with the epoch that it
- * began; subscriber ids from the given one on are handed out later. False when it is no longer due, or another import
- * has the list.
+ * began; subscriber ids from the given one on are handed out later. Resolves to when it began; null when it is no longer
+ * due, or another import has the list.
  */
 export async function startImport(
   collections: Collections,
@@ -137,7 +152,7 @@ export async function startImport(
     importEpoch,
     upload,
   }: { firstNewSubscriberId: number; importEpoch?: number | undefined; upload?: UploadDocument | undefined },
-): Promise<boolean> {
+): Promise<Date | null> {
   const started = {
     ...(importEpoch === undefined ? {} : { import_epoch: importEpoch }),
     ...(upload === undefined ? {} : { upload: { $literal: upload } }),
@@ -147,53 +162,73 @@ export async function startImport(
     holds_list: { $cond: ['$options.dry_run', '$$REMOVE', true] },
   }
   try {
-    const { matchedCount } = await collections.imports.updateOne(
+    const begun = await collections.imports.findOneAndUpdate(
       { _id: id, state: 'scheduled', $expr: { $lte: ['$begins_at', '$$NOW'] } },
       [{ $set: started }],
+      { returnDocument: 'after', projection: { started_at: 1 } },
     )
-    return matchedCount === 1
+    return begun?.started_at ?? null
   } catch (error) {
-    if (isDuplicateKey(error)) return false
+    if (isDuplicateKey(error)) return null
     throw error
   }
 }
 
 // ---- ends ----
 
-/**
- * Fails an import that works; with a token only while that step is held. False when it was paused, cancelled or ended
- * meanwhile.
- */
+/** Fails an import by the holder of its step. False when it was paused, cancelled or ended meanwhile, or the step is lost. */
 export async function failImport(
   collections: Collections,
-  id: number,
-  { message, token }: { message: string; token?: string },
+  step: { id: number; token: string },
+  message: string,
 ): Promise<boolean> {
-  const held = token === undefined ? {} : { 'step.token': token }
   const { matchedCount } = await collections.imports.updateOne(
-    { _id: id, state: { $in: ['downloading', 'splitting', 'importing'] }, ...held },
-    [{ $set: { state: 'failed', finished_at: '$$NOW', error_message: { $literal: message } } }],
+    { _id: step.id, state: { $in: [...workingStates] }, 'step.token': step.token },
+    [{ $set: failedWith(message) }],
   )
   return matchedCount === 1
 }
 
-/** Finishes an import whose chunks are all done, and gives its list to the next one. */
-export function finishImport(
+/**
+ * Fails an import by the holder of one of its chunks, which is given back in the same transaction. False when the chunk
+ * isn't held under that token any more, and then nothing changes, or when the import doesn't work any more.
+ */
+export function failImportOfChunk(
+  collections: Collections,
+  session: ClientSession,
+  held: HeldChunk,
+  message: string,
+): Promise<boolean> {
+  return inTransactionOf(session, async () => {
+    if (!(await releaseFailedChunk(collections, session, held))) return false
+    const { matchedCount } = await collections.imports.updateOne(
+      { _id: held.importId, state: { $in: [...workingStates] } },
+      [{ $set: failedWith(message) }],
+      { session },
+    )
+    return matchedCount === 1
+  })
+}
+
+/**
+ * Finishes an import whose chunks are all done, and gives its list to the next one. Resolves to its end, null when the
+ * step isn't held any more.
+ */
+export async function finishImport(
   collections: Collections,
   step: { id: number; token: string },
   totals: ImportCounts,
-): Promise<boolean> {
-  return writeInStep(collections, { ...step, state: 'importing' }, [
-    {
-      $set: {
-        state: 'finished',
-        finished_at: '$$NOW',
-        totals: { $literal: totals },
-        step: null,
-        holds_list: '$$REMOVE',
-      },
-    },
-  ])
+): Promise<Date | null> {
+  const finished = {
+    ...{ state: 'finished', finished_at: '$$NOW', totals: { $literal: totals } },
+    ...{ step: null, holds_list: '$$REMOVE' },
+  }
+  const ended = await collections.imports.findOneAndUpdate(
+    { _id: step.id, state: 'importing', 'step.token': step.token },
+    [{ $set: finished }],
+    { returnDocument: 'after', projection: { finished_at: 1 } },
+  )
+  return ended?.finished_at ?? null
 }
 
 /** Fixes the counts of an ended import, for which nobody can write a row any more, and gives its list free. */

@@ -211,7 +211,7 @@ export async function dropMessages(
 
 /**
  * Removes messages that are held under these tokens; their reactions get the state. No transaction: a process that is
- * killed within one keeps the messages locked for a minute and more, for who takes and who acknowledges. The reactions
+ * killed within one keeps the messages locked until its lease ends, for who takes and who acknowledges. The reactions
  * come first, so what is left half done is a message whose reaction isn't due any more, and such a one is removed when
  * it would be handed out again.
  */

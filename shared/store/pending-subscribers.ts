@@ -34,17 +34,13 @@ export async function putPendingSubscriber(
   })
 }
 
-function putOnce(
-  { client, collections }: Database,
-  organizationId: number,
-  asked: Asked,
-  messageId: number,
-): Promise<void> {
+function putOnce(database: Database, organizationId: number, asked: Asked, messageId: number): Promise<void> {
+  const { collections } = database
   const { pendingSubscribers, outbox } = collections
   const { _id, ...rest } = asked
   const token = randomBytes(24).toString('base64url')
   const isFresh = { $gt: ['$mailed_at', { $subtract: ['$$NOW', mailPauseMs] }] }
-  return inTransaction(client, async (session) => {
+  return inTransaction(database, async (session) => {
     const before = await pendingSubscribers.findOne({ _id }, { session, projection: { message_id: 1 } })
     const after = await pendingSubscribers.findOneAndUpdate(
       { _id },

@@ -197,19 +197,19 @@ const turns = new WeakMap<Database['client'], TurnQueue<number>>()
  * the other: side by side all but one of them would be undone, whatever lists they are on.
  */
 export async function inTurnForPlaces<T>(
-  { client }: Database,
+  database: Database,
   organizationId: number,
   work: (session: ClientSession, isInTurn: boolean) => Promise<T>,
 ): Promise<T> {
   const deadline = clock.monotonicMs() + patienceMs
   try {
-    return await inTransaction(client, (session) => work(session, false), deadline)
+    return await inTransaction(database, (session) => work(session, false), deadline)
   } catch (error) {
     if (!(error instanceof TurnNeeded)) throw error
   }
-  let queue = turns.get(client)
-  if (queue === undefined) turns.set(client, (queue = new TurnQueue()))
-  return queue.take(organizationId, () => inTransaction(client, (session) => work(session, true), deadline))
+  let queue = turns.get(database.client)
+  if (queue === undefined) turns.set(database.client, (queue = new TurnQueue()))
+  return queue.take(organizationId, () => inTransaction(database, (session) => work(session, true), deadline))
 }
 
 const patienceMs = 10_000

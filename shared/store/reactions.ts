@@ -32,7 +32,7 @@ export interface ReactionToQueue {
   autoresponder: Answering
   /** IANA name of the organization's zone. */
   zone: string
-  /** What the delay counts from. */
+  /** What the delay counts from, by the database's clock: who sends what is due goes by that one. */
   causedAt: Date
   /** Replacements for the mail's texts, keys as given. */
   fields?: Record<string, string>
@@ -182,16 +182,15 @@ const noted = new WeakMap<Collections, Map<number, number>>()
 const mostNoted = 10_000
 
 /**
- * After reactions were committed: notes that their autoresponders were triggered on this day. One write an
- * autoresponder, day and process, outside of the transactions, which would all meet on it.
+ * After reactions were committed: notes that their autoresponders were triggered on this day, that of `at`, by the
+ * database's clock. One write an autoresponder, day and process, outside of the transactions, which would all meet on it.
  */
 export async function noteTriggered(
   collections: Collections,
   autoresponderIds: Iterable<number>,
-  zone: string,
+  { zone, at }: { zone: string; at: Date },
 ): Promise<void> {
-  const now = clock.now()
-  const day = localToUtcMs(zone, Date.parse(`${formatInstant(now, zone).slice(0, 10)}T00:00:00Z`))
+  const day = localToUtcMs(zone, Date.parse(`${formatInstant(at, zone).slice(0, 10)}T00:00:00Z`))
   let known = noted.get(collections)
   if (known === undefined || known.size > mostNoted)
     noted.set(collections, (known = new Map<number, number>()))
@@ -199,7 +198,7 @@ export async function noteTriggered(
     if (known.get(id) === day) continue
     await collections.autoresponders.updateOne(
       { _id: id, $or: [{ triggered_at: null }, { triggered_at: { $lt: new Date(day) } }] },
-      { $set: { triggered_at: now } },
+      { $set: { triggered_at: at } },
     )
     known.set(id, day)
   }

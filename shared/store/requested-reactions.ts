@@ -1,6 +1,5 @@
 import type { ClientSession } from 'mongodb'
-import { clock } from '../clock.ts'
-import type { Database } from '../database.ts'
+import { databaseTime, type Database } from '../database.ts'
 import { reactionsOfSubscriber, type ReactionDocument } from '../schemas/autoresponder.ts'
 import type { Collections } from '../schemas/collections.ts'
 import type { SubscriberDocument } from '../schemas/subscriber.ts'
@@ -28,20 +27,24 @@ type React = (
 
 /** Hands `write` what queues the reactions that the request asks for, and notes them when they are committed. */
 export async function withRequestedReactions(
-  { collections }: Database,
+  database: Database,
   requested: RequestedReactions | undefined,
   write: (react: React) => Promise<SubscriberWrite>,
 ): Promise<SubscriberWrite> {
   if (requested === undefined) return write(() => Promise.resolve())
   let queued: ReactionDocument[] = []
+  let causedAt = new Date(0)
   const outcome = await write(async (session, { organizationId, subscriber }) => {
-    queued = await react(collections, session, { organizationId, subscriber, requested })
+    queued = []
+    if (requested.autoresponders.length === 0 || subscriber.status !== 'active') return
+    causedAt = await databaseTime(database.db)
+    queued = await react(database.collections, session, { organizationId, subscriber, requested, causedAt })
   })
-  if (outcome === 'done')
+  if (outcome === 'done' && queued.length > 0)
     await noteTriggered(
-      collections,
+      database.collections,
       queued.map((reaction) => reaction.autoresponder_id),
-      requested.zone,
+      { zone: requested.zone, at: causedAt },
     )
   return outcome
 }
@@ -54,10 +57,15 @@ async function react(
     organizationId,
     subscriber,
     requested,
-  }: { organizationId: number; subscriber: SubscriberDocument; requested: RequestedReactions },
+    causedAt,
+  }: {
+    organizationId: number
+    subscriber: SubscriberDocument
+    requested: RequestedReactions
+    causedAt: Date
+  },
 ): Promise<ReactionDocument[]> {
   const { autoresponders, zone, firstId, excludeReacted, fields, rawFields } = requested
-  if (autoresponders.length === 0 || subscriber.status !== 'active') return []
   if (excludeReacted) {
     const reacted = await collections.reactions.findOne(
       {
@@ -68,7 +76,6 @@ async function react(
     )
     if (reacted !== null) return []
   }
-  const causedAt = clock.now()
   return queueReactions(
     collections,
     session,

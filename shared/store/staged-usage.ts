@@ -1,8 +1,7 @@
-import { clock } from '../clock.ts'
 import { isDuplicateKey } from '../database.ts'
 import { unsettledIndex, type Collections } from '../schemas/collections.ts'
 import type { UploadUsageDocument } from '../schemas/upload.ts'
-import { fits, stagedBytes } from './upload-usage.ts'
+import { countedWithin, fits, stagedBytes, type UsageNow } from './upload-usage.ts'
 
 /**
  * What imports have staged, in the figures of their organization (upload-usage.ts): an entry for each import from its
@@ -20,37 +19,36 @@ const noFiles = { files: 0 }
 
 /**
  * Enters an import that is about to be created, with the bytes of its source. False when that passes a limit, or when
- * the figures are older than `countedAfter`, or none. An import that is entered already is no error.
+ * the figures are older than `maxAgeMs`, or none. An import that is entered already is no error.
  */
 export async function enterImport(
   { uploadUsage }: Collections,
   organizationId: number,
-  { importId, bytes, countedAfter }: { importId: number; bytes: number; countedAfter: Date },
+  { importId, bytes, maxAgeMs }: { importId: number; bytes: number; maxAgeMs: number },
   limits: StagedLimits,
 ): Promise<boolean> {
   const { matchedCount } = await uploadUsage.updateOne(
     {
       _id: organizationId,
       'imports.import_id': { $ne: importId },
-      ...(limits.bytes === Infinity ? {} : { counted_at: { $gt: countedAfter } }),
       $expr: {
         $and: [
+          ...(limits.bytes === Infinity ? [] : [countedWithin(maxAgeMs)]),
           ...fits({ bytes, ...noFiles }, { bytes: limits.bytes, files: Infinity }),
           { $lt: [{ $size: { $ifNull: ['$imports', []] } }, limits.imports] },
         ],
       },
     },
-    { $push: { imports: entryOf(importId, bytes) }, $inc: { revision: 1 } },
+    withEntry(importId, bytes),
   )
   return matchedCount === 1
 }
 
-const entryOf = (importId: number, source: number) => ({
-  import_id: importId,
-  source,
-  partition: 0,
-  entered_at: clock.now(),
-})
+const withEntry = (importId: number, source: number) => {
+  const entry = { import_id: importId, source, partition: 0, entered_at: '$$NOW' }
+  const imports = { $concatArrays: [{ $ifNull: ['$imports', []] }, [entry]] }
+  return [{ $set: { imports, revision: { $add: ['$revision', 1] } } }]
+}
 
 /** Figures that were never counted, where there are none: without a limit of bytes nobody counts. */
 export async function makeUsage({ uploadUsage }: Collections, organizationId: number): Promise<void> {
@@ -172,7 +170,7 @@ const creationMs = 3_600_000
 export async function compareEntries(
   { imports }: Collections,
   organizationId: number,
-  usage: UploadUsageDocument | null,
+  usage: UsageNow | null,
 ): Promise<{ gone: number[]; missing: number[] }> {
   const unsettled = await imports
     .find({ organization_id: organizationId, settled: false }, { projection: { _id: 1 } })
@@ -188,7 +186,7 @@ export async function compareEntries(
     )
     .toArray()
   const ended = new Set(settled.map(({ _id }) => _id))
-  const before = clock.now().getTime() - creationMs
+  const before = (usage?.now.getTime() ?? 0) - creationMs
   const entered = new Set(entries.map(({ import_id }) => import_id))
   return {
     gone: others
@@ -207,7 +205,7 @@ export async function enterMissing(
   for (const importId of importIds)
     await uploadUsage.updateOne(
       { _id: organizationId, 'imports.import_id': { $ne: importId } },
-      { $push: { imports: entryOf(importId, 0) }, $inc: { revision: 1 } },
+      withEntry(importId, 0),
     )
 }
 

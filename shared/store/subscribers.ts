@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { MongoServerError, type ClientSession, type Filter } from 'mongodb'
+import type { ClientSession, Filter } from 'mongodb'
 import { clock } from '../clock.ts'
-import { inTransaction, type Database } from '../database.ts'
+import { inTransaction, isMaxTimeExpired, type Database } from '../database.ts'
 import type { MailingListDocument } from '../schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../schemas/subscriber.ts'
 import { inTurnForPlaces, takePlace } from './places.ts'
@@ -142,7 +142,6 @@ export function changeSubscriber(
 
 /** A write that waits so long for an import's batch is tried as a transaction instead. */
 const inPlaceMs = 5_000
-const maxTimeExpired = 50
 
 /**
  * Changes nothing but values of a subscriber: no count, no identity, no reaction hangs on them, so one guarded write
@@ -165,7 +164,7 @@ export async function changeInPlace(
       maxTimeMS: inPlaceMs,
     })
   } catch (error) {
-    if (error instanceof MongoServerError && error.code === maxTimeExpired) return null
+    if (isMaxTimeExpired(error)) return null
     throw error
   }
 }
@@ -177,8 +176,8 @@ export function removeSubscribers(
   address: SubscriberAddress,
   most: number,
 ): Promise<{ ids: number[]; moreRemaining: boolean }> {
-  const { client, collections } = database
-  return inTransaction(client, async (session) => {
+  const { collections } = database
+  return inTransaction(database, async (session) => {
     const found = await collections.subscribers
       .find(filterOf(address), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
       // By `_id` there is one at most, and asking for an order would only make the server sort it.

@@ -1,4 +1,3 @@
-import { clock } from '../clock.ts'
 import { isDuplicateKey } from '../database.ts'
 import type { Collections } from '../schemas/collections.ts'
 import type { UploadUsageDocument } from '../schemas/upload.ts'
@@ -49,30 +48,42 @@ export const uploadLimits = (settings: {
   bytes: settings.UPLOAD_MAX_MB === 0 ? Infinity : settings.UPLOAD_MAX_MB * 1_000_000,
 })
 
+/** An expression: the figures were counted, and no longer ago than this, by the database's clock; `Infinity` is ever. */
+export const countedWithin = (maxAgeMs: number) => ({
+  $gt: ['$counted_at', maxAgeMs === Infinity ? new Date(0) : { $subtract: ['$$NOW', maxAgeMs] }],
+})
+
+/** With the database's time: that of the process is not to be compared with the times in it. */
+export type UsageNow = UploadUsageDocument & { now: Date }
+
 /** Null when the directory's figures were never counted. */
-export function readUsage(
+export async function readUsage(
   { uploadUsage }: Collections,
   organizationId: number,
-): Promise<UploadUsageDocument | null> {
-  return uploadUsage.findOne({ _id: organizationId })
+): Promise<UsageNow | null> {
+  const [usage] = await uploadUsage
+    .aggregate<UsageNow>([{ $match: { _id: organizationId } }, { $addFields: { now: '$$NOW' } }])
+    .toArray()
+  return usage ?? null
 }
 
 /**
  * Enters an upload with what it needs at once, and resolves to when the figures were counted. `moved` are bytes that
  * were counted for its name before and are the upload's own from here on. Null when that passes a limit, or when the
- * figures are older than `countedAfter`, or none.
+ * figures are older than `maxAgeMs`, or none.
  */
 export async function holdUpload(
   { uploadUsage }: Collections,
   organizationId: number,
-  { held, moved, countedAfter }: { held: Held; moved: number; countedAfter: Date },
+  { held, moved, maxAgeMs }: { held: Held; moved: number; maxAgeMs: number },
   limits: UploadLimits,
 ): Promise<Date | null> {
   const usage = await uploadUsage.findOneAndUpdate(
     {
       _id: organizationId,
-      counted_at: { $gt: countedAfter },
-      $expr: { $and: fits({ bytes: held.bytes - moved, files: held.files }, limits) },
+      $expr: {
+        $and: [countedWithin(maxAgeMs), ...fits({ bytes: held.bytes - moved, files: held.files }, limits)],
+      },
     },
     { $inc: { bytes: -moved, revision: 1 }, $push: { uploads: held } },
     { projection: { counted_at: 1 } },
@@ -174,12 +185,12 @@ export async function correctUsage(
     ...counted
   }: { bytes: number; files: number; pinned: number; live: string[]; gone: number[] },
 ): Promise<boolean> {
-  const figures = { ...counted, counted_at: clock.now() }
+  const figures = { $set: counted, $currentDate: { counted_at: true } } as const
   if (read !== null) {
     const { matchedCount } = await uploadUsage.updateOne(
       { _id: organizationId, revision: read.revision },
       {
-        $set: figures,
+        ...figures,
         $inc: { revision: 1 },
         $pull: { uploads: { token: { $nin: live } }, imports: { import_id: { $in: gone } } },
       },
@@ -187,7 +198,12 @@ export async function correctUsage(
     return matchedCount === 1
   }
   try {
-    await uploadUsage.insertOne({ _id: organizationId, revision: 0, uploads: [], ...figures })
+    // None has a negative one: it is inserted, or there are figures by now.
+    await uploadUsage.updateOne(
+      { _id: organizationId, revision: { $lt: 0 } },
+      { ...figures, $setOnInsert: { revision: 0, uploads: [] } },
+      { upsert: true },
+    )
     return true
   } catch (error) {
     if (isDuplicateKey(error)) return false

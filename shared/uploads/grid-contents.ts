@@ -1,6 +1,7 @@
 import { ObjectId } from 'mongodb'
 import { removeGridFile } from '../gridfs/grid-bucket.ts'
 import type { Collections } from '../schemas/collections.ts'
+import { allObjectIds, keyRanges } from '../store/key-ranges.ts'
 
 /**
  * The contents of uploads in the database (bucket `uploads`, by `_id` in hexadecimal), and their end. Contents of
@@ -39,14 +40,18 @@ const forgottenMs = 3_600_000
 export async function removeForgotten(collections: Collections): Promise<void> {
   const { uploads, uploadNames } = collections
   const before = { $subtract: ['$$NOW', forgottenMs] }
-  const contents = uploads.files.find({ $expr: { $lt: ['$uploadDate', before] } }, { projection: { _id: 1 } })
-  for await (const { _id } of contents) {
-    const content = _id.toHexString()
-    const isNamed =
-      (await uploadNames.countDocuments(
-        { $or: [{ 'finished.content': content }, { 'unfinished.content': content }] },
-        { limit: 1 },
-      )) > 0
-    if (!isNamed) await detachAndRemove(collections, content)
+  for await (const range of keyRanges(uploads.files, allObjectIds)) {
+    const contents = await uploads.files
+      .find({ _id: range, $expr: { $lt: ['$uploadDate', before] } }, { projection: { _id: 1 } })
+      .toArray()
+    for (const { _id } of contents) {
+      const content = _id.toHexString()
+      const isNamed =
+        (await uploadNames.countDocuments(
+          { $or: [{ 'finished.content': content }, { 'unfinished.content': content }] },
+          { limit: 1 },
+        )) > 0
+      if (!isNamed) await detachAndRemove(collections, content)
+    }
   }
 }

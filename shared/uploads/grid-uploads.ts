@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
-import { ObjectId, type MongoClient } from 'mongodb'
-import { inTransaction } from '../database.ts'
+import { ObjectId } from 'mongodb'
+import { inTransaction, type Database } from '../database.ts'
 import {
   copyGridFile,
   createGridFile,
@@ -11,6 +11,7 @@ import {
 } from '../gridfs/grid-bucket.ts'
 import type { Collections } from '../schemas/collections.ts'
 import type { UploadNameDocument } from '../schemas/upload.ts'
+import { keyRanges } from '../store/key-ranges.ts'
 import { detachAndRemove, dropUnfinished, removeForgotten, removeUnused } from './grid-contents.ts'
 import { GridUpload } from './grid-upload.ts'
 import { fileNameProblem } from './upload-names.ts'
@@ -22,14 +23,17 @@ import {
   type UploadStore,
 } from './upload-store.ts'
 
+type GridDatabase = Pick<Database, 'sessions' | 'collections'>
+
 /**
  * Upload directories in the database: a document a name (`upload_names`), which leads to the contents of the finished
  * file and of the unfinished one. An upload in progress is in grid-upload.ts, the end of contents in grid-contents.ts.
  */
-export function gridUploads(client: MongoClient, collections: Collections): Uploads {
+export function gridUploads(database: GridDatabase): Uploads {
+  const { collections } = database
   const { uploads: bucket, uploadNames, uploadLocks } = collections
   return {
-    directory: (organizationId) => gridDirectory(client, collections, organizationId),
+    directory: (organizationId) => gridDirectory(database, organizationId),
     async pin({ organizationId, name, importId, signal }) {
       let last: string | null = null
       for (let tries = 0; tries < maxPinTries; tries += 1) {
@@ -75,14 +79,20 @@ export function gridUploads(client: MongoClient, collections: Collections): Uplo
       bucket.files.distinct('pinned_by', { 'pinned_by.0': { $exists: true } }) as Promise<number[]>,
     async purge({ olderThanMs }) {
       const before = { $subtract: ['$$NOW', olderThanMs] }
-      const old = await uploadNames
-        .find({ unfinished: { $ne: null }, $expr: { $lt: ['$unfinished.touched_at', before] } })
-        .toArray()
       let removed = 0
-      for (const { _id, unfinished } of old) {
-        if ((await uploadLocks.countDocuments({ _id, $expr: { $gte: ['$lease_until', '$$NOW'] } })) > 0)
-          continue
-        if (await dropUnfinished(collections, _id, unfinished!.token)) removed += 1
+      for await (const range of keyRanges(uploadNames, allNameIds)) {
+        const old = await uploadNames
+          .find({
+            _id: range,
+            unfinished: { $ne: null },
+            $expr: { $lt: ['$unfinished.touched_at', before] },
+          })
+          .toArray()
+        for (const { _id, unfinished } of old) {
+          if ((await uploadLocks.countDocuments({ _id, $expr: { $gte: ['$lease_until', '$$NOW'] } })) > 0)
+            continue
+          if (await dropUnfinished(collections, _id, unfinished!.token)) removed += 1
+        }
       }
       await removeForgotten(collections)
       await removeStrayPieces(bucket)
@@ -95,8 +105,11 @@ export function gridUploads(client: MongoClient, collections: Collections): Uplo
 const maxPinTries = 3
 
 const nameId = (organizationId: number, name: string): string => `${organizationId}/${name}`
+/** They begin with a digit; ":" follows "9". */
+const allNameIds = { $gte: '0', $lt: ':' }
 
-function gridDirectory(client: MongoClient, collections: Collections, organizationId: number): UploadStore {
+function gridDirectory(database: GridDatabase, organizationId: number): UploadStore {
+  const { collections } = database
   const { uploads: bucket, uploadNames } = collections
   const idOf = (name: string) => nameId(organizationId, name)
   const documentOf = (name: string) => uploadNames.findOne({ _id: idOf(name) })
@@ -142,7 +155,7 @@ function gridDirectory(client: MongoClient, collections: Collections, organizati
     },
     async rename(from, to) {
       if (from === to) return entryOf(await documentOf(from)) !== null
-      const replaced = await inTransaction(client, async (session) => {
+      const replaced = await inTransaction(database, async (session) => {
         const source = await uploadNames.findOneAndUpdate(
           { _id: idOf(from), finished: { $ne: null } },
           { $set: { finished: null } },

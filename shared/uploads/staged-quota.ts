@@ -1,4 +1,3 @@
-import { clock } from '../clock.ts'
 import { ImportError } from '../errors.ts'
 import type { Collections } from '../schemas/collections.ts'
 import type { ImportDocument } from '../schemas/import.ts'
@@ -47,15 +46,15 @@ export class StagedQuota {
     bytes: number,
   ): Promise<'entered' | 'over quota' | 'too many imports'> {
     const { collections, limits } = this.#options
-    const tryIt = (countedAfter: Date) =>
-      enterImport(collections, organizationId, { importId, bytes, countedAfter }, limits)
-    const now = clock.now().getTime()
-    if (await tryIt(new Date(now - oldMs))) return 'entered'
+    const tryIt = (maxAgeMs: number) =>
+      enterImport(collections, organizationId, { importId, bytes, maxAgeMs }, limits)
+    if (await tryIt(oldMs)) return 'entered'
     const usage = await readUsage(collections, organizationId)
     if (usage === null && limits.bytes === Infinity) await makeUsage(collections, organizationId)
-    else if (usage === null || usage.counted_at.getTime() < now - freshMs) await this.#count(organizationId)
+    else if (usage === null || usage.counted_at.getTime() < usage.now.getTime() - freshMs)
+      await this.#count(organizationId)
     // Where much is going on no count may be possible: old figures are no reason to refuse.
-    if (await tryIt(new Date(0))) return 'entered'
+    if (await tryIt(Infinity)) return 'entered'
     const { imports = [] } = (await readUsage(collections, organizationId)) ?? {}
     return imports.length >= limits.imports ? 'too many imports' : 'over quota'
   }

@@ -179,7 +179,7 @@ t.test('bad days', { timeout: 550_000 }, async (t) => {
     await set.primary()
     if (awaySeconds < 60) {
       // What it couldn't hand back is free now, not when its lease runs out.
-      await service.collections.engines.updateOne({}, { $set: { lease_until: new Date(0) } })
+      await service.collections.engines.updateOne({}, { $set: { dead: true } })
       await service.start('engine')
     }
     const view = await until(

@@ -31,7 +31,7 @@ import { startService, until, type Service } from '../helpers/service.ts'
 
 /** Where an engine dies: see test/helpers/crash-at.ts. */
 const points = {
-  'start of an import sent, unanswered': 'update imports started_at after 1',
+  'start of an import sent, unanswered': 'findAndModify imports started_at after 1',
   'claim of the first step sent, unanswered': 'findAndModify imports "state":"splitting" after 1',
   'chunks written, not committed': 'insert import_chunks after 1',
   'split committed, unanswered': 'update imports number_of_records > commitTransaction after 1',
@@ -51,8 +51,8 @@ const points = {
   'counted, nobody deactivated': 'aggregate import_chunks $counts.added after 1',
   'before the commit of a deactivation': 'update import_chunks deactivated_to > commitTransaction before 2',
   'deactivation committed, unanswered': 'update import_chunks deactivated_to > commitTransaction after 2',
-  'before an import is finished': 'update imports "state":"finished" before 1',
-  'end of an import sent, unanswered': 'update imports "state":"finished" after 1',
+  'before an import is finished': 'findAndModify imports "state":"finished" before 1',
+  'end of an import sent, unanswered': 'findAndModify imports "state":"finished" after 1',
   'ended, chunks closed': 'update imports $unset before 1',
   'totals fixed, working data there': 'update imports $unset after 1',
   'files removed, chunks there': 'delete import_chunks "ordered":true,"writeConcern" before 1',
@@ -94,7 +94,7 @@ const downloadPoints = {
 
 /** Where an engine is suspended for longer than its lease; woken, it goes on with the very command that comes next. */
 const suspensionPoints = {
-  'before it starts an import': 'update imports started_at before 1 SIGSTOP',
+  'before it starts an import': 'findAndModify imports started_at before 1 SIGSTOP',
   'before it claims a step': 'findAndModify imports "state":"splitting" before 1 SIGSTOP',
   'before it claims a chunk': 'findAndModify import_chunks before 1 SIGSTOP',
   'before the commit of the split': 'update imports number_of_records > commitTransaction before 1 SIGSTOP',
@@ -103,7 +103,7 @@ const suspensionPoints = {
   'before a deactivation': 'update import_chunks deactivated_to before 2 SIGSTOP',
   'before the commit of a deactivation':
     'update import_chunks deactivated_to > commitTransaction before 2 SIGSTOP',
-  'before the end of an import': 'update imports "state":"finished" before 1 SIGSTOP',
+  'before the end of an import': 'findAndModify imports "state":"finished" before 1 SIGSTOP',
   'before it settles': 'update imports $unset before 1 SIGSTOP',
 } as const
 

@@ -60,9 +60,11 @@ export const alertDays: Record<string, AlertDays> = {
   RollcallImportStuck: of('rollcall_import_progress_age_seconds', '0+30x60', '20x60'),
   RollcallImportsNotStarted: {
     bad: { 'rollcall_imports_due{waits_for="engine"}': '3x60', rollcall_import_queue_age_seconds: '0+30x60' },
+    // Thousands of one organization are due, and engines begin some of them all the time.
     good: {
-      'rollcall_imports_due{waits_for="engine"}': '0x60',
+      'rollcall_imports_due{waits_for="engine"}': '3000x60',
       rollcall_import_queue_age_seconds: '0+30x60',
+      'rollcall_import_stage_duration_seconds_count{stage="wait"}': '0+5x60',
     },
   },
   RollcallListStuck: {
@@ -86,6 +88,16 @@ export const alertDays: Record<string, AlertDays> = {
     labels: { reason: 'timeout' },
   },
   RollcallLeasesLost: of(`rollcall_engine_leases_lost_total{${engine}}`, '0+1x60', '0x30 1x30'),
+  RollcallFilesHang: {
+    bad: {
+      'rollcall_engine_hung{kind="step"}': '0x20 1x40',
+      rollcall_import_steps_taken_over_total: '0x60',
+    },
+    good: {
+      'rollcall_engine_hung{kind="step"}': '0x39 1 0x20',
+      rollcall_import_steps_taken_over_total: '5x60',
+    },
+  },
   RollcallWriteConflicts: {
     bad: {
       'rollcall_import_batch_retries_total{reason="write_conflict"}': '0+300x60',
@@ -126,6 +138,7 @@ export const alertDays: Record<string, AlertDays> = {
       'rollcall_worker_heap_limit_bytes{worker="0"}': '512x60',
     },
   },
+  RollcallDataFolderUnavailable: of('rollcall_data_folder_available', '0x60', '1x60'),
   RollcallDiskLow: {
     bad: { rollcall_disk_free_bytes: '1000000000x60', rollcall_disk_size_bytes: '100000000000x60' },
     good: { rollcall_disk_free_bytes: '50000000000x60', rollcall_disk_size_bytes: '100000000000x60' },

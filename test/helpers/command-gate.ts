@@ -1,4 +1,5 @@
 import { connect, createServer, type Server, type Socket } from 'node:net'
+import { BSON, type Document } from 'mongodb'
 
 /**
  * A proxy between a client of MongoDB and its server that knows where a command begins, so that whoever works through it
@@ -14,13 +15,20 @@ export class CommandGate {
   /** The request of which the server's reply is not passed on. */
   #cutRequest: { connection: object; id: number } | null = null
 
-  private constructor(server: Server) {
+  readonly #onCommand: ((command: Document) => void) | undefined
+
+  private constructor(server: Server, onCommand?: (command: Document) => void) {
     this.#server = server
+    this.#onCommand = onCommand
   }
 
-  static async open(target: { host: string; port: number }): Promise<CommandGate> {
+  /** `onCommand` is told the body of each command, without the documents that follow it. */
+  static async open(
+    target: { host: string; port: number },
+    onCommand?: (command: Document) => void,
+  ): Promise<CommandGate> {
     const server = createServer()
-    const gate = new CommandGate(server)
+    const gate = new CommandGate(server, onCommand)
     server.on('connection', (client) => gate.#join(client, connect(target)))
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
     return gate
@@ -94,6 +102,7 @@ export class CommandGate {
     const name = commandName(message)
     if (name === null || silent.has(name)) return false
     this.#names.push(name)
+    this.#onCommand?.(bodyOf(message))
     const stop = this.#stop
     if (stop === null) return false
     if (!stop.isReached && this.#names.length >= stop.at) {
@@ -124,6 +133,12 @@ function commandName(message: Buffer): string | null {
   if (message.readInt32LE(12) !== opMsg) return null
   const firstKey = 16 + 4 + 1 + 4 + 1
   return message.toString('utf8', firstKey, message.indexOf(0, firstKey))
+}
+
+/** After the header, the flags and the kind of the section. */
+function bodyOf(message: Buffer): Document {
+  const start = 16 + 4 + 1
+  return BSON.deserialize(message.subarray(start, start + message.readInt32LE(start)))
 }
 
 /** Takes what a socket brings and gives it on message by message; each begins with its length. */

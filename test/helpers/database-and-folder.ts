@@ -7,9 +7,12 @@ import { openDatabase, type Database } from '../../shared/database.ts'
 import { testMongodbUri } from './service.ts'
 
 /** A database and a folder of the test's own, gone when it ends; no process runs on them. */
-export async function databaseAndFolder(t: Test): Promise<{ database: Database; folder: string }> {
+export async function databaseAndFolder(
+  t: Test,
+  uri: string = testMongodbUri(),
+): Promise<{ database: Database; folder: string }> {
   const database = await openDatabase({
-    uri: testMongodbUri(),
+    uri,
     name: `test_${randomBytes(6).toString('hex')}`,
   })
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall test '))

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import type { EngineDocument } from '../../shared/schemas/engine.ts'
+import type { EngineDocument } from '../../shared/schemas/registration.ts'
 import { crashSetting, wentOn } from './crash-at.ts'
 import { startProgram, until, type Service } from './service.ts'
 

@@ -7,6 +7,7 @@ import { AuthThrottle, keyHashSecret } from '../../shared/api-keys.ts'
 import { clientOptions } from '../../shared/database.ts'
 import { createLogger } from '../../shared/logger.ts'
 import { collectionsOf } from '../../shared/schemas/collections.ts'
+import { SessionPool } from '../../shared/session-pool.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import type { Service } from './service.ts'
 
@@ -20,7 +21,10 @@ export async function ftpFronts(t: Test, service: Service) {
     port: 0,
     passivePorts: '0',
     publicAddress: null,
-    uploads: openUploads({ STAGING: 'disk', DATA_DIR: service.dataFolder }, { client, collections }),
+    uploads: openUploads(
+      { STAGING: 'disk', DATA_DIR: service.dataFolder },
+      { sessions: new SessionPool(client), collections },
+    ),
     uploadLimits: { files: Infinity, bytes: Infinity },
     collections,
     keyHashSecret: await keyHashSecret(collections),

@@ -1,9 +1,11 @@
 import type { CallbackBounds } from '../../engine/callbacks/callback-bounds.ts'
+import type { StepBounds } from '../../engine/step-progress.ts'
 import type { DownloadBounds } from '../../shared/sources/download-bounds.ts'
 
 /** What a test tells hasty-engine.ts, as JSON in this variable. */
 export interface Downloads {
   bounds?: Partial<DownloadBounds>
+  steps?: Partial<StepBounds>
   callbacks?: Partial<CallbackBounds>
   /** For each host name the addresses that one look-up after the other gets; the last ones again and again. */
   answers?: Record<string, string[][]>

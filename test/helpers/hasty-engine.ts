@@ -1,13 +1,15 @@
 import { callbackBounds } from '../../engine/callbacks/callback-bounds.ts'
 import { Engine } from '../../engine/engine.ts'
 import { startChore } from '../../engine/maintenance/maintenance.ts'
-import { takeOverFromDeadEngines } from '../../engine/maintenance/take-over.ts'
+import { takeOverFromEngines } from '../../engine/maintenance/take-over.ts'
 import { createEngineMetrics } from '../../engine/metrics.ts'
+import { stepBounds as usualStepBounds } from '../../engine/step-progress.ts'
 import { AddressGuard } from '../../shared/address-guard.ts'
 import { createRegistry } from '../../shared/metrics/registry.ts'
 import { openSecretBox } from '../../shared/secret-box.ts'
 import { runProcess } from '../../shared/service.ts'
 import { downloadBounds } from '../../shared/sources/download-bounds.ts'
+import { MarkedFolder } from '../../shared/staging/marked-folder.ts'
 import { openStaging } from '../../shared/staging/open-staging.ts'
 import { startDatabase } from '../../shared/start-database.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
@@ -17,6 +19,7 @@ import { downloadsSetting, type Downloads } from './hasty-engine-setting.ts'
 
 const {
   bounds = {},
+  steps = {},
   callbacks = {},
   answers = {},
   twoThreadsFrom,
@@ -33,19 +36,23 @@ await runProcess('engine', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)
   const metrics = createEngineMetrics(createRegistry())
-  const staging = openStaging(settings, database.collections)
-  process.add(startChore(takeOverFromDeadEngines(database, log), log))
+  const folder = process.add(await MarkedFolder.open(settings, database.collections, log))
+  const staging = openStaging(settings, database.collections, folder)
+  const stepBounds = { ...usualStepBounds, ...steps }
+  process.add(startChore(takeOverFromEngines({ database, metrics, log, stepBounds }), log))
   const engine = process.add(
     new Engine({
       settings,
       database,
+      folder,
       staging,
-      uploads: openUploads(settings, database),
-      secrets: await openSecretBox(settings, log),
+      uploads: openUploads(settings, database, folder),
+      secrets: await openSecretBox(settings, log, folder),
       metrics,
       log,
       guard: new AddressGuard(settings.URL_IMPORT_ALLOW, lookup),
       bounds: { ...downloadBounds, ...bounds },
+      stepBounds,
       callbackBounds: { ...callbackBounds, ...callbacks },
       ...(twoThreadsFrom === undefined ? {} : { twoThreadsFrom }),
     }),

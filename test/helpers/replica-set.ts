@@ -31,7 +31,12 @@ interface Member {
 
 const setName = 'bad-days'
 
-export async function startReplicaSet(t: Test, size: number): Promise<ReplicaSet> {
+/** Elections in seconds, not in ten, unless `electionTimeoutMillis` says else. */
+export async function startReplicaSet(
+  t: Test,
+  size: number,
+  electionTimeoutMillis = 2_000,
+): Promise<ReplicaSet> {
   const log = createLogger({ process: 'test', level: 'warn' })
   const { binary } = await findMongod({
     binarySetting: process.env['MONGOD_BINARY'],
@@ -61,8 +66,7 @@ export async function startReplicaSet(t: Test, size: number): Promise<ReplicaSet
       replSetInitiate: {
         _id: setName,
         members: members.map(({ port }, _id) => ({ _id, host: `127.0.0.1:${port}` })),
-        // Elections in seconds, not in ten.
-        settings: { electionTimeoutMillis: 2_000, heartbeatIntervalMillis: 500 },
+        settings: { electionTimeoutMillis, heartbeatIntervalMillis: electionTimeoutMillis / 4 },
       },
     }),
   )

@@ -4,6 +4,7 @@ import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { ObjectId } from 'mongodb'
 import { gridFileSize, streamGridFile } from '../../shared/gridfs/grid-bucket.ts'
+import { SessionPool } from '../../shared/session-pool.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import { newUploadToken, unfinishedName } from '../../shared/uploads/upload-names.ts'
 import type { Service } from './service.ts'
@@ -55,7 +56,10 @@ function inGrid({ collections, client }: Service): StoredUploads {
     },
     size,
     async put(name, content) {
-      const directory = openUploads({ STAGING: 'gridfs', DATA_DIR: '' }, { client, collections }).directory(1)
+      const directory = openUploads(
+        { STAGING: 'gridfs', DATA_DIR: '' },
+        { sessions: new SessionPool(client), collections },
+      ).directory(1)
       const upload = await directory.takeUp({ name, token: newUploadToken(), wasLeft: false, keep: 0 })
       await upload.write(Buffer.from(content as string))
       await upload.prepare()

@@ -53,7 +53,12 @@ async function startEngine(callbacks: Partial<CallbackBounds>, answers: Download
 
 const patient = { connectMs: 30_000, tryMs: 60_000, leaseMs: 90_000 }
 const hastyBounds = { ...patient, retryAfterMs: [100, 200, 300, 400, 500], atOnce: 6, atOnceOfHost: 2 }
-const resolved = { 'receiver.test': [['127.0.0.1']], 'evil.test': [['10.0.0.7']] }
+const here = [['127.0.0.1']]
+const resolved = {
+  'receiver.test': here,
+  'evil.test': [['10.0.0.7']],
+  ...Object.fromEntries(['a', 'b', 'c', 'd'].map((name) => [`${name}.test`, here])),
+}
 let engine = await startEngine(hastyBounds, resolved)
 
 const create = async (callbackUrl: string, options: Record<string, unknown> = {}): Promise<Json> =>
@@ -178,6 +183,42 @@ t.test('a receiver that hangs holds up nobody else’s callbacks', async (t) => 
   for (const response of held) response.end()
   for (const id of hanging) t.equal((await callbackEnd(id))!.state, 'delivered')
   t.equal(received.get('/hangs')!.length, 8, 'each was sent once')
+})
+
+t.test('two organizations whose receivers hang leave a slot to a third one', async (t) => {
+  const held: ServerResponse[] = []
+  responses.set('/waits', (response) => held.push(response))
+  const cancelledOn = async (listId: number, url: string): Promise<number> => {
+    const { id } = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_source: { type: 'json', content: 'a@example.com\n' },
+        begins_at: '2100-01-01T00:00',
+        callback_url: url,
+      },
+    })
+    await service.post(`/subscriber_imports/${id}/cancel`)
+    return id
+  }
+  const listOfAnother = async (name: string): Promise<number> => {
+    const { id } = await service.post('/organizations', { organization: { name } })
+    return (await createList(service, [], { organization_id: id })).id
+  }
+  const hosts = ['a', 'b', 'c', 'd'].map((name) => `http://${name}.test:${port}/waits`)
+  const waiting: number[] = []
+  for (const listId of [list.id, await listOfAnother('With receivers that hang')])
+    for (const url of [...hosts, ...hosts]) waiting.push(await cancelledOn(listId, url))
+  await until(
+    'three of one organization, two of the other',
+    async () => held.length,
+    (count) => count >= 5,
+  )
+  const quick = await cancelledOn(await listOfAnother('Beside'), `http://receiver.test:${port}/beside`)
+  t.equal((await callbackEnd(quick))!.state, 'delivered')
+  t.equal(held.length, 5, 'one of six slots was left')
+  responses.set('/waits', (response) => response.end())
+  for (const response of held) response.end()
+  for (const id of waiting) t.equal((await callbackEnd(id))!.state, 'delivered')
 })
 
 /** From here on. */

@@ -17,8 +17,8 @@ const world = await makeWorld(service)
 const seed = 20_261_121
 const runsPerEndpoint = 6
 
-/** Collections that a refused request may write: ids set aside, wrong credentials. */
-const bookkeeping = ['counters', 'auth_failures']
+/** Collections that a refused request may write, ids set aside and wrong credentials, and leases, which go on. */
+const bookkeeping = ['counters', 'auth_failures', 'processes']
 
 /** What a wrong password rightly changes about the user whom it was tried for. */
 const noteOfTry = { password_failures: 0, locked_until: 0, password_tried_at: 0 } as const

@@ -178,6 +178,16 @@ t.test('faults that a schema finds and faults that only the list knows come in o
   )
 })
 
+const longUrl = (length: number): string => 'http://8.8.8.8/'.padEnd(length, 'x')
+
+t.test('what an import keeps is bounded: a URL of 8,192 characters is taken', async (t) => {
+  const { body } = await create({
+    ...{ column_mapping: ['email'], begins_at: '2100-01-01T00:00:00Z', callback_url: longUrl(8_192) },
+    file_source: { type: 'url', url: longUrl(8_192) },
+  })
+  t.match(body, { success: true, data: { file_source: { url: longUrl(8_192) } } })
+})
+
 t.test('a mapping, default or value that does not fit is refused', async (t) => {
   const bad: [Json, RegExp][] = [
     [{ column_mapping: [] }, /must hold email/],
@@ -212,6 +222,12 @@ t.test('a mapping, default or value that does not fit is refused', async (t) => 
     [{ file_source: { type: 'url', url: 'http://169.254.169.254/' } }, /no public address/],
     [{ file_source: { type: 'url', url: 'http://2130706434/' } }, /no public address/],
     [{ file_source: { type: 'url', url: 'http://[::ffff:10.0.0.1]/' } }, /no public address/],
+    [{ file_source: { type: 'url', url: longUrl(8_193) } }, /url must have at most 8,?192 characters/],
+    [{ callback_url: longUrl(8_193) }, /callback_url must have at most 8,?192 characters/],
+    [
+      { file_source: { type: 'upload_directory', filename: 'x'.repeat(1_025) } },
+      /filename must have at most/,
+    ],
   ]
   for (const [change, message] of bad) {
     const { body } = await create({ column_mapping: ['email'], file_source: json, ...change })

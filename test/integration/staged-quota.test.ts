@@ -233,6 +233,36 @@ for (const STAGING of ['disk', 'gridfs'])
       await clear(t, service)
     })
 
+    await t.test('what a killed engine had reserved and staged goes with its import', async (t) => {
+      const server = createServer((_request, response) => {
+        // It never ends.
+        response.write(`email\n${'a@example.com\n'.repeat(220_000)}`)
+      }).listen(0, '127.0.0.1')
+      t.teardown(() => {
+        server.closeAllConnections()
+        server.close()
+      })
+      await until(
+        'a server',
+        async () => server.address(),
+        (address) => address !== null,
+      )
+      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/rows.csv`
+      const killed = await service.start('engine')
+      const { body } = await create(service, { type: 'url', url })
+      await until(
+        'a reservation',
+        () => countedBytes(service),
+        (bytes) => bytes > 3_000_000,
+      )
+      await killed.stop('SIGKILL')
+      t.equal((await createInline(service, random(3_000_000))).status, 413, 'it counts although it is dead')
+      await service.post(`/subscriber_imports/${body.data.id}/cancel`)
+      await clear(t, service)
+      t.equal((await createInline(service, random(3_000_000))).status, 200)
+      await clear(t, service)
+    })
+
     await t.test('an import whose organization has too much staged waits for the others', async (t) => {
       const first = (await createInline(service, 'email\n')).body.data.id
       const second = (await createInline(service, 'email\nsecond@example.com\n'.repeat(9_000))).body.data.id

@@ -8,5 +8,9 @@ await runTogether(new URL('stores/', import.meta.url), [
   'upload-copies',
   'worker-pool',
   'take-over',
+  'process-registration',
+  'leases',
   'stale-step',
+  'guards',
+  'missing-files',
 ])

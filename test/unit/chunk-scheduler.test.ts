@@ -7,7 +7,6 @@ const entry = (id: number, organization: number): WorkingImport => ({
   begins_at: new Date(id),
   organization_id: organization,
   state: 'importing',
-  source: { type: 'json', filename: 'data', url: null },
   step: null,
 })
 

@@ -97,7 +97,7 @@ t.test(
 )
 
 t.test('only the store touches the documents that it has the state changes of', async (t) => {
-  const kept = 'imports|chunks|engines|callbacks|uploadLocks|uploadUsage'
+  const kept = 'imports|chunks|engines|processes|callbacks|uploadLocks|uploadUsage'
   const writes = new RegExp(
     String.raw`\b(${kept})\s*\.\s*((insert|update|delete|replace)(One|Many)|findOneAnd\w+|bulkWrite)\b`,
   )

@@ -6,7 +6,7 @@ import type { Session } from '../session.ts'
 import type { SourceFile } from '../source-file.ts'
 import { printable, type Terminal } from '../terminal.ts'
 
-const mostInline = 10 * 1024 * 1024
+export const mostInline = 10 * 1024 * 1024
 
 interface Sent {
   created: ImportView

@@ -1,5 +1,4 @@
 import type { ClientSession } from 'mongodb'
-import { clock } from '../../../shared/clock.ts'
 import { nextIds, type Database } from '../../../shared/database.ts'
 import { messageReactionId } from '../../../shared/schemas/autoresponder.ts'
 import type { Collections } from '../../../shared/schemas/collections.ts'
@@ -106,7 +105,7 @@ export class Answers {
 
   #answerOf(trigger: Trigger, event: DeliveryEventDocument, { sender, subscriber }: Context): Answer {
     // A sender whose clock is ahead holds nothing up.
-    const causedAt = earlier(clock.now(), event.occurred_at)
+    const causedAt = earlier(event.created_at, event.occurred_at)
     return {
       key: messageReactionId(subscriber.id, trigger._id, event.message_id),
       trigger,

@@ -2,7 +2,7 @@ import type { ClientSession } from 'mongodb'
 import type { z } from 'zod'
 import type { Caller } from '../../../shared/api-keys.ts'
 import { clock } from '../../../shared/clock.ts'
-import { inTransaction, isDuplicateKey, type Database } from '../../../shared/database.ts'
+import { databaseTime, inTransaction, isDuplicateKey, type Database } from '../../../shared/database.ts'
 import { reactionsOfSubscriber } from '../../../shared/schemas/autoresponder.ts'
 import {
   deliveryMessageKey,
@@ -25,15 +25,16 @@ export async function recordDeliveryEvents(
   caller: Caller,
   given: readonly GivenEvent[],
 ): Promise<z.infer<typeof deliveryEventsView>> {
-  const told = await reachedEvents(database, caller, given)
+  const now = await databaseTime(database.db)
+  const told = await reachedEvents(database, caller, given, now)
   const { accepted, duplicates, ignored, triggered } = await untilNoneIsTaken(() =>
-    inTransaction(database.client, (session) => recordEvents(database, session, told)),
+    inTransaction(database, (session) => recordEvents(database, session, told)),
   )
   for (const [zone, autoresponders] of Map.groupBy(triggered, ([, zone]) => zone))
     await noteTriggered(
       database.collections,
       autoresponders.map(([id]) => id),
-      zone,
+      { zone, at: now },
     )
   return { accepted, duplicates, ignored: ignored + given.length - told.length }
 }
@@ -43,13 +44,13 @@ async function reachedEvents(
   database: Database,
   caller: Caller,
   given: readonly GivenEvent[],
+  now: Date,
 ): Promise<ToldEvent[]> {
   const ids = new Set(given.flatMap(({ autoresponder_id: id }) => id ?? []))
   const [senders, zones] = await Promise.all([
     readSenders(database, caller, [...ids]),
     zonesOf(database.collections, [caller.organizationId]),
   ])
-  const now = clock.now()
   return given.flatMap((event): ToldEvent[] => {
     const sender = event.autoresponder_id === null ? null : senders.get(event.autoresponder_id)
     if (sender === undefined) return []
@@ -89,7 +90,7 @@ export async function recordUnsubscription(
   const { autoresponder_id: autoresponderId } = reaction
   const { _id: listId, organization_id: organizationId } = list
   const key = deliveryMessageKey(autoresponderId, subscriberId, messageId)
-  const now = clock.now()
+  const now = await databaseTime(database.db)
   const event: DeliveryEventDocument = {
     _id: tokenEventKey(organizationId, key),
     organization_id: organizationId,

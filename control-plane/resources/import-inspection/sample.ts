@@ -17,7 +17,7 @@ export interface Sample {
 
 /** Of inline content too. */
 export const mostBytes = 1024 * 1024
-const mostUrlMs = 30_000
+export const mostUrlMs = 30_000
 
 /** Reads the beginning of what an import would read; refused with a reason where it would get nothing. */
 export async function takeSample(

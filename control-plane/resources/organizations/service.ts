@@ -58,11 +58,11 @@ export async function changeOrganization(
   { _id }: OrganizationDocument,
   given: OrganizationChange,
 ): Promise<OrganizationDocument> {
-  const { client, collections } = deps.database
+  const { collections } = deps.database
   const change = randomUUID()
   const changesLimit = given.subscriber_limit !== undefined
   const set = { ...withoutUndefined(given), ...(changesLimit ? { limit_change: change } : {}) }
-  const changed = await inTransaction(client, async (session) => {
+  const changed = await inTransaction(deps.database, async (session) => {
     if (Object.keys(set).length > 0)
       await collections.organizations.updateOne({ _id }, { $set: set }, { session })
     return collections.organizations.findOne({ _id }, { session })

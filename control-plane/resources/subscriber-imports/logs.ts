@@ -1,6 +1,6 @@
 import { promisify } from 'node:util'
 import { inflate } from 'node:zlib'
-import { clock } from '../../../shared/clock.ts'
+import { databaseTime } from '../../../shared/database.ts'
 import { RequestError } from '../../../shared/errors.ts'
 import {
   contentFormat,
@@ -29,7 +29,8 @@ export async function importLog(
   { isSafe }: { isSafe: boolean },
 ): Promise<Reply> {
   const kind = logKinds.find((candidate) => candidate === kindText)
-  const purgedBefore = clock.now().getTime() - logDays * 24 * 3_600_000
+  const now = await databaseTime(deps.database.db)
+  const purgedBefore = now.getTime() - logDays * 24 * 3_600_000
   const isPurged =
     document.logs_purged_at !== null ||
     (document.finished_at !== null && document.finished_at.getTime() <= purgedBefore)

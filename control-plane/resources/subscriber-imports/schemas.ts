@@ -3,6 +3,7 @@ import { importStates } from '../../../shared/import-state.ts'
 import { importOptions, logKinds, rowResults, sourceTypes } from '../../../shared/schemas/import.ts'
 import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
 import {
+  boundedText,
   fieldJson,
   flag,
   instantView,
@@ -15,6 +16,10 @@ import {
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 
 /** What goes into and comes out of the import endpoints. */
+
+/** Each import keeps these for as long as it is shown, and engines read them: they are bounded, in characters. */
+const maxUrlLength = 8_192
+const maxFilenameLength = 1_024
 
 const autoresponderReference = z
   .object({ id: positiveId().optional(), name: z.string().optional() })
@@ -80,8 +85,10 @@ export const importCreation = z.object({
   file_source: z.object({
     type: oneOfAnyCase(sourceTypes),
     content: z.string().optional().describe('of `json`: the CSV text; all else of the body may have 1 MB'),
-    filename: z.string().optional().describe('of `upload_directory`: a file in it'),
-    url: z.string().optional().describe('of `url`: http, https, ftp or ftps'),
+    filename: boundedText({ most: maxFilenameLength })
+      .optional()
+      .describe('of `upload_directory`: a file in it'),
+    url: boundedText({ most: maxUrlLength }).optional().describe('of `url`: http, https, ftp or ftps'),
   }),
   file_format: z
     .object({
@@ -102,8 +109,7 @@ export const importCreation = z.object({
   blank_cells: oneOf(['keep', 'clear'])
     .default('keep')
     .describe('whether a blank cell clears a custom field when an existing subscriber is overwritten'),
-  callback_url: z
-    .string()
+  callback_url: boundedText({ most: maxUrlLength })
     .meta({ format: 'uri' })
     .optional()
     .describe('is sent the import when it has ended'),

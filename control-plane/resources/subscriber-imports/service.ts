@@ -151,6 +151,8 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
   const earlier = await earlierReply(deps, idempotencyId, request.bodyDigest)
   if (earlier !== null) return earlier
 
+  // Without DATA_DIR there may be no key for its secrets either.
+  await deps.folder.require()
   const deadline = clock.monotonicMs() + patienceMs
   let admitted: ImportDocument | null = null
   for (;;) {
@@ -327,7 +329,7 @@ function insertIfUnchanged(
     deadline: number
   },
 ): Promise<boolean> {
-  const { client, collections } = deps.database
+  const { collections } = deps.database
   const { document, revision, reply, deadline } = creation
   const insert = async (session: ClientSession): Promise<boolean> => {
     // Meets whoever changes the list at the same moment, and tells no other creation that the list has changed.
@@ -341,7 +343,7 @@ function insertIfUnchanged(
     await insertImport(collections, document, session)
     return true
   }
-  return inTransaction(client, insert, deadline)
+  return inTransaction(deps.database, insert, deadline)
 }
 
 /** For a day, in place of one that has expired. Throws a duplicate key error when another one is there. */

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { clock } from '../../../shared/clock.ts'
+import { databaseTime } from '../../../shared/database.ts'
 import { permissionValues, type UserDocument } from '../../../shared/schemas/user.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
@@ -12,8 +12,9 @@ export async function toView(deps: ControlPlane, user: UserDocument): Promise<Us
 }
 
 export async function toViews({ database }: ControlPlane, users: UserDocument[]): Promise<UserView[]> {
-  const now = clock.now()
-  const isLocked = (user: UserDocument) => user.locked_until !== null && user.locked_until > now
+  const isAnyLocked = users.some((user) => user.locked_until !== null)
+  const now = isAnyLocked ? await databaseTime(database.db) : null
+  const isLocked = ({ locked_until: until }: UserDocument) => until !== null && now !== null && until > now
   const organizationIds = [...new Set(users.filter(isLocked).map((user) => user.organization_id))]
   const organizations =
     organizationIds.length === 0

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { ImportStarter } from '../../../engine/import-starter.ts'
 import { runStep } from '../../../engine/import-run.ts'
-import { takeOverFromDeadEngines } from '../../../engine/maintenance/take-over.ts'
+import { takeOverFromEngines } from '../../../engine/maintenance/take-over.ts'
 import { enforceLimits } from '../../../engine/maintenance/enforce-limits.ts'
 import { removeDeletedFieldValues } from '../../../engine/maintenance/remove-deleted-field-values.ts'
 import { moveReactions } from '../../../engine/reactions/move-reactions.ts'
@@ -9,13 +9,13 @@ import { settleImport } from '../../../engine/settle-import.ts'
 import { runChunk } from '../../../engine/workers/chunk-run.ts'
 import { importContext } from '../../../engine/writing/import-context.ts'
 import { claimChunk, countChunkStates, releaseChunk } from '../../../shared/store/chunks.ts'
-import { claimStep } from '../../../shared/store/import-steps.ts'
+import { claimStep, releaseStep } from '../../../shared/store/import-steps.ts'
 import {
   listEndedImports,
   listOrganizationsToSettle,
   listWorkingImports,
 } from '../../../shared/store/import-queues.ts'
-import { failImport } from '../../../shared/store/imports.ts'
+import { failImport, failImportOfChunk } from '../../../shared/store/imports.ts'
 import { subscriberLimitOf } from '../../../shared/store/places.ts'
 import type { Side } from './side.ts'
 
@@ -88,20 +88,33 @@ export async function settle(side: Side): Promise<boolean> {
   const { collections } = side.database
   for (const organizationId of await listOrganizationsToSettle(collections)) {
     const [ended] = await listEndedImports(collections, organizationId, { without: [], limit: 1 })
-    if (ended !== undefined) return settleImport(ended, side.context)
+    if (ended !== undefined) return settleImport(ended, { ...side.context, removals: new Set() })
   }
   return false
 }
 
+/** By the holder of a chunk, or of the step where no chunk is free. */
 export async function fail(side: Side): Promise<boolean> {
   const { collections } = side.database
-  for (const entry of await listWorkingImports(collections))
-    if (await failImport(collections, entry._id, { message: 'a chunk of it failed' })) return true
+  const message = 'a chunk of it failed'
+  for (const entry of await listWorkingImports(collections)) {
+    const token = randomUUID()
+    const claim = { engineId: side.engineId, token }
+    const chunk = entry.state === 'importing' ? await claimChunk(collections, entry, claim) : null
+    if (chunk !== null) {
+      const held = { importId: entry._id, chunkId: chunk._id, token }
+      if (await failImportOfChunk(collections, side.context.session, held, message)) return true
+    } else if ((await claimStep(collections, entry._id, entry.state, claim)) !== null) {
+      const isFailed = await failImport(collections, { id: entry._id, token }, message)
+      await releaseStep(collections, entry._id, token)
+      if (isFailed) return true
+    }
+  }
   return false
 }
 
-export async function takeOver({ database, context }: Side): Promise<boolean> {
-  await takeOverFromDeadEngines(database, context.log).run()
+export async function takeOver({ context }: Side): Promise<boolean> {
+  await takeOverFromEngines(context).run()
   return false
 }
 

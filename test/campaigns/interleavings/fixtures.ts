@@ -1,4 +1,5 @@
 import type { Database } from '../../../shared/database.ts'
+import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { Json } from '../../helpers/service.ts'
 import { batch, start, step } from './engine-acts.ts'
 import type { Side } from './side.ts'
@@ -139,10 +140,13 @@ export async function makeFixture(name: FixtureName, side: Side, base: Kept): Pr
 }
 
 async function leaveToDeadEngine({ database }: Side): Promise<void> {
-  const { chunks, engines } = database.collections
+  const { db, collections } = database
+  const { chunks, engines } = collections
   await engines.insertOne({
     ...{ _id: 'dead', number: 900, host: 'elsewhere', process_id: 1, dead: false, session_ids: [] },
     ...{ started_at: new Date(0), lease_until: new Date(0) },
+    // Of an earlier election it would be given a whole lease first.
+    lease_election: (await readPrimaryClock(db)).election,
   })
   await chunks.updateOne(
     { state: 'ready' },

@@ -6,6 +6,7 @@ import type { Database } from '../../../shared/database.ts'
 import type { Answer, Json } from '../../helpers/service.ts'
 import type { ActorName } from './actors.ts'
 import type { Fixture } from './fixtures.ts'
+import type { How } from './sweep.ts'
 
 /** What holds at every moment at which no process is in the middle of something. Returns what doesn't. */
 export async function faultsNow({ collections }: Database, fixture: Fixture): Promise<string[]> {
@@ -124,7 +125,7 @@ const succeeded = ({ answer }: Done): Json =>
 /** What answers promised, when both have ended and nothing else has happened. */
 export async function brokenPromises(
   { collections }: Database,
-  { fixture, how }: { fixture: Fixture; how: 'hold' | 'cut' },
+  { fixture, how }: { fixture: Fixture; how: How },
   done: Done[],
 ): Promise<string[]> {
   const faults: string[] = []
@@ -140,7 +141,7 @@ export async function brokenPromises(
     if (
       typeof one.answer === 'object' &&
       one.answer.status >= 500 &&
-      !(how === 'cut' && one.answer.status === 503)
+      !(how !== 'hold' && one.answer.status === 503)
     )
       faults.push(`${one.actor} was answered with ${one.answer.status} ${one.answer.text.slice(0, 200)}`)
     if (data === null) continue

@@ -10,6 +10,7 @@ import { mayReadImports } from '../../../control-plane/resources/subscriber-impo
 import { ImportWatch } from '../../../control-plane/resources/subscriber-imports/import-watch.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import type { StepContext } from '../../../engine/step.ts'
+import { stepBounds } from '../../../engine/step-progress.ts'
 import type { Lane } from '../../../engine/workers/chunk-run.ts'
 import type { WorkerPool } from '../../../engine/workers/pool.ts'
 import { BsonWriter } from '../../../engine/writing/bson-writer.ts'
@@ -20,6 +21,7 @@ import { openDatabase, type Database } from '../../../shared/database.ts'
 import { createLogger } from '../../../shared/logger.ts'
 import { openSecretBox } from '../../../shared/secret-box.ts'
 import { downloadBounds } from '../../../shared/sources/download-bounds.ts'
+import { MarkedFolder } from '../../../shared/staging/marked-folder.ts'
 import { openStaging } from '../../../shared/staging/open-staging.ts'
 import { openUploads } from '../../../shared/uploads/open-uploads.ts'
 import { StagedQuota, stagedLimits } from '../../../shared/uploads/staged-quota.ts'
@@ -60,9 +62,10 @@ export async function openSide(options: {
   await bootstrap(database, { givenKey: bootstrapKey, keyHashSecret: secret })
   const registry = new Registry()
   const stopping = new AbortController()
+  const marked = await MarkedFolder.open(settings, database.collections, log)
   const staging = openStaging(settings, database.collections)
   const uploads = openUploads(settings, database)
-  const secrets = await openSecretBox(settings, log)
+  const secrets = await openSecretBox(settings, log, marked)
   const quota = new StagedQuota({
     collections: database.collections,
     uploads,
@@ -71,6 +74,7 @@ export async function openSide(options: {
   const deps: ControlPlane = {
     settings,
     database,
+    folder: marked,
     staging,
     uploads,
     stagedQuota: quota,
@@ -102,12 +106,14 @@ export async function openSide(options: {
     context: {
       session: stepSession,
       database,
+      folder: marked,
       staging,
       uploads,
       secrets,
       quota,
       guard: new AddressGuard([]),
       bounds: downloadBounds,
+      stepBounds,
       stripe: `e${number * 1_024}`,
       pool: noPool,
       metrics: createEngineMetrics(new Registry()),

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { retryReasonOfDriver } from '../../../shared/database.ts'
 import { messageOf } from '../../../shared/errors.ts'
+import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { CommandGate } from '../../helpers/command-gate.ts'
 import { actors, type ActorName } from './actors.ts'
 import { drain } from './engine-acts.ts'
@@ -8,14 +9,19 @@ import { activeIn, brokenPromises, faultsAtTheEnd, faultsNow, type Done } from '
 import type { Fixture } from './fixtures.ts'
 import type { Side } from './side.ts'
 
-/** Two processes whose commands go through one another: the first is stopped before its n-th, or loses the reply to it. */
+/**
+ * Two processes whose commands go through one another: the first is stopped before its n-th, or loses the reply to it, or
+ * the primary steps down before it.
+ */
 export interface Interleaving {
   fixture: Fixture
   first: ActorName
   second: ActorName
   at: number
-  how: 'hold' | 'cut'
+  how: How
 }
+
+export type How = 'hold' | 'cut' | 'step down'
 
 export interface Sides {
   gate: CommandGate
@@ -24,6 +30,8 @@ export interface Sides {
   second: Side
   /** Prepares, ends and checks. */
   checker: Side
+  /** Has the primary step down, and resolves when there is one again; only for `step down`. */
+  stepDown?: () => Promise<void>
 }
 
 /** How long the second may take until it counts as waiting for the first. */
@@ -31,7 +39,13 @@ const patienceMs = 400
 const mostMs = 30_000
 
 export const titleOf = ({ fixture, first, second, at, how }: Interleaving): string =>
-  `${fixture.name}: ${first} ${how === 'hold' ? 'stopped before' : 'without the reply to'} command ${at}, then ${second}`
+  `${fixture.name}: ${first} ${described[how]} command ${at}, then ${second}`
+
+const described: Record<How, string> = {
+  hold: 'stopped before',
+  cut: 'without the reply to',
+  'step down': 'without its primary before',
+}
 
 /** How many commands an actor sends in a fixture when it is alone. */
 export async function countCommands(sides: Sides, fixture: Fixture, name: ActorName): Promise<number> {
@@ -49,12 +63,12 @@ export async function interleave(sides: Sides, interleaving: Interleaving): Prom
   const act = async (side: Side, actor: ActorName): Promise<Done> => {
     const answer = await actors[actor](side, fixture).catch((error: unknown) => {
       // An engine without a reply breaks off, and looks again later.
-      if (how === 'cut' && retryReasonOfDriver(error) !== null) return false
+      if (how !== 'hold' && retryReasonOfDriver(error) !== null) return false
       throw error
     })
     return { actor, answer, activeThen: await activeIn(checker.database.collections, fixture) }
   }
-  const reached = gate.watch(at, how).then(() => true)
+  const reached = gate.watch(at, how === 'cut' ? 'cut' : 'hold').then(() => true)
   const one = act(first, interleaving.first)
   one.catch(() => undefined)
   try {
@@ -66,6 +80,7 @@ export async function interleave(sides: Sides, interleaving: Interleaving): Prom
       ),
     ])
     if (!isStopped) return null
+    if (how === 'step down') await sides.stepDown!()
     const other = act(second, interleaving.second)
     other.catch(() => undefined)
     await Promise.race([other, sleep(patienceMs)]).catch(() => undefined)
@@ -101,11 +116,12 @@ async function faultsOfEnd({ checker }: Sides, fixture: Fixture): Promise<string
 /** The fixture as it was made, with both engines entered. */
 async function prepare({ first, second, checker }: Sides, fixture: Fixture): Promise<void> {
   await fixture.restore()
+  const { election } = await readPrimaryClock(checker.database.db)
   const entry = { host: 'here', process_id: process.pid, dead: false, started_at: new Date() }
   await checker.database.collections.engines.insertMany(
     [first, second, checker].map(({ engineId, sessionIds }, number) => ({
       ...{ ...entry, _id: engineId, number, session_ids: sessionIds },
-      lease_until: new Date(Date.now() + 3_600_000),
+      ...{ lease_until: new Date(Date.now() + 3_600_000), lease_election: election },
     })),
   )
 }

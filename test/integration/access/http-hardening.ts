@@ -7,6 +7,7 @@ import t, { type Test } from 'tap'
 import { HttpConnections, type ConnectionLimits } from '../../../control-plane/http-connections.ts'
 import { createHttpServer, httpLimits, type HttpLimits } from '../../../control-plane/http-server.ts'
 import { createLogger } from '../../../shared/logger.ts'
+import { serveOperations } from '../../../shared/service.ts'
 import {
   basic,
   bootstrapKey,
@@ -326,6 +327,24 @@ t.test('400 silent connections keep nobody out, with 256 open files', async (t) 
   t.match(metrics, /^rollcall_http_connections_closed_total\{reason="room"\} 3\d\d$/m)
   t.match(few.log(), /HTTP_MAX_CONNECTIONS is \d\d, .* limit of open files/)
   t.equal(few.log().match(/as many HTTP connections as there may be/g)?.length, 1, 'logged once')
+  for (const socket of silent) socket.destroy()
+})
+
+t.test('silent connections to the port for operators make room for who asks', async (t) => {
+  const operations = await serveOperations({
+    ...{ host: '127.0.0.1', port: 0, setting: 'ENGINE_METRICS_PORT', registry: new Registry() },
+    unreadyBecause: async () => null,
+  })
+  t.teardown(() => operations.stop())
+  const silent: Socket[] = []
+  while (silent.length < 200) silent.push(await open(operations.url))
+  t.match(await conversation(operations.url, 'GET /readyz HTTP/1.0\r\n\r\n'), /^HTTP\/1\.1 200 .*ready/s)
+  await until(
+    'few that are kept',
+    async () => silent.filter(({ closed }) => !closed).length,
+    (count) => count < 64,
+    10_000,
+  )
   for (const socket of silent) socket.destroy()
 })
 

@@ -114,6 +114,26 @@ t.test('reactions of an import', { timeout: 300_000 }, async (t) => {
     t.same(await reactionsIn(service, list.id), { 1: 6 }, 'another import is another cause')
   })
 
+  t.test('who leaves by an import gets no mail that still waits', async (t) => {
+    const reactions = () =>
+      service.collections.reactions.find({ mailing_list_id: list.id }).sort({ subscriber_id: 1 }).toArray()
+    await service.collections.reactions.deleteMany({})
+    await importText(service, list.id, 'stays@example.com\nleaves@example.com\n', {
+      ...noHeader,
+      autoresponders: { api: { trigger_new: { id: 3 } } },
+    })
+    const leaving = await service.collections.subscribers.findOne({ _id: `${list.id}:leaves@example.com` })
+    t.equal((await reactions()).length, 2)
+    await importText(service, list.id, 'leaves@example.com,unsubscribed\nstays@example.com,\n', {
+      ...noHeader,
+      column_mapping: ['email', 'status'],
+      overwrite: true,
+      overwrite_what: { status: true },
+    })
+    for (const { subscriber_id: id, state } of await reactions())
+      t.equal(state === 'dropped', id === leaving!.id, `${id} is ${state}`)
+  })
+
   t.test('what is no API autoresponder of the list is refused', async (t) => {
     const cases: [object, RegExp][] = [
       [{ id: 1 }, /trigger_new 1 is triggered by subscription, not by the API/],

@@ -6,11 +6,13 @@ import t from 'tap'
 import { runStep } from '../../../engine/import-run.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import type { StepContext } from '../../../engine/step.ts'
+import { stepBounds } from '../../../engine/step-progress.ts'
 import { AddressGuard } from '../../../shared/address-guard.ts'
 import { ensureSchema } from '../../../shared/database.ts'
 import { createLogger } from '../../../shared/logger.ts'
 import type { ImportDocument } from '../../../shared/schemas/import.ts'
 import { downloadBounds } from '../../../shared/sources/download-bounds.ts'
+import { MarkedFolder } from '../../../shared/staging/marked-folder.ts'
 import { openStaging } from '../../../shared/staging/open-staging.ts'
 import { claimStep, releaseStepsOf } from '../../../shared/store/import-steps.ts'
 import { openUploads } from '../../../shared/uploads/open-uploads.ts'
@@ -18,14 +20,15 @@ import { StagedQuota } from '../../../shared/uploads/staged-quota.ts'
 import type { PinnedUpload, UploadPin } from '../../../shared/uploads/upload-store.ts'
 import { noKeys } from '../../helpers/no-keys.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
-import { makeOptions, makePlan } from '../../helpers/make-plan.ts'
 import { settleUpload } from '../../helpers/settled-upload.ts'
+import { storedImport } from '../../helpers/stored-import.ts'
 
 const { database, folder } = await databaseAndFolder(t)
 const { collections, client } = database
 const log = createLogger({ process: 'test', level: 'silent' })
 await ensureSchema(database.db, log)
-const location = { STAGING: 'disk', DATA_DIR: folder } as const
+const location = { STAGING: 'disk', DATA_DIR: folder, MONGODB_DATABASE: database.db.databaseName } as const
+const marked = await MarkedFolder.open(location, collections, log)
 const staging = openStaging(location, collections)
 const uploads = openUploads(location, database)
 
@@ -36,18 +39,7 @@ const stagedNames = (id: number) => readdir(path.join(folder, 'staging', String(
 async function beginImport(id: number, pinned: { upload?: ImportDocument['upload'] }): Promise<void> {
   await mkdir(path.dirname(upload), { recursive: true })
   await writeFile(upload, Array.from({ length: 1_000 }, (_, i) => `row${i}@example.com\n`).join(''))
-  const now = new Date()
-  await collections.imports.insertOne({
-    ...{ _id: id, organization_id: 1, mailing_list_id: 1, created_at: now, begins_at: now, started_at: now },
-    ...{ finished_at: null, state: 'splitting', paused_from: null, paused_at: null, field_ids: {} },
-    options: makeOptions(),
-    source: { type: 'upload_directory', filename: 'rows.csv', url: null },
-    ...{ first_new_subscriber_id: 1, step_failures: 0, plan: makePlan(), header: null, settled: false },
-    download: { attempts: 0, next_attempt_at: null, ends_at: null, bytes_received: 0, bytes_expected: null },
-    ...{ number_of_records: null, partition: null, totals: null, error_message: null, warnings: [] },
-    ...{ step: null, callback: null, logs_purged_at: null },
-    ...pinned,
-  })
+  await collections.imports.insertOne(storedImport({ _id: id, ...pinned }))
 }
 
 const pinned = async (importId: number): Promise<UploadPin> =>
@@ -66,11 +58,13 @@ async function stepOf(
     ...{
       session,
       database,
+      folder: marked,
       secrets: noKeys,
       staging,
       quota: new StagedQuota({ collections, uploads, limits: { bytes: Infinity, imports: 10 } }),
       log,
       bounds: downloadBounds,
+      stepBounds,
       guard: new AddressGuard([]),
     },
     ...{ stripe: 'e1', metrics: createEngineMetrics(new Registry()), signal: new AbortController().signal },

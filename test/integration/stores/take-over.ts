@@ -4,27 +4,21 @@ import { releaseHoldsOfUnknown } from '../../../engine/maintenance/take-over.ts'
 import { ensureSchema } from '../../../shared/database.ts'
 import { createLogger } from '../../../shared/logger.ts'
 import type { Collections } from '../../../shared/schemas/collections.ts'
-import { chunkId, noCounts } from '../../../shared/schemas/import.ts'
 import { claimChunk, countChunkStates } from '../../../shared/store/chunks.ts'
-import { registerEngine, unregisterEngine } from '../../../shared/store/engines.ts'
+import { registerEngine } from '../../../shared/store/engines.ts'
+import { unregister } from '../../../shared/store/leases.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { storedChunk } from '../../helpers/stored-import.ts'
 
 const { database } = await databaseAndFolder(t)
 const { collections } = database
 await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' }))
 
 const importId = 1
-const addChunk = (number: number) =>
-  collections.chunks.insertOne({
-    ...{ _id: chunkId(importId, number), import_id: importId, organization_id: 1, dry_run: false, number },
-    ...{ state: 'ready', kind: 'sorted', from: null, to: null, extents: [], crc32: 0, record_count: 1 },
-    ...{ first_subscriber_id: 1, first_reaction_id: 1, places_held: 0, places_used: 0, token: null },
-    ...{ engine_id: null, attempt: 0, lease_until: null, next_record: 0, deactivated_to: null },
-    counts: noCounts(),
-  })
+const addChunk = (number: number) => collections.chunks.insertOne(storedChunk(importId, number))
 const register = async () => {
   const _id = randomUUID()
-  await registerEngine(collections, { _id, host: 'test', process_id: 1 })
+  await registerEngine(database, { _id, host: 'test', process_id: 1 })
   return _id
 }
 const claim = (engineId: string) =>
@@ -38,7 +32,7 @@ t.test(
     const [stays, leaves] = [await register(), await register()]
     await claim(stays)
     await claim(leaves)
-    await unregisterEngine(collections, leaves)
+    await unregister(database.db, 'engines', leaves)
     await releaseHoldsOfUnknown(collections)
     t.same(await countChunkStates(collections, importId), { ready: 1, running: 1, done: 0 })
     t.match(await collections.chunks.findOne({ state: 'running' }), { engine_id: stays })

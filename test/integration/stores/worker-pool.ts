@@ -21,7 +21,7 @@ t.test('tails of large sources leave half of the lanes to chunks', async (t) => 
     await client.close()
   })
   const engineId = randomUUID()
-  await registerEngine(collections, { _id: engineId, host: hostname(), process_id: process.pid })
+  await registerEngine({ db, collections }, { _id: engineId, host: hostname(), process_id: process.pid })
   let lanesAfter: number | null = null
   const pool = startWorkerPool({
     workers: 1,
@@ -47,6 +47,7 @@ t.test('tails of large sources leave half of the lanes to chunks', async (t) => 
     kind: 'tail',
     ...{ source: '1/source', output, from: 0, to: 100, borders: [], bufferSize: 1_024, targetBytes: 1_024 },
     ...{ plan: makePlan(), format: utf8Format, control: new SharedArrayBuffer(8) },
+    progress: new SharedArrayBuffer(4),
   })
   t.equal(pool.lanesForChunks(), 2)
   const first = pool.runTail(task('1/first'))

@@ -53,7 +53,11 @@ async function split(
   const onBrokenOff = (error: unknown) => void brokenOff.push(error)
   const tail = `${id}/tail`
   const removeOutput = () => staging.remove(tail)
-  const second = { source: `${id}/source`, output: tail, leastBytes: 0, onBrokenOff, removeOutput }
+  const progress = new SharedArrayBuffer(4)
+  const second = {
+    ...{ source: `${id}/source`, output: tail, leastBytes: 0, progress },
+    ...{ onBrokenOff, removeOutput },
+  }
   try {
     const result = await splitFile({
       source,
@@ -512,6 +516,7 @@ t.test('a split by two threads that is broken off ends when neither writes any m
     reopen: () => Promise.reject(new Error('not reached')),
     second: {
       ...{ source: 'both/source', output: 'both/tail', leastBytes: 0 },
+      progress: new SharedArrayBuffer(4),
       scan: (task) => scanTail({ ...staging, create: slow }, task),
       onBrokenOff: () => undefined,
       removeOutput: () => Promise.reject(new Error('not reached')),

@@ -1,0 +1,31 @@
+import type { MarkedFolder } from './marked-folder.ts'
+import type { Staging } from './staging.ts'
+
+/**
+ * Staging whose writes and removals throw FolderUnavailable while DATA_DIR is unavailable. A file that was written is
+ * only reported as written when DATA_DIR is still available afterwards. `open` is left as it is: who finds no file asks
+ * the folder itself.
+ */
+export function guardedStaging(staging: Staging, folder: MarkedFolder): Staging {
+  return {
+    ...staging,
+    async write(name, content) {
+      await folder.require()
+      const size = await staging.write(name, content)
+      await folder.require({ fresh: true })
+      return size
+    },
+    async create(name) {
+      await folder.require()
+      return staging.create(name)
+    },
+    async removeImport(importId, options) {
+      await folder.require()
+      return staging.removeImport(importId, options)
+    },
+    async listImports(options) {
+      await folder.require({ fresh: true })
+      return staging.listImports(options)
+    },
+  }
+}

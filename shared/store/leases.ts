@@ -1,0 +1,107 @@
+import { UUID, type Db, type MongoClient, type ObjectId } from 'mongodb'
+import type { EngineDocument, ProcessDocument, RegisteredDocument } from '../schemas/registration.ts'
+
+/**
+ * Which processes are alive, by the clock of the primary. See shared/schemas/registration.ts for what becomes of one that
+ * isn't.
+ *
+ * An election takes 10 to 14 s, in which nobody can renew a lease, and the new primary's clock may differ. So a lease is
+ * that of an election, and each of an earlier one is made a whole lease anew before it is judged. All that is written is
+ * made from one answer of one primary, its election and its time: a write that another primary carries out later still
+ * says what was true.
+ */
+
+/** A dead process is noticed after this time; recovery from a kill -9 takes no longer than it and a moment. */
+export const leaseMs = 12_000
+export const heartbeatMs = 3_000
+
+/** Engines have a collection of their own: what counts engines must count nothing else. */
+export type Registry = 'engines' | 'processes'
+
+type Registration = Pick<RegisteredDocument, '_id' | 'host' | 'process_id' | 'session_ids'> &
+  (Pick<EngineDocument, 'number' | 'sees_files'> | Pick<ProcessDocument, 'kind'>)
+
+export interface PrimaryClock {
+  time: Date
+  /** Null through a mongos. */
+  election: string | null
+}
+
+const registered = (db: Db, registry: Registry) => db.collection<RegisteredDocument>(registry)
+
+/** Throws where the server that answers has just stopped being the primary. */
+export async function readPrimaryClock(db: Db): Promise<PrimaryClock> {
+  const hello = await db.command({ hello: 1 })
+  if (hello['isWritablePrimary'] !== true)
+    throw new Error('the primary of the database has just stepped down, and leases go by its clock')
+  const election = hello['electionId'] as ObjectId | undefined
+  return { time: hello['localTime'] as Date, election: election?.toHexString() ?? null }
+}
+
+const leaseFrom = ({ time, election }: PrimaryClock) => ({
+  lease_until: new Date(time.getTime() + leaseMs),
+  lease_election: election,
+})
+
+/** The lease begins now. Throws a duplicate key error where a number is taken. */
+export async function register(
+  db: Db,
+  registry: Registry,
+  { _id, ...registration }: Registration,
+): Promise<void> {
+  const clock = await readPrimaryClock(db)
+  const document = { ...registration, dead: false, started_at: clock.time, ...leaseFrom(clock) }
+  await registered(db, registry).updateOne({ _id }, { $set: document }, { upsert: true })
+}
+
+/** False when the process is dead by the others' reckoning. */
+export async function renewLease(
+  db: Db,
+  registry: Registry,
+  {
+    _id,
+    ...change
+  }: Pick<RegisteredDocument, '_id'> & Partial<Pick<EngineDocument, 'session_ids' | 'sees_files'>>,
+): Promise<boolean> {
+  const lease = leaseFrom(await readPrimaryClock(db))
+  const { matchedCount } = await registered(db, registry).updateOne(
+    { _id, dead: false },
+    { $set: { ...change, ...lease } },
+  )
+  return matchedCount === 1
+}
+
+/** Removes a process that left in good order, or that has been cleared up after. False when another one did that. */
+export async function unregister(db: Db, registry: Registry, _id: string): Promise<boolean> {
+  return (await registered(db, registry).deleteOne({ _id })).deletedCount === 1
+}
+
+/** Marks processes whose lease ran out: they can't renew it any more. */
+export async function markDead(db: Db, registry: Registry): Promise<void> {
+  const clock = await renewAfterElection(db, registry)
+  await registered(db, registry).updateMany(
+    { dead: false, lease_election: clock.election, lease_until: { $lt: clock.time } },
+    { $set: { dead: true } },
+  )
+}
+
+/** Gives each process that hasn't renewed its lease since the last election a whole one; the time that it is now. */
+export async function renewAfterElection(db: Db, registry: Registry): Promise<PrimaryClock> {
+  const clock = await readPrimaryClock(db)
+  await registered(db, registry).updateMany(
+    { dead: false, lease_election: { $ne: clock.election } },
+    { $set: leaseFrom(clock) },
+  )
+  return clock
+}
+
+export const isAlive = (
+  { dead, lease_election, lease_until }: RegisteredDocument,
+  { time, election }: PrimaryClock,
+): boolean => !dead && ((lease_election ?? null) !== election || lease_until >= time)
+
+/** Ends open transactions, which would keep rows locked for a minute and more. */
+export async function killSessions(client: MongoClient, sessionIds: Uint8Array[]): Promise<void> {
+  if (sessionIds.length === 0) return
+  await client.db('admin').command({ killSessions: sessionIds.map((id) => ({ id: new UUID(id) })) })
+}

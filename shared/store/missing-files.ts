@@ -1,0 +1,98 @@
+import type { ClientSession } from 'mongodb'
+import { inTransactionOf } from '../database.ts'
+import { workingStates } from '../import-state.ts'
+import type { Collections } from '../schemas/collections.ts'
+import { releaseFailedChunk, type HeldChunk } from './chunks.ts'
+import { isOnlyEngine } from './engines.ts'
+import type { WorkingImport } from './import-queues.ts'
+import { failedWith } from './import-steps.ts'
+
+/**
+ * A staged file that one engine doesn't find is no reason to fail its import: the engine may see another folder than the
+ * others. It notes in the import that the file is missing for it and leaves the import to the others. The import fails
+ * when another engine doesn't find the file either, or the same one after a pause where no other engine is there.
+ */
+
+/** For so long a finding counts, and the engine leaves the import to the others. */
+export const countsMs = 60_000
+/** After so long an engine that is alone looks again. */
+export const lookAgainAloneMs = 5_000
+
+const before = (ms: number) => ({ $subtract: ['$$NOW', ms] })
+
+interface Finding {
+  engineId: string
+  isAlone: boolean
+  /** The import's `error_message`, should it fail. */
+  message: string
+}
+
+/** `lost`: the chunk or the step isn't held any more, and nothing has changed. */
+export type MissingOutcome = 'noted' | 'failed' | 'lost'
+
+/** Notes the finding of a step's holder, or fails the import. */
+export async function noteMissingOfStep(
+  collections: Collections,
+  step: { id: number; token: string },
+  finding: Finding,
+): Promise<MissingOutcome> {
+  const written = await collections.imports.findOneAndUpdate(
+    { _id: step.id, state: { $in: [...workingStates] }, 'step.token': step.token },
+    noted(finding),
+    { projection: { state: 1 }, returnDocument: 'after' },
+  )
+  return outcomeOf(written)
+}
+
+/** Notes the finding of a chunk's holder, or fails the import; the chunk is given back in the same transaction. */
+export function noteMissingOfChunk(
+  collections: Collections,
+  session: ClientSession,
+  held: HeldChunk,
+  finding: Finding,
+): Promise<MissingOutcome> {
+  return inTransactionOf(session, async () => {
+    if (!(await releaseFailedChunk(collections, session, held))) return 'lost'
+    const written = await collections.imports.findOneAndUpdate(
+      { _id: held.importId, state: { $in: [...workingStates] } },
+      noted(finding),
+      { projection: { state: 1 }, returnDocument: 'after', session },
+    )
+    return outcomeOf(written)
+  })
+}
+
+function noted({ engineId, isAlone, message }: Finding) {
+  const counts = { $gt: ['$missing.at', before(countsMs)] }
+  const isOwn = { $eq: ['$missing.engine_id', engineId] }
+  const isAgain = { $and: [isAlone, { $lte: ['$missing.at', before(lookAgainAloneMs)] }] }
+  const isConfirmed = { $and: [counts, { $or: [{ $not: [isOwn] }, isAgain] }] }
+  const failed: Record<string, unknown> = {}
+  for (const [field, value] of Object.entries(failedWith(message)))
+    failed[field] = { $cond: [isConfirmed, value, `$${field}`] }
+  const missing = {
+    $cond: [{ $and: [counts, isOwn] }, '$missing', { engine_id: engineId, at: '$$NOW' }],
+  }
+  return [{ $set: { ...failed, missing } }]
+}
+
+function outcomeOf(written: { state: string } | null): MissingOutcome {
+  if (written === null) return 'lost'
+  return written.state === 'failed' ? 'failed' : 'noted'
+}
+
+/** Those of the imports that the engine doesn't leave to others because it has found a file of them missing. */
+export async function withoutMissing(
+  collections: Collections,
+  working: WorkingImport[],
+  engineId: string,
+): Promise<WorkingImport[]> {
+  const own = working.filter(({ missing }) => missing?.engine_id === engineId).map(({ _id }) => _id)
+  if (own.length === 0) return working
+  const pauseMs = (await isOnlyEngine(collections, engineId)) ? lookAgainAloneMs : countsMs
+  const left = await collections.imports
+    .find({ _id: { $in: own }, $expr: { $gt: ['$missing.at', before(pauseMs)] } }, { projection: { _id: 1 } })
+    .toArray()
+  const ids = new Set(left.map(({ _id }) => _id))
+  return working.filter(({ _id }) => !ids.has(_id))
+}

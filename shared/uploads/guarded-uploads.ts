@@ -1,0 +1,50 @@
+import type { MarkedFolder } from '../staging/marked-folder.ts'
+import type { Uploads, UploadStore } from './upload-store.ts'
+
+/**
+ * Uploads that throw FolderUnavailable while DATA_DIR is unavailable: an unmounted folder would look like one without
+ * uploads. A pin's file that isn't found is only believed to be gone when DATA_DIR is available afterwards.
+ */
+export function guardedUploads(uploads: Uploads, folder: MarkedFolder): Uploads {
+  return {
+    ...uploads,
+    directory: (organizationId) => guardedStore(uploads.directory(organizationId), folder),
+    async pin(upload) {
+      await folder.require()
+      const pin = await uploads.pin(upload)
+      if (pin === null) await folder.require({ fresh: true })
+      return pin
+    },
+    async openPin(pin) {
+      const pinned = await uploads.openPin(pin)
+      if (pinned === null) await folder.require({ fresh: true })
+      return pinned
+    },
+    async purge(options) {
+      await folder.require({ fresh: true })
+      return uploads.purge(options)
+    },
+  }
+}
+
+function guardedStore(store: UploadStore, folder: MarkedFolder): UploadStore {
+  const guarded =
+    <Args extends unknown[], Result>(work: (...args: Args) => Promise<Result>) =>
+    async (...args: Args): Promise<Result> => {
+      await folder.require()
+      return work(...args)
+    }
+  return {
+    prepare: guarded(() => store.prepare()),
+    list: guarded(() => store.list()),
+    find: guarded((name: string) => store.find(name)),
+    findUnfinished: guarded((name: string) => store.findUnfinished(name)),
+    read: guarded((name: string, start: number) => store.read(name, start)),
+    remove: guarded((name: string) => store.remove(name)),
+    removeUnfinished: guarded((name: string) => store.removeUnfinished(name)),
+    rename: guarded((from: string, to: string) => store.rename(from, to)),
+    takeUp: guarded((options) => store.takeUp(options)),
+    count: guarded(() => store.count()),
+    countPinned: guarded((importIds: number[]) => store.countPinned(importIds)),
+  }
+}

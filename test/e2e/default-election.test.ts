@@ -1,0 +1,87 @@
+import t, { type Test } from 'tap'
+import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
+import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
+import { startReplicaSet } from '../helpers/replica-set.ts'
+import { importEnd, startService, until, type Json, type RunningProcess } from '../helpers/service.ts'
+
+/**
+ * A primary that dies in a replica set with MongoDB's default election timeout: the others elect a new one after 10 to
+ * 14 s, longer than the lease of 12 s in which nobody could renew it.
+ */
+
+const rows = 60_000
+const file = new SubscriberFile({ rows, seed: 17 })
+const electionTimeoutMillis = 10_000
+
+const lostEngines = (engines: RunningProcess[]) =>
+  engines.flatMap((engine) =>
+    engine
+      .log()
+      .split('\n')
+      .filter((line) => /starts anew|took over from an engine/.test(line)),
+  )
+
+t.test('a dead primary', { timeout: 400_000 }, async (t) => {
+  const set = await startReplicaSet(t, 3, electionTimeoutMillis)
+  const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: set.uri })
+  const { collections, processes } = service
+  const first = processes.engine!
+  const second = await service.start('engine')
+  const engineIds = async () => (await collections.engines.find().toArray()).map(({ _id }) => _id).sort()
+  const controlPlaneIds = async () => (await collections.processes.find().toArray()).map(({ _id }) => _id)
+
+  async function checkBalance(t: Test, view: Json): Promise<void> {
+    t.match(view, {
+      state: 'finished',
+      stats: { number_of_records: rows, records_imported: rows, subscribers: file.expectedCounts() },
+    })
+    const there = { mailing_list_id: view.mailing_list_id }
+    t.equal(await collections.subscribers.countDocuments(there), file.expectedCounts().added)
+  }
+
+  await t.test('takes no living process with it, and the import ends exactly', async (t) => {
+    const before = [await engineIds(), await controlPlaneIds()]
+    const { id } = await beginLargeImport(service, file)
+    await someRowsIn(service, id, 1)
+    const dead = await set.primary()
+    const killedAt = Date.now()
+    await set.kill(dead)
+    await set.primary()
+    const electedMs = Date.now() - killedAt
+    const view = await importEnd(service, id, 120_000)
+    t.comment(`a new primary after ${electedMs} ms, the import's end after ${Date.now() - killedAt} ms`)
+    await checkBalance(t, view)
+    t.same(lostEngines([first, second]), [])
+    t.same([await engineIds(), await controlPlaneIds()], before)
+    await set.restart(dead)
+  })
+
+  await t.test('and an engine that dies with it is taken over from one lease later', async (t) => {
+    await until(
+      'all members',
+      () => set.command({ replSetGetStatus: 1 }),
+      ({ members }) => (members as Json[]).every(({ health, state }) => health === 1 && state <= 2),
+    )
+    const { id } = await beginLargeImport(service, file)
+    await until(
+      'chunks in both',
+      () => collections.chunks.distinct('engine_id', { import_id: id, state: 'running' }),
+      (engines) => engines.length === 2,
+    )
+    const killedAt = Date.now()
+    await Promise.all([second.stop('SIGKILL'), set.kill(await set.primary())])
+    await set.primary()
+    const electedMs = Date.now() - killedAt
+    await until(
+      'the take-over',
+      async () => first.log(),
+      (log) => log.includes('took over from an engine'),
+      60_000,
+    )
+    const tookMs = Date.now() - killedAt
+    t.comment(`a new primary after ${electedMs} ms, the take-over ${tookMs - electedMs} ms later`)
+    t.ok(tookMs - electedMs < 20_000, 'a lease, and a look')
+    await checkBalance(t, await importEnd(service, id, 120_000))
+    t.notMatch(first.log(), /starts anew/)
+  })
+})

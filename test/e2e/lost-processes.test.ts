@@ -1,0 +1,164 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { Engines } from '../helpers/engines.ts'
+import { FtpSession } from '../helpers/ftp-session.ts'
+import {
+  callerOf,
+  createList,
+  importEnd,
+  startService,
+  type Answer,
+  type RunningProcess,
+  type Service,
+} from '../helpers/service.ts'
+
+/**
+ * Processes that are killed in an open transaction. What they had written stays locked until another process ends the
+ * transaction: a lease of 12 s, a look every 3 s. The server itself would take 54 to 80 s.
+ */
+
+const maxMs = 30_000
+
+const crashing = (crashAt: string) => ({
+  NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}`,
+  ROLLCALL_TEST_CRASH_AT: crashAt,
+})
+const inCredentials = 'update installation credentials_revision > commitTransaction before 1'
+const inPlaces = 'update organizations places_revision > commitTransaction before 1'
+
+/** Has a process die of a request, and resolves to the time of its death. */
+async function dies(process: RunningProcess, request: () => Promise<unknown>): Promise<number> {
+  await request().catch(() => undefined)
+  await process.stop('SIGKILL')
+  if (!process.log().includes('SIGKILL at'))
+    throw new Error(`it didn't die in a transaction:\n${process.log()}`)
+  return Date.now()
+}
+
+/** Repeats what is refused for the moment; resolves to the milliseconds since `from`. */
+async function untilDone(
+  request: () => Promise<{ isDone: boolean; answer: string }>,
+  from: number,
+): Promise<number> {
+  for (;;) {
+    const { isDone, answer } = await request()
+    if (isDone) return Date.now() - from
+    if (Date.now() - from > 120_000) throw new Error(`refused for 120 s: ${answer}`)
+    await sleep(500)
+  }
+}
+
+const untilTaken = (request: () => Promise<Answer>, from: number): Promise<number> =>
+  untilDone(async () => {
+    const { status, text } = await request()
+    return { isDone: status === 200, answer: text }
+  }, from)
+
+t.test('control planes that are killed in transactions', { timeout: 400_000 }, async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const engines = new Engines(t, service)
+  const { post, collections } = service
+  const organization = await post('/organizations', {
+    organization: { name: 'O', subscriber_limit: 100_000 },
+  })
+  const list = await createList(service, [], { organization_id: organization.id })
+  const add = (call: Service['call'], name: string) =>
+    call('POST', `/mailing_lists/${list.id}/subscribers`, { subscriber: { email: `${name}@example.com` } })
+  const beginImport = (rows: number) =>
+    post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        column_mapping: ['email'],
+        file_format: { csv_has_headers: false },
+        file_source: {
+          type: 'json',
+          content: Array.from({ length: rows }, (_, i) => `x${i}@example.com\n`).join(''),
+        },
+      },
+    })
+  const survivor = service.processes['control-plane']!
+  /** Another control plane, which calls of `service` don't go to. */
+  const startDoomed = async (crashAt: string) => {
+    const process = await service.start('control-plane', crashing(crashAt))
+    service.processes['control-plane'] = survivor
+    return { process, call: callerOf(() => process.ready.http!) }
+  }
+  const registered = async () => (await collections.processes.find().toArray()).map((each) => each.process_id)
+
+  t.test('a key is revoked, and an import of the organization goes on, after its lease', async (t) => {
+    const leaked = await post('/api_keys', { api_key: { name: 'leaked' } })
+    const engine = await engines.start()
+    const [first, second] = [await startDoomed(inCredentials), await startDoomed(inPlaces)]
+    const killed = await Promise.all([
+      dies(first.process, () => first.call('POST', '/api_keys', { api_key: { name: 'k' } })),
+      dies(second.process, () => add(second.call, 'a')),
+    ])
+    const killedAt = Math.max(...killed)
+    const { id } = await beginImport(2_000)
+    const [revoked, added, imported] = await Promise.all([
+      untilTaken(() => service.call('DELETE', `/api_keys/${leaked.id}`), killedAt),
+      untilTaken(() => add(service.call, 'b'), killedAt),
+      importEnd(service, id).then((view) => {
+        t.match(view, { state: 'finished', stats: { subscribers: { added: 2_000 } } })
+        return Date.now() - killedAt
+      }),
+    ])
+    t.comment(`revoked after ${revoked} ms, added after ${added} ms, imported after ${imported} ms`)
+    for (const time of [revoked, added, imported]) t.ok(time < maxMs, `${time} ms`)
+    t.same(await registered(), [survivor.child.pid])
+    t.match(engine.log(), /the lease of a control plane ran out: process \d+ on /)
+    await engines.kill([engine])
+    await engines.endLeaseOf(engine)
+  })
+
+  t.test('without any engine a control plane ends the transactions of others', async (t) => {
+    const leaked = await post('/api_keys', { api_key: { name: 'leaked' } })
+    const { id } = await beginImport(3_000)
+    const engine = await engines.start(inPlaces)
+    await engine.ended
+    const { process, call } = await startDoomed(inCredentials)
+    const killedAt = await dies(process, () => call('POST', '/api_keys', { api_key: { name: 'k' } }))
+    const [revoked, added] = await Promise.all([
+      untilTaken(() => service.call('DELETE', `/api_keys/${leaked.id}`), killedAt),
+      untilTaken(() => add(service.call, 'c'), killedAt),
+    ])
+    t.comment(`revoked after ${revoked} ms, added after ${added} ms`)
+    for (const time of [revoked, added]) t.ok(time < maxMs, `${time} ms`)
+    t.match(survivor.log(), /no engine is alive: the open transactions of process/)
+    await engines.start()
+    t.match(await importEnd(service, id), { state: 'finished', stats: { subscribers: { added: 1_000 } } })
+  })
+
+  t.test('a control plane that stops is registered no more', async (t) => {
+    const { process } = await startDoomed('nothing before 1')
+    t.equal((await registered()).length, 2)
+    t.equal(await process.stop('SIGTERM'), 0)
+    t.same(await registered(), [survivor.child.pid])
+  })
+})
+
+t.test('an FTP server that is killed while it renames a file', { timeout: 400_000 }, async (t) => {
+  const service = await startService(t, ['control-plane', 'engine'], { STAGING: 'gridfs' })
+  const doomed = await service.start(
+    'ftp',
+    crashing('findAndModify upload_names > commitTransaction before 1'),
+  )
+  const other = await service.start('ftp')
+  const [session, next] = [await FtpSession.open(doomed.ready.ftp!), await FtpSession.open(other.ready.ftp!)]
+  t.match(await session.upload('STOR a.csv', 'a@example.com\n'), /^226/)
+  await session.command('RNFR a.csv')
+  session.write('RNTO b.csv\r\n')
+  await session.ended()
+  const killedAt = Date.now()
+  t.match(doomed.log(), /SIGKILL at/)
+  const renamed = await untilDone(async () => {
+    const from = await next.command('RNFR a.csv')
+    const answer = from.startsWith('350') ? await next.command('RNTO b.csv') : from
+    return { isDone: answer.startsWith('250'), answer }
+  }, killedAt)
+  t.comment(`renamed after ${renamed} ms`)
+  t.ok(renamed < maxMs, `${renamed} ms`)
+  t.match(service.processes.engine!.log(), /the lease of an FTP server ran out/)
+  const kinds = (await service.collections.processes.find().toArray()).map(({ kind }) => kind).sort()
+  t.same(kinds, ['control-plane', 'ftp'])
+  next.close()
+})

@@ -1,0 +1,96 @@
+import t from 'tap'
+import { autoresponder } from '../helpers/autoresponder.ts'
+import { FtpSession } from '../helpers/ftp-session.ts'
+import { createList, importText, startService, until } from '../helpers/service.ts'
+
+/** Machines whose clocks are off: what processes compare goes by the database's clock, which is this machine's. */
+
+const hour = 3_600_000
+const preload = new URL('../helpers/shifted-clock.ts', import.meta.url).href
+const ahead = (ms: number) => ({
+  NODE_OPTIONS: `--import=${preload}`,
+  ROLLCALL_TEST_CLOCK_AHEAD_MS: String(ms),
+})
+const isNow = (time: Date | null | undefined): boolean =>
+  Math.abs((time?.getTime() ?? 0) - Date.now()) < 60_000
+
+t.setTimeout(120_000)
+const service = await startService(t, [], { UPLOAD_MAX_MB: '10' })
+const { collections } = service
+await service.start('control-plane', ahead(hour))
+await service.start('engine', ahead(hour))
+await service.start('ftp', ahead(-2 * hour))
+
+t.test('reactions are due by the clock by which they are sent', async (t) => {
+  const list = await createList(service)
+  const of = (_id: number, name: string) =>
+    autoresponder({ _id, mailing_list_id: list.id, organization_id: list.organization_id, name })
+  await collections.autoresponders.insertMany([
+    { ...of(1, 'Welcome'), trigger_include_subscribers_from_import: true },
+    { ...of(2, 'Again'), trigger: 'autoresponder_open', trigger_autoresponder_to_open_id: 1 },
+  ])
+  const view = await importText(service, list.id, 'email\nann@example.com\n', {
+    autoresponders: { subscription: { trigger: true } },
+  })
+  t.equal(view.state, 'finished')
+  const { id } = (await collections.subscribers.findOne({ mailing_list_id: list.id }))!
+  await service.call('PUT', `/mailing_lists/${list.id}/subscribers/${id}`, {
+    subscriber: {},
+    run_autoresponders: true,
+  })
+  const event = {
+    ...{ id: 'e1', type: 'opened', privacy: false, message_id: 'm1', autoresponder_id: 1, subscriber_id: id },
+    occurred_at: new Date(Date.now() + hour / 2).toISOString(),
+  }
+  await service.post('/delivery_events', { delivery_events: [event] })
+  const reactions = await collections.reactions.find().sort({ id: 1 }).toArray()
+  t.same(
+    reactions.map((reaction) => [
+      reaction.import_id === null,
+      reaction.autoresponder_id,
+      isNow(reaction.due_at),
+    ]),
+    [
+      [false, 1, true],
+      [true, 1, true],
+      [true, 2, true],
+    ],
+    'of an import, of a request and of an event',
+  )
+  const responders = await collections.autoresponders.find().toArray()
+  t.same(
+    responders.map(({ triggered_at: at }) => isNow(at)),
+    [true, true],
+  )
+  await until(
+    'the messages',
+    () => collections.outbox.countDocuments(),
+    (messages) => messages === 3,
+    20_000,
+  )
+})
+
+t.test('figures of uploads are old by the clock by which they were counted', async (t) => {
+  const entered = (await collections.uploadUsage.findOne({ _id: 1 }))!
+  t.ok(isNow(entered.counted_at), 'counted by a process whose clock is ahead')
+  const list = await createList(service)
+  const later = new Date(Date.now() + 24 * hour).toISOString()
+  await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      ...{ column_mapping: ['email'], begins_at: later },
+      file_source: { type: 'json', content: 'email\nann@example.com\n' },
+    },
+  })
+  const { imports = [] } = (await collections.uploadUsage.findOne({ _id: 1 }))!
+  t.ok(isNow(imports.at(-1)?.entered_at))
+
+  // A process was killed an hour and a half ago, with what it had reserved.
+  const old = new Date(Date.now() - 1.5 * hour)
+  await collections.uploadUsage.updateOne({ _id: 1 }, { $set: { counted_at: old, bytes: 5_000_000 } })
+  const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)
+  t.match(await ftp.upload('STOR rows.csv', 'x'.repeat(1_000)), /^226 /)
+  ftp.close()
+  const counted = (await collections.uploadUsage.findOne({ _id: 1 }))!
+  t.equal(counted.bytes, 1_000, 'a process whose clock is behind counts old figures anew')
+  t.ok(isNow(counted.counted_at))
+})

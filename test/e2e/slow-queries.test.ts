@@ -1,0 +1,233 @@
+import { ObjectId, type Document } from 'mongodb'
+import t, { type Test } from 'tap'
+import { purgeLogs } from '../../engine/maintenance/purge-logs.ts'
+import { clientOptions, openDatabase } from '../../shared/database.ts'
+import { createLogger } from '../../shared/logger.ts'
+import { failureId } from '../../shared/schemas/import.ts'
+import { openUploads } from '../../shared/uploads/open-uploads.ts'
+import { startReplicaSet } from '../helpers/replica-set.ts'
+import {
+  countsOf,
+  createList,
+  importEnd,
+  importText,
+  startService,
+  until,
+  type Json,
+  type RunningProcess,
+} from '../helpers/service.ts'
+import { subscriberDocument } from '../helpers/subscriber-document.ts'
+
+/**
+ * A database that takes long for what it examines. The engines give their sockets up after some seconds in place of a
+ * minute, and the server rests each time that a query over subscribers has examined a thousand documents.
+ */
+
+t.setTimeout(300_000)
+const set = await startReplicaSet(t, 1)
+const service = await startService(t, ['control-plane'], { MONGODB_URI: set.uri })
+const { collections, db } = service
+const namespace = `${db.databaseName}.subscribers`
+const preload = new URL('../helpers/short-socket-timeout.ts', import.meta.url).href
+
+const startEngine = (socketTimeoutMs: number): Promise<RunningProcess> =>
+  service.start('engine', {
+    NODE_OPTIONS: `--import=${preload}`,
+    ROLLCALL_TEST_SOCKET_TIMEOUT_MS: String(socketTimeoutMs),
+  })
+
+/** Until the test's end. */
+async function failPoint(t: Test, name: string, mode: unknown, data: Document): Promise<void> {
+  t.teardown(() => set.command({ configureFailPoint: name, mode: 'off' }))
+  await set.command({ configureFailPoint: name, mode, data })
+}
+
+/** Without a namespace in queries over whatever collection. */
+const rest = (t: Test, ms: number, only: { namespace?: string } = { namespace }) =>
+  failPoint(t, 'setYieldAllLocksWait', 'alwaysOn', { ...only, waitForMillis: ms })
+
+/** A list of as many who are unsubscribed, and one who is active and sorts before them. */
+async function listOf(unsubscribed: number): Promise<Json> {
+  const list = await createList(service)
+  const { next: firstId = 1 } = (await collections.counters.findOne({ _id: 'subscriber' })) ?? {}
+  await collections.counters.updateOne(
+    { _id: 'subscriber' },
+    { $set: { next: firstId + unsubscribed + 1 } },
+    { upsert: true },
+  )
+  await collections.subscribers.insertMany([
+    subscriberDocument(list.id, 'active@example.com', firstId),
+    ...Array.from({ length: unsubscribed }, (_, i) => ({
+      ...subscriberDocument(list.id, `u${String(i).padStart(6, '0')}@example.com`, firstId + 1 + i),
+      status: 'unsubscribed' as const,
+    })),
+  ])
+  await collections.subscriberCounts.insertOne({
+    ...{ _id: `${list.id}:a0`, organization_id: list.organization_id, mailing_list_id: list.id },
+    // More than there are: the search goes on when half of them could be absent.
+    ...{ active: 10, bounced: 0, unsubscribed, scomp: 0, deactivated: 0 },
+  })
+  return list
+}
+
+const create = async (listId: number, content: string): Promise<number> =>
+  (
+    await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
+      subscriber_import: {
+        ...{ column_mapping: ['email'], file_format: { csv_has_headers: false } },
+        deactivate_subscribers_not_in_import: true,
+        file_source: { type: 'json', content },
+      },
+    })
+  ).id
+
+const documentOf = async (id: number) => (await collections.imports.findOne({ _id: id }))!
+const chunkOf = async (id: number) => (await collections.chunks.findOne({ import_id: id }))!
+
+/** Kills an engine; the next one takes over at once. */
+async function kill(engine: RunningProcess): Promise<void> {
+  await engine.stop('SIGKILL')
+  await collections.engines.updateMany(
+    { process_id: engine.child.pid! },
+    { $set: { lease_until: new Date(0) } },
+  )
+}
+
+/** From which keys on the queries or updates over subscribers went that were begun meanwhile. */
+async function startsOf(op: 'query' | 'update', work: () => Promise<unknown>): Promise<string[]> {
+  await db.command({ profile: 2 })
+  await work()
+  await db.command({ profile: 0 })
+  const profile = db.collection('system.profile')
+  const entries = await profile.find({ ns: namespace, op }).sort({ ts: 1 }).toArray()
+  await profile.drop()
+  const keys = entries.map(({ command }) => (op === 'query' ? command.filter : command.q)?._id?.$gte)
+  return keys.filter((key) => key !== undefined)
+}
+
+t.test('a list that takes longer to search than a query may is searched in pieces', async (t) => {
+  const list = await listOf(10_000)
+  await rest(t, 400)
+  const startedAt = performance.now()
+  t.same(await collections.subscribers.find({ _id: { $gt: `${list.id}:u` }, status: 'active' }).toArray(), [])
+  t.ok(performance.now() - startedAt > 3_500, 'searched at once it takes longer than the sockets wait')
+
+  const counting = await startEngine(3_000)
+  const id = await create(list.id, 'new@example.com\n')
+  const isFurther = (key: string | null | undefined, than: string) => (key ?? '') > `${list.id}:${than}`
+  await until(
+    'a note of the search',
+    () => documentOf(id),
+    ({ absent_search: search }) => isFurther(search?.to, 'u002'),
+  )
+  await kill(counting)
+  const { absent_search: search } = await documentOf(id)
+  const starts = await startsOf('query', async () => {
+    const deactivating = await startEngine(3_000)
+    await until(
+      'a note of the deactivation',
+      () => chunkOf(id),
+      ({ deactivated_to: to }) => isFurther(to, 'u004'),
+    )
+    await kill(deactivating)
+  })
+  t.equal(starts[0], search!.to, 'the next engine searches behind the last note')
+
+  const { deactivated_to: to } = await chunkOf(id)
+  const engine = await startEngine(3_000)
+  const later = await startsOf('query', () => importEnd(service, id, 90_000))
+  t.equal(later[0], to, 'the next one deactivates behind the last note')
+  t.same(countsOf(await importEnd(service, id)), { added: 1, deactivated: 1 })
+  t.equal((await documentOf(id)).step_failures, 0)
+  await kill(engine)
+})
+
+t.test('the values of a deleted field are removed in pieces', async (t) => {
+  const list = await listOf(10_000)
+  const field = await service.post(`/mailing_lists/${list.id}/custom_fields`, {
+    custom_field: { name: 'Text', field_type: 'text' },
+  })
+  const path = `custom_fields.${field.id}`
+  const last = { _id: `${list.id}:u009999@example.com` }
+  await collections.subscribers.updateOne(last, { $set: { [path]: 'x' } })
+  await rest(t, 400)
+  await service.call('DELETE', `/mailing_lists/${list.id}/custom_fields/${field.id}`)
+  const entry = () => collections.deletedFields.findOne({ _id: field.id })
+  const first = await startEngine(3_000)
+  await until('a note', entry, (document) => document?.removed_to !== undefined)
+  await kill(first)
+  const { removed_to: to } = (await entry())!
+  let engine!: RunningProcess
+  const starts = await startsOf('update', async () => {
+    engine = await startEngine(3_000)
+    await until('the end', entry, (document) => document === null, 60_000)
+  })
+  t.equal(starts[0], to, 'the next engine goes on behind the last note')
+  t.equal(await collections.subscribers.countDocuments({ [path]: { $exists: true } }), 0)
+  await kill(engine)
+})
+
+t.test('what is swept and purged is walked in pieces', async (t) => {
+  const { uploads, uploadNames, failures, imports } = collections
+  const many = Array.from({ length: 6_000 }, () => new ObjectId())
+  const [stray] = many
+  const entry = { filename: 'f', length: 1, pinned_by: [], detached: false }
+  await uploads.files.insertMany(many.slice(1).map((_id) => ({ _id, uploadDate: new Date(), ...entry })))
+  await uploads.pieces.insertMany(
+    many.map((id) => ({ _id: id, files_id: id, n: 0, end: 1, data: Buffer.from('x') })),
+  )
+  await uploadNames.insertMany(
+    many.map((id) => ({
+      _id: `1/${id.toHexString()}`,
+      organization_id: 1,
+      name: id.toHexString(),
+      finished: { content: id.toHexString(), size: 1, modified_at: new Date() },
+      unfinished: null,
+    })),
+  )
+  const engine = await startEngine(3_000)
+  const { id } = await importText(service, (await createList(service)).id, 'email\nann@example.com\n')
+  await engine.stop()
+  await imports.updateOne({ _id: id }, { $set: { settled: true, finished_at: new Date(0) } })
+  await failures.insertMany(many.map((_, i) => ({ _id: failureId(id, i), line: 'x' })))
+
+  clientOptions.socketTimeoutMS = 2_000
+  const database = await openDatabase({ uri: set.uri, name: db.databaseName })
+  t.teardown(() => database.close())
+  await rest(t, 400, {})
+  await openUploads({ STAGING: 'gridfs', DATA_DIR: '' }, database).purge({ olderThanMs: 3_600_000 })
+  t.equal(await uploads.pieces.countDocuments({ files_id: stray! }), 0)
+  t.equal(await uploads.pieces.estimatedDocumentCount(), many.length - 1)
+  await purgeLogs(database, createLogger({ process: 'test', level: 'silent' })).run()
+  t.equal(await failures.countDocuments(), 0)
+})
+
+t.test('an import whose query takes too long each time fails, in a bounded time', async (t) => {
+  const list = await listOf(10)
+  const data = { failCommands: ['find'], namespace, appName: 'rollcall', blockConnection: true }
+  await failPoint(t, 'failCommand', 'alwaysOn', { ...data, blockTimeMS: 1_500 })
+  const engine = await startEngine(1_000)
+  const startedAt = performance.now()
+  const view = await importEnd(service, await create(list.id, 'new@example.com\n'), 120_000)
+  t.equal(view.state, 'failed')
+  t.match(
+    view.error_message,
+    /timed out \(the last of 5 tries\): the database took too long for a command each time/,
+  )
+  // Each of the five is tried again by the driver; between them are 2, 4, 8 and 16 s.
+  t.ok(performance.now() - startedAt > 30_000, 'it was not tried again at once')
+  await kill(engine)
+})
+
+t.test('dropped connections are no failures of the step, however many', async (t) => {
+  const list = await listOf(10)
+  const data = { failCommands: ['find'], namespace, appName: 'rollcall', closeConnection: true }
+  await failPoint(t, 'failCommand', { times: 20 }, data)
+  const engine = await startEngine(3_000)
+  const id = await create(list.id, 'new@example.com\n')
+  t.equal((await importEnd(service, id, 60_000)).state, 'finished')
+  t.equal((await documentOf(id)).step_failures, 0)
+  const brokeOff = engine.log().match(/the step broke off and is taken again/g) ?? []
+  t.ok(brokeOff.length > 5, 'more often than a step may fail')
+  await kill(engine)
+})

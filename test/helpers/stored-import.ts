@@ -1,0 +1,76 @@
+import { chunkId, noCounts, type ChunkDocument, type ImportDocument } from '../../shared/schemas/import.ts'
+import { makeOptions, makePlan } from './make-plan.ts'
+
+/** Documents of an import as the database has them, for tests of the writes that change them. */
+
+export function storedImport(changes: Partial<ImportDocument> & { _id: number }): ImportDocument {
+  const now = new Date()
+  return {
+    organization_id: 1,
+    mailing_list_id: 1,
+    created_at: now,
+    begins_at: now,
+    started_at: now,
+    finished_at: null,
+    state: 'splitting',
+    paused_from: null,
+    paused_at: null,
+    field_ids: {},
+    options: makeOptions(),
+    source: { type: 'upload_directory', filename: 'rows.csv', url: null },
+    first_new_subscriber_id: 1,
+    step_failures: 0,
+    plan: makePlan(),
+    header: null,
+    settled: false,
+    download: {
+      attempts: 0,
+      next_attempt_at: null,
+      ends_at: null,
+      bytes_received: 0,
+      bytes_expected: null,
+    },
+    number_of_records: null,
+    partition: null,
+    totals: null,
+    error_message: null,
+    warnings: [],
+    step: null,
+    callback: null,
+    logs_purged_at: null,
+    ...changes,
+  }
+}
+
+export function storedChunk(
+  importId: number,
+  number: number,
+  changes: Partial<ChunkDocument> = {},
+): ChunkDocument {
+  return {
+    _id: chunkId(importId, number),
+    import_id: importId,
+    organization_id: 1,
+    dry_run: false,
+    number,
+    state: 'ready',
+    kind: 'sorted',
+    from: null,
+    to: null,
+    extents: [],
+    crc32: 0,
+    record_count: 1,
+    first_subscriber_id: 1,
+    first_reaction_id: 1,
+    places_held: 0,
+    places_used: 0,
+    token: null,
+    engine_id: null,
+    attempt: 0,
+    lease_until: null,
+    next_record: 0,
+    deactivated_to: null,
+    counts: noCounts(),
+    ...changes,
+  }
+}

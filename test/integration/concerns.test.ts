@@ -1,0 +1,78 @@
+import type { Document } from 'mongodb'
+import t from 'tap'
+import { CommandGate } from '../helpers/command-gate.ts'
+import { createList, importText, startService, testMongodbUri, until } from '../helpers/service.ts'
+
+/**
+ * What the first paragraph of docs/protocol.md says of every command, seen on the wire of a whole service: an import that
+ * adds, updates and deactivates, requests, a reaction that becomes a message, a take and its acknowledgement.
+ */
+
+const writes = new Set(['insert', 'update', 'delete', 'findAndModify'])
+const reads = new Set(['find', 'aggregate', 'count', 'distinct'])
+const ends = new Set(['commitTransaction'])
+
+t.test('each write and commit waits for a majority, each read asks one', { timeout: 180_000 }, async (t) => {
+  const commands: Document[] = []
+  const server = new URL(testMongodbUri())
+  const gate = await CommandGate.open({ host: server.hostname, port: Number(server.port) }, (command) =>
+    commands.push(command),
+  )
+  t.teardown(() => gate.close())
+  const gated = new URL(server)
+  gated.host = `127.0.0.1:${gate.port}`
+  gated.search = '?directConnection=true'
+  const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: gated.href })
+  const list = await createList(service, [{ name: 'Town', field_type: 'text' }])
+  const path = `/mailing_lists/${list.id}`
+  await service.post(`${path}/autoresponders`, {
+    autoresponder: {
+      name: 'Welcome',
+      trigger: 'subscription',
+      content_subject: 'Hello',
+      content_text: 'Hello',
+      trigger_include_subscribers_from_import: true,
+    },
+  })
+  await importText(service, list.id, 'email,Town\nann@example.com,Rome\nbob@example.com,Oslo\n', {
+    column_mapping: ['email', 'Town'],
+    autoresponders: { subscription: { trigger: true } },
+  })
+  await importText(service, list.id, 'email,Town\nann@example.com,Bonn\n', {
+    column_mapping: ['email', 'Town'],
+    overwrite: true,
+    deactivate_subscribers_not_in_import: true,
+  })
+  const carl = await service.post(`${path}/subscribers`, { subscriber: { email: 'carl@example.com' } })
+  await service.call('PUT', `${path}/subscribers/${carl.id}`, { subscriber: { status: 'unsubscribed' } })
+  await service.call('DELETE', `${path}/subscribers/${carl.id}`)
+  const messages = await until(
+    'a message',
+    () => service.post('/outbox/take', { outbox: { limit: 10 } }),
+    (taken) => taken.length > 0,
+    20_000,
+  )
+  await service.post('/outbox/acknowledge', {
+    outbox: { messages: messages.map(({ id, lease_token }: Document) => ({ id, lease_token })) },
+  })
+
+  const nameOf = (command: Document): string => Object.keys(command)[0]!
+  const seen = commands.map(nameOf)
+  for (const name of [...writes, ...reads, ...ends])
+    t.ok(seen.includes(name) || name === 'count', `${name} was seen`)
+  const isInTransaction = ({ autocommit }: Document): boolean => autocommit === false
+  const described = (command: Document): string =>
+    `${nameOf(command)} ${String(command[nameOf(command)])} ${JSON.stringify(command['writeConcern'] ?? command['readConcern'] ?? null)}`
+  const faults = commands.filter((command) => {
+    const name = nameOf(command)
+    if (ends.has(name)) return command['writeConcern']?.w !== 'majority'
+    // The first command says it for the whole transaction.
+    if (isInTransaction(command))
+      return command['startTransaction'] === true && command['readConcern']?.level !== 'snapshot'
+    if (writes.has(name)) return command['writeConcern']?.w !== 'majority'
+    // A hint to look, whatever comes of the write.
+    if (command['find'] === 'doorbell') return false
+    return reads.has(name) && !['majority', 'snapshot'].includes(command['readConcern']?.level)
+  })
+  t.same([...new Set(faults.map(described))], [], `${commands.length} commands`)
+})

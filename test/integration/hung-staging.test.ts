@@ -1,0 +1,112 @@
+import { execFileSync } from 'node:child_process'
+import { closeSync, constants, openSync } from 'node:fs'
+import { mkdir, open, readdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Registry } from 'prom-client'
+import t from 'tap'
+import { createEngineMetrics } from '../../engine/metrics.ts'
+import { settleImport, type SettlingContext } from '../../engine/settle-import.ts'
+import { ensureSchema } from '../../shared/database.ts'
+import { createLogger } from '../../shared/logger.ts'
+import { DiskReserve } from '../../shared/staging/disk-reserve.ts'
+import { openStaging } from '../../shared/staging/open-staging.ts'
+import { openUploads } from '../../shared/uploads/open-uploads.ts'
+import { StagedQuota } from '../../shared/uploads/staged-quota.ts'
+import { databaseAndFolder } from '../helpers/database-and-folder.ts'
+import { makeOptions, makePlan } from '../helpers/make-plan.ts'
+import { noKeys } from '../helpers/no-keys.ts'
+import { until } from '../helpers/service.ts'
+
+/** A file server that hangs: all threads of this process for files wait in a FIFO, so that no other read or write ends. */
+
+const { database, folder } = await databaseAndFolder(t)
+const { collections } = database
+const log = createLogger({ process: 'test', level: 'silent' })
+await ensureSchema(database.db, log)
+const location = { STAGING: 'disk', DATA_DIR: folder } as const
+const uploads = openUploads(location, database)
+
+const context: SettlingContext = {
+  ...{ database, log, uploads, secrets: noKeys, metrics: createEngineMetrics(new Registry()) },
+  staging: openStaging(location, collections),
+  quota: new StagedQuota({ collections, uploads, limits: { bytes: Infinity, imports: 10 } }),
+  removals: new Set(),
+}
+
+const ids = [1, 2, 3, 4, 5, 6]
+for (const id of ids) {
+  const now = new Date()
+  await mkdir(path.join(folder, 'staging', String(id)), { recursive: true })
+  await writeFile(path.join(folder, 'staging', String(id), 'content'), 'a@example.com\n')
+  await collections.imports.insertOne({
+    ...{ _id: id, organization_id: 1, mailing_list_id: id, created_at: now, begins_at: now, started_at: now },
+    ...{ finished_at: now, state: 'cancelled', paused_from: null, paused_at: null, field_ids: {} },
+    options: makeOptions(),
+    source: { type: 'json', filename: 'data', url: null },
+    ...{ first_new_subscriber_id: 1, step_failures: 0, plan: makePlan(), header: null, settled: false },
+    download: { attempts: 0, next_attempt_at: null, ends_at: null, bytes_received: 0, bytes_expected: null },
+    ...{ number_of_records: null, partition: null, totals: null, error_message: null, warnings: [] },
+    ...{ step: null, callback: null, logs_purged_at: null, holds_list: true },
+  })
+}
+const settle = async (id: number) => settleImport((await collections.imports.findOne({ _id: id }))!, context)
+const staged = () => readdir(path.join(folder, 'staging'))
+
+const fifo = path.join(folder, 'fifo')
+execFileSync('mkfifo', [fifo])
+const letGo = () => closeSync(openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK))
+
+t.test('with a file server that hangs', { timeout: 60_000 }, async (t) => {
+  const reserve = new DiskReserve(folder, 1)
+  await reserve.check()
+  const threads = Number(process.env['UV_THREADPOOL_SIZE'] ?? 4)
+  const reads = Array.from({ length: threads }, () => open(fifo, 'r'))
+
+  t.test('ended imports are settled all the same, and their files wait', async (t) => {
+    const startedAt = Date.now()
+    // One after the other to the database: a further connection would need a thread to log in.
+    const settling = ids.map(async (id, i) => {
+      await sleep(i * 300)
+      return settle(id)
+    })
+    t.same(await Promise.all(settling), [true, true, true, true, true, true])
+    const tookMs = Date.now() - startedAt
+    t.comment(`settled in ${tookMs} ms`)
+    t.ok(tookMs < 20_000)
+    t.equal(await collections.imports.countDocuments({ settled: true, holds_list: { $exists: false } }), 6)
+    t.equal(context.removals.size, 4, 'no more than four removals are begun')
+  })
+
+  t.test('the disk that says nothing has no space', async (t) => {
+    const startedAt = Date.now()
+    const message = /the file system of .* hasn't said for \d+ s how much space it has/
+    await t.rejects(reserve.check(), { name: 'DiskReserveReached', message })
+    t.ok(Date.now() - startedAt < 10_000)
+    const againAt = Date.now()
+    await t.rejects(reserve.check(), { name: 'DiskReserveReached', message })
+    t.ok(Date.now() - againAt < 1_000, 'who asks then is told at once')
+  })
+
+  t.test('when it is back, what was begun ends', async (t) => {
+    letGo()
+    for (const handle of await Promise.all(reads)) await handle.close()
+    await until(
+      'the removals',
+      async () => context.removals.size,
+      (left) => left === 0,
+      10_000,
+    )
+    t.equal((await staged()).length, 2, 'the sweep removes the others')
+    await until(
+      'space',
+      () =>
+        reserve.check().then(
+          () => true,
+          () => false,
+        ),
+      (hasSpace) => hasSpace,
+      10_000,
+    )
+  })
+})

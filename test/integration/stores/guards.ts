@@ -1,0 +1,739 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { ClientSession, Collection, Document } from 'mongodb'
+import t from 'tap'
+import { dropReactions, moveReactions } from '../../../engine/reactions/move-reactions.ts'
+import { ensureSchema, inTransaction } from '../../../shared/database.ts'
+import { createLogger } from '../../../shared/logger.ts'
+import type { ReactionDocument } from '../../../shared/schemas/autoresponder.ts'
+import type { CallbackDocument } from '../../../shared/schemas/callback.ts'
+import { noCounts, type ChunkDocument, type ImportDocument } from '../../../shared/schemas/import.ts'
+import type { OutboxDocument } from '../../../shared/schemas/outbox.ts'
+import type { UploadUsageDocument } from '../../../shared/schemas/upload.ts'
+import * as callbacks from '../../../shared/store/callbacks.ts'
+import * as chunks from '../../../shared/store/chunks.ts'
+import { fenceChunks, preemptChunks } from '../../../shared/store/fence.ts'
+import * as steps from '../../../shared/store/import-steps.ts'
+import * as imports from '../../../shared/store/imports.ts'
+import * as outbox from '../../../shared/store/outbox.ts'
+import { holdPlaces, takePlace } from '../../../shared/store/places.ts'
+import * as staged from '../../../shared/store/staged-usage.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
+
+/**
+ * Each guarded write of docs/protocol.md: it changes the document in the state that the page names, and leaves it as it
+ * is in each other one: held under another token, by another engine, done, ended, not due yet.
+ */
+
+const { database } = await databaseAndFolder(t)
+const { collections, client } = database
+const log = createLogger({ process: 'test', level: 'silent' })
+await ensureSchema(database.db, log)
+const context = { database, log }
+
+interface GuardedWrite<D> {
+  write: string
+  run: () => Promise<unknown>
+  /** What the document has that the write is for. */
+  changes: Partial<D>
+  /** What makes it somebody else's, or another state: nothing is written, and the answer is no. */
+  leaves: Partial<D>[]
+}
+
+/** Resolves to what was wrong with each write of the table. */
+async function faultsOf<D extends Document>(
+  collection: Collection<D>,
+  document: (changes: Partial<D>) => D,
+  writes: GuardedWrite<D>[],
+): Promise<string[]> {
+  const faults: string[] = []
+  for (const { write, run, changes, leaves } of writes)
+    for (const [i, differing] of [{}, ...leaves].entries()) {
+      const before = document({ ...changes, ...differing })
+      await collection.deleteMany({})
+      await collection.insertOne(before as never)
+      const answer = await run().catch((error: unknown) => error)
+      const after = await collection.findOne({})
+      const isChanged = !isDeepStrictEqual({ ...before }, { ...after })
+      const where = i === 0 ? 'what it is for' : JSON.stringify(differing)
+      if (answer instanceof Error) faults.push(`${write}, ${where}: ${answer.message}`)
+      else if (isChanged !== (i === 0)) faults.push(`${write}, ${where}: ${isChanged ? '' : 'not '}changed`)
+      else if (i > 0 && isYes(answer)) faults.push(`${write}, ${where}: answered ${JSON.stringify(answer)}`)
+    }
+  return faults
+}
+
+const isYes = (answer: unknown): boolean =>
+  Array.isArray(answer) ? answer.length > 0 : answer instanceof Set ? answer.size > 0 : Boolean(answer)
+
+const past = new Date(Date.now() - 3_600_000)
+const future = new Date(Date.now() + 3_600_000)
+const mine = { engineId: 'mine', token: 'mine' }
+
+// ---- chunks ----
+
+const chunk = (changes: Partial<ChunkDocument>): ChunkDocument => storedChunk(1, 0, changes)
+const held = { state: 'running', token: 'mine', engine_id: 'mine', lease_until: future } as const
+const ofAnother = { token: 'theirs', engine_id: 'theirs' }
+const notHeld = [
+  ofAnother,
+  { state: 'ready', token: null, engine_id: null, lease_until: null },
+  { state: 'done' },
+] as const
+const heldChunk = chunk({ ...held, next_record: 5 }) as ChunkDocument & { token: string }
+const progress = {
+  chunk: heldChunk,
+  from: 5,
+  to: 6,
+  isLast: false,
+  counts: noCounts(),
+  places: { held: 1, used: 0 },
+}
+
+t.test('chunks', async (t) => {
+  const write = (
+    name: string,
+    changes: Partial<ChunkDocument>,
+    leaves: readonly object[],
+    run: () => Promise<unknown>,
+  ) => ({
+    write: name,
+    run,
+    changes,
+    leaves: leaves as Partial<ChunkDocument>[],
+  })
+  const inSession = <T>(
+    work: (session: Parameters<Parameters<typeof inTransaction<T>>[1]>[0]) => Promise<T>,
+  ) => inTransaction(database, work)
+  const faults = await faultsOf(collections.chunks, chunk, [
+    write('claimChunk', {}, [held, { state: 'done' }, { fence: 3 }, { import_id: 2 }], () =>
+      chunks.claimChunk(collections, { _id: 1, fence: 2 }, mine),
+    ),
+    write(
+      'advanceChunk',
+      { ...held, next_record: 5 },
+      [...notHeld, { next_record: 6 }, { next_record: 4 }],
+      () => inSession((session) => chunks.advanceChunk(collections, session, progress)),
+    ),
+    write('advanceChunk, last', { ...held, next_record: 5 }, [...notHeld, { next_record: 6 }], () =>
+      inSession((session) => chunks.advanceChunk(collections, session, { ...progress, isLast: true })),
+    ),
+    write('notePlacesHeld', held, notHeld, () =>
+      inSession((session) => chunks.notePlacesHeld(collections, session, heldChunk, 7)),
+    ),
+    write('releaseChunk', held, notHeld, () =>
+      chunks.releaseChunk(collections, { chunkId: heldChunk._id, token: 'mine', blameless: true }),
+    ),
+    write('releaseFailedChunk', held, notHeld, () =>
+      inSession((session) =>
+        chunks.releaseFailedChunk(collections, session, {
+          importId: 1,
+          chunkId: heldChunk._id,
+          token: 'mine',
+        }),
+      ),
+    ),
+    write('releaseChunkUnder', held, [...notHeld, { engine_id: 'theirs' }, { token: 'theirs' }], () =>
+      chunks.releaseChunkUnder(collections, mine),
+    ),
+    write('releaseChunksOf', held, [{ engine_id: 'theirs' }, { state: 'done' }], () =>
+      chunks.releaseChunksOf(collections, 'mine', { died: true }),
+    ),
+    write(
+      'releaseExpiredChunks',
+      { ...held, lease_until: past },
+      [{ lease_until: future }, { state: 'done' }],
+      () => chunks.releaseExpiredChunks(collections),
+    ),
+    write(
+      'noteDeactivated',
+      { state: 'done', deactivated_to: '1:b' },
+      [{ deactivated_to: '1:c' }, { deactivated_to: null }, held],
+      () =>
+        inSession((session) =>
+          chunks.noteDeactivated(collections, session, {
+            chunk: chunk({ deactivated_to: '1:b' }),
+            to: '1:d',
+            subscribers: 3,
+          }),
+        ),
+    ),
+    write('closeChunks', {}, [{ state: 'done' }, { import_id: 2 }], () => chunks.closeChunks(collections, 1)),
+    write('fenceChunks', held, [{ state: 'done' }, { fence: 4 }, { _id: '2:000000', import_id: 2 }], () =>
+      fenceChunks(context, { _id: 1, fence: 4 }),
+    ),
+    write('preemptChunks', held, [{ state: 'done' }, { state: 'ready' }, { import_id: 2 }], () =>
+      preemptChunks(context, [1]),
+    ),
+  ])
+  t.same(faults, [])
+
+  await collections.chunks.deleteMany({})
+  await collections.chunks.insertOne(chunk(held))
+  t.equal(await chunks.closeChunks(collections, 1), 1, 'a held chunk is counted as not over')
+  t.match(await collections.chunks.findOne({}), held, 'and stays held')
+})
+
+/** The collection, in which something happens between the read of a list and the writes that follow from it. */
+function withEventAfterRead<D extends Document>(
+  collection: Collection<D>,
+  event: () => Promise<unknown>,
+): Collection<D> {
+  const readThenEvent = (method: 'find' | 'aggregate') =>
+    ((...given: [never, never]) => {
+      const cursor = collection[method](...given)
+      return {
+        toArray: async () => {
+          const found = await cursor.toArray()
+          await event()
+          return found
+        },
+      }
+    }) as never
+  return new Proxy(collection, {
+    get(target, name) {
+      if (name === 'find' || name === 'aggregate') return readThenEvent(name)
+      const value = Reflect.get(target, name) as unknown
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value
+    },
+  })
+}
+
+t.test('what got on between a look and the write that follows is not taken over', async (t) => {
+  const advances: Partial<ChunkDocument>[] = [
+    { lease_until: future },
+    { token: 'theirs', engine_id: 'theirs' },
+    { state: 'done', token: null },
+  ]
+  for (const advanced of advances) {
+    await collections.chunks.deleteMany({})
+    await collections.chunks.insertOne(chunk({ ...held, lease_until: past }))
+    const looking = withEventAfterRead(collections.chunks, () =>
+      collections.chunks.updateOne({}, { $set: advanced }),
+    )
+    t.same(await chunks.releaseExpiredChunks({ ...collections, chunks: looking }), [])
+    t.match(await collections.chunks.findOne({}), advanced)
+  }
+  const moves: Partial<ImportDocument>[] = [
+    { step: { ...step, moved_at: new Date() } },
+    stepOfAnother,
+    { state: 'cancelled', finished_at: past },
+  ]
+  for (const moved of moves) {
+    await collections.imports.deleteMany({})
+    await collections.imports.insertOne(importOf({ step, state: 'splitting' }))
+    const looking = withEventAfterRead(collections.imports, () =>
+      collections.imports.updateOne({}, { $set: moved }),
+    )
+    t.same(
+      await steps.takeOverStalledSteps(
+        { ...collections, imports: looking },
+        { stalledMs: 60_000, maxFailures: 3, message: () => 'it hangs' },
+      ),
+      [],
+    )
+    t.match(await collections.imports.findOne({}), moved)
+  }
+})
+
+t.test('the two states in which nobody may write are kept by the fence', async (t) => {
+  await collections.chunks.deleteMany({})
+  await collections.chunks.insertMany([chunk(held), storedChunk(1, 1), storedChunk(1, 2, { state: 'done' })])
+  await fenceChunks(context, { _id: 1, fence: 4 })
+  t.match(await collections.chunks.find().sort({ _id: 1 }).toArray(), [
+    { state: 'ready', token: null, fence: 4 },
+    { state: 'ready', token: null, fence: 4 },
+    { state: 'done' },
+  ])
+  t.equal(
+    await chunks.claimChunk(collections, { _id: 1, fence: 3 }, mine),
+    null,
+    'not for who read it before',
+  )
+  t.match(await chunks.claimChunk(collections, { _id: 1, fence: 4 }, mine), { token: 'mine' })
+})
+
+// ---- imports and their steps ----
+
+const importOf = (changes: Partial<ImportDocument>): ImportDocument => storedImport({ _id: 1, ...changes })
+const step = { engine_id: 'mine', token: 'mine', moved_at: past }
+const stepOfAnother = { step: { engine_id: 'theirs', token: 'theirs', moved_at: past } }
+const stepLost = [stepOfAnother, { step: null }]
+const ours = { id: 1, token: 'mine' }
+const ended = { state: 'failed', finished_at: past } as const
+
+t.test('steps', async (t) => {
+  const working = { step, state: 'splitting' } as const
+  const download = importOf({}).download
+  const stalledBounds = { stalledMs: 60_000, maxFailures: 3, message: () => 'it hangs' }
+  const faults = await faultsOf<ImportDocument>(collections.imports, importOf, [
+    {
+      write: 'claimStep',
+      changes: {},
+      leaves: [
+        ...[
+          stepOfAnother,
+          { state: 'importing' },
+          { state: 'paused' },
+          { settled: true },
+          { begins_at: future },
+        ],
+        ...[{ step_not_before: future }, { download: { ...download, next_attempt_at: future } }],
+      ] as Partial<ImportDocument>[],
+      run: () => steps.claimStep(collections, 1, 'splitting', mine),
+    },
+    { write: 'stampStep', changes: working, leaves: stepLost, run: () => steps.stampStep(collections, ours) },
+    {
+      write: 'takeOverStalledSteps',
+      changes: working,
+      leaves: [{ step: null }, { step: { ...step, moved_at: new Date() } }, { settled: true }],
+      run: () => steps.takeOverStalledSteps(collections, stalledBounds),
+    },
+    {
+      write: 'releaseStep',
+      changes: working,
+      leaves: stepLost,
+      run: () => steps.releaseStep(collections, 1, 'mine'),
+    },
+    {
+      write: 'releaseStepUnder',
+      changes: working,
+      leaves: [
+        ...stepLost,
+        { step: { ...step, engine_id: 'theirs' } },
+        { step: { ...step, token: 'theirs' } },
+      ],
+      run: () => steps.releaseStepUnder(collections, mine),
+    },
+    {
+      write: 'releaseStepsOf',
+      changes: working,
+      leaves: stepLost,
+      run: () => steps.releaseStepsOf(collections, 'mine', { died: true }),
+    },
+    {
+      write: 'writeInStep',
+      changes: working,
+      leaves: [...stepLost, { state: 'paused' }, ended],
+      run: () => steps.writeInStep(collections, { ...ours, state: 'splitting' }, { $set: { header: ['x'] } }),
+    },
+    {
+      write: 'beginTry',
+      changes: { step, state: 'downloading' },
+      leaves: [...stepLost, { state: 'paused' }],
+      run: () => steps.beginTry(collections, ours, 60_000),
+    },
+    {
+      write: 'scheduleRetry',
+      changes: { step, state: 'downloading' },
+      leaves: [
+        ...stepLost,
+        { state: 'cancelled', finished_at: past },
+        { download: { ...download, attempts: 1 } },
+      ],
+      run: () => steps.scheduleRetry(collections, ours, { attempts: 1, waitMs: 1_000 }),
+    },
+    {
+      write: 'postponeStep',
+      changes: working,
+      leaves: stepLost,
+      run: () => steps.postponeStep(collections, ours, { failures: 1, waitMs: 1_000 }),
+    },
+    {
+      write: 'delayStep',
+      changes: working,
+      leaves: stepLost,
+      run: () => steps.delayStep(collections, ours, { waitMs: 1_000, warning: 'it waits' }),
+    },
+    {
+      write: 'waitForUpload',
+      changes: working,
+      leaves: [...stepLost, { upload: { pin: null, waiting: { since: past, fingerprint: 'x' } } }],
+      run: () =>
+        steps.waitForUpload(collections, ours, {
+          ...{ fingerprint: 'x', lookAgainMs: 1_000, longestWaitMinutes: 5, filename: 'rows.csv' },
+        }),
+    },
+  ])
+  t.same(faults, [])
+})
+
+t.test('imports', async (t) => {
+  const totals = noCounts()
+  const failed = { ...ended, totals: null }
+  const faults = await faultsOf<ImportDocument>(collections.imports, importOf, [
+    {
+      write: 'startImport',
+      changes: { state: 'scheduled', started_at: null },
+      leaves: [{ state: 'paused' }, { state: 'splitting' }, { begins_at: future }],
+      run: () => imports.startImport(collections, 1, { firstNewSubscriberId: 7 }),
+    },
+    {
+      write: 'pauseImport',
+      changes: { state: 'importing' },
+      leaves: [{ state: 'paused' }, { state: 'finished' }, ended, { state: 'cancelled' }],
+      run: () => imports.pauseImport(context, 1),
+    },
+    {
+      write: 'unpauseImport',
+      changes: { state: 'paused', paused_from: 'importing', paused_at: past },
+      leaves: [{ state: 'importing' }, { state: 'cancelled' }, { state: 'finished' }],
+      run: () => imports.unpauseImport(context, 1),
+    },
+    {
+      write: 'cancelImport',
+      changes: { state: 'importing' },
+      leaves: [{ state: 'finished' }, ended, { state: 'cancelled' }],
+      run: () => imports.cancelImport(context, 1),
+    },
+    {
+      write: 'failImport',
+      changes: { state: 'splitting', step },
+      leaves: [...stepLost, { state: 'paused' }, { state: 'cancelled' }, { state: 'finished' }],
+      run: () => imports.failImport(collections, ours, 'it broke'),
+    },
+    {
+      write: 'finishImport',
+      changes: { state: 'importing', step, holds_list: true },
+      leaves: [...stepLost, { state: 'paused' }, { state: 'cancelled' }],
+      run: () => imports.finishImport(collections, ours, totals),
+    },
+    {
+      write: 'fixTotals',
+      changes: { ...failed, holds_list: true },
+      leaves: [{ state: 'paused' }, { state: 'importing' }, { totals: { ...totals, added: 3 } }],
+      run: () => imports.fixTotals(collections, 1, totals),
+    },
+    {
+      write: 'markSettled',
+      changes: { ...ended, totals },
+      leaves: [{ totals: null }, { state: 'importing' }, { settled: true }],
+      run: () => imports.markSettled(collections, 1),
+    },
+  ])
+  t.same(faults, [])
+})
+
+t.test('an import of whose chunk the engine is not the holder does not fail', async (t) => {
+  const session = client.startSession()
+  t.teardown(() => session.endSession())
+  const fail = (): Promise<boolean> =>
+    imports.failImportOfChunk(
+      collections,
+      session,
+      { importId: 1, chunkId: heldChunk._id, token: 'mine' },
+      'its records can’t be read',
+    )
+  const put = async (ofImport: Partial<ImportDocument>, ofChunk: object): Promise<void> => {
+    await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
+    await collections.imports.insertOne(importOf({ state: 'importing', ...ofImport }))
+    await collections.chunks.insertOne(chunk({ ...held, ...ofChunk }))
+  }
+  for (const lost of notHeld) {
+    await put({}, lost)
+    t.equal(await fail(), false)
+    t.match(await collections.imports.findOne({ _id: 1 }), { state: 'importing', error_message: null })
+  }
+  await put({ state: 'paused' }, {})
+  t.equal(await fail(), false)
+  await put({}, {})
+  t.equal(await fail(), true)
+  t.match(await collections.imports.findOne({ _id: 1 }), { state: 'failed', error_message: /read/ })
+  t.match(await collections.chunks.findOne({}), { state: 'ready', token: null })
+})
+
+t.test('one import at a time has a list', async (t) => {
+  await collections.imports.deleteMany({})
+  await collections.imports.insertMany([
+    storedImport({ _id: 1, state: 'importing', holds_list: true }),
+    storedImport({ _id: 2, state: 'scheduled', started_at: null }),
+  ])
+  t.equal(await imports.startImport(collections, 2, { firstNewSubscriberId: 7 }), null)
+  t.match(await collections.imports.findOne({ _id: 2 }), { state: 'scheduled' })
+  await collections.imports.updateOne({ _id: 1 }, { $unset: { holds_list: '' } })
+  t.type(await imports.startImport(collections, 2, { firstNewSubscriberId: 7 }), Date)
+  t.match(await collections.imports.findOne({ _id: 2 }), { state: 'splitting', holds_list: true })
+})
+
+t.test('a new fence is in the write of the pause and of the cancel', async (t) => {
+  for (const move of [imports.pauseImport, imports.cancelImport]) {
+    await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
+    await collections.imports.insertOne(importOf({ state: 'importing', fence: 6 }))
+    await collections.chunks.insertMany([chunk(held), storedChunk(1, 1)])
+    t.match(await move(context, 1), { fence: 7 })
+    t.match(await collections.chunks.find().toArray(), [
+      { state: 'ready', token: null, fence: 7 },
+      { state: 'ready', token: null, fence: 7 },
+    ])
+  }
+})
+
+// ---- callbacks, messages, reactions ----
+
+t.test('callbacks', async (t) => {
+  const callback = (changes: Partial<CallbackDocument>): CallbackDocument => ({
+    ...{
+      _id: 1,
+      organization_id: 1,
+      queue: '1@h',
+      webhook_id: 'w',
+      body: '{}',
+      state: 'waiting',
+      due_at: past,
+    },
+    ...{ token: null, tried_at: null, failures: 0, problem: null, ended_at: null },
+    ...changes,
+  })
+  const tried = { token: 'mine', tried_at: past, due_at: future }
+  const lost = [{ token: 'theirs' }, { token: null }, { state: 'delivered' }, { state: 'given_up' }] as const
+  const ofMine = { importId: 1, token: 'mine' }
+  const faults = await faultsOf<CallbackDocument>(collections.callbacks, callback, [
+    {
+      write: 'claimCallback',
+      changes: {},
+      leaves: [{ due_at: future }, { state: 'delivered' }, { state: 'given_up' }, { queue: '2@h' }],
+      run: () =>
+        callbacks.claimCallback(collections, '1@h', { until: new Date(), token: 'mine', leaseMs: 1_000 }),
+    },
+    {
+      write: 'markDelivered',
+      changes: tried,
+      leaves: [...lost],
+      run: () => callbacks.markDelivered(collections, ofMine),
+    },
+    {
+      write: 'noteFailure',
+      changes: tried,
+      leaves: [...lost],
+      run: () => callbacks.noteFailure(collections, ofMine, { problem: 'it hung', waitMs: 1_000 }),
+    },
+    {
+      write: 'releaseCallback',
+      changes: tried,
+      leaves: [...lost],
+      run: () => callbacks.releaseCallback(collections, ofMine),
+    },
+  ])
+  t.same(faults, [])
+})
+
+const message = (changes: Partial<OutboxDocument>): OutboxDocument => ({
+  ...{ _id: 1, organization_id: 1, mailing_list_id: 1, kind: 'autoresponder', queue: 1, autoresponder_id: 1 },
+  ...{ subscriber_id: 1, reaction: '1:1:request 1', pending_subscriber: null, due_at: past },
+  ...{ state: 'ready', lease_token: null, leased_until: null },
+  ...changes,
+})
+const taken = { state: 'taken', lease_token: 'mine', leased_until: future } as const
+const lease = { token: 'mine', seconds: 60 }
+const reaction = (changes: Partial<ReactionDocument>): ReactionDocument => ({
+  ...{ _id: '1:1:request 1', id: 1, organization_id: 1, mailing_list_id: 1, autoresponder_id: 1 },
+  ...{ subscriber_id: 1, import_id: null, state: 'queued', due_at: past, created_at: past },
+  ...changes,
+})
+
+t.test('messages', async (t) => {
+  const beginnings = [{ queue: 1, dueAt: past }]
+  const faults = await faultsOf<OutboxDocument>(collections.outbox, message, [
+    {
+      write: 'claimMessages',
+      changes: {},
+      leaves: [{ ...taken, lease_token: 'theirs' }, { queue: 2 }],
+      run: () => outbox.claimMessages(collections, beginnings, { limit: 10, lease }),
+    },
+    {
+      write: 'returnExpired',
+      changes: { ...taken, leased_until: past },
+      leaves: [{ leased_until: future }, { organization_id: 2 }],
+      run: () => outbox.returnExpired(collections, { organizationId: 1 }),
+    },
+    {
+      write: 'giveBack',
+      changes: taken,
+      leaves: [{ lease_token: 'theirs' }],
+      run: () => outbox.giveBack(collections, [{ _id: 1 }], lease),
+    },
+    {
+      write: 'acknowledgeMessages',
+      changes: taken,
+      leaves: [{ lease_token: 'theirs' }, { organization_id: 2 }, { state: 'ready', lease_token: null }],
+      run: () =>
+        outbox.acknowledgeMessages(collections, { organizationId: 1 }, [{ id: 1, leaseToken: 'mine' }]),
+    },
+    {
+      write: 'dropMessages',
+      changes: taken,
+      leaves: [{ lease_token: 'theirs' }],
+      run: () => outbox.dropMessages(collections, [message(taken)], lease),
+    },
+  ])
+  t.same(faults, [])
+})
+
+t.test('reactions', async (t) => {
+  const { due_at, ...ofReaction } = reaction({})
+  const due = [{ ...ofReaction, due_at }]
+  const session = client.startSession()
+  t.teardown(() => session.endSession())
+  const leaves: Partial<ReactionDocument>[] = [{ state: 'due' }, { state: 'dropped' }, { state: 'sent' }]
+  await collections.outbox.deleteMany({})
+  const faults = await faultsOf<ReactionDocument>(collections.reactions, reaction, [
+    {
+      write: 'moveReactions',
+      changes: {},
+      leaves,
+      run: async () => {
+        await collections.outbox.deleteMany({})
+        const moved = await moveReactions(database, session, due)
+        if ((await collections.outbox.countDocuments()) !== moved)
+          throw new Error('messages and reactions differ')
+        return moved
+      },
+    },
+    { write: 'dropReactions', changes: {}, leaves, run: () => dropReactions(database, due) },
+  ])
+  t.same(faults, [])
+})
+
+// ---- the quota ----
+
+t.test('figures of the quota', async (t) => {
+  const usage = (changes: Partial<UploadUsageDocument>): UploadUsageDocument => ({
+    ...{ _id: 1, revision: 3, bytes: 0, files: 0, uploads: [], imports: [], counted_at: new Date() },
+    ...changes,
+  })
+  const entry = (import_id: number, source = 0, partition = 0) => ({
+    import_id,
+    source,
+    partition,
+    entered_at: past,
+  })
+  const limits = { bytes: 100, imports: 2 }
+  const faults = await faultsOf<UploadUsageDocument>(collections.uploadUsage, usage, [
+    {
+      write: 'enterImport',
+      changes: {},
+      leaves: [
+        { imports: [entry(1)] },
+        { imports: [entry(2), entry(3)] },
+        { bytes: 61 },
+        { pinned: 61 },
+        { imports: [entry(2, 30, 31)] },
+        { uploads: [{ token: 'u', name: 'x', bytes: 61, files: 1 }] },
+        { counted_at: past },
+      ],
+      run: () => staged.enterImport(collections, 1, { importId: 1, bytes: 40, maxAgeMs: 60_000 }, limits),
+    },
+    {
+      write: 'growSource',
+      changes: { imports: [entry(1, 10)] },
+      leaves: [{ imports: [] }, { imports: [entry(2, 10)] }, { imports: [entry(1, 61)] }, { bytes: 51 }],
+      run: () => staged.growSource(collections, 1, { importId: 1, bytes: 40, within: 'all' }, 100),
+    },
+    {
+      write: 'reservePartition',
+      changes: { imports: [entry(1, 10), entry(2, 10, 10)] },
+      leaves: [{ imports: [] }, { imports: [entry(1, 10), entry(2, 10, 50)] }],
+      run: () => staged.reservePartition(collections, 1, { importId: 1, bytes: 40 }, 100),
+    },
+    {
+      write: 'setPinned',
+      changes: {},
+      leaves: [{ revision: 4 }],
+      run: () => staged.setPinned(collections, usage({}), 9),
+    },
+  ])
+  t.same(faults, [])
+})
+
+// ---- places under the subscriber limit ----
+
+t.test('places under the limit are taken once', async (t) => {
+  /** A limit of 10, 6 active subscribers, and a running chunk that holds 3 places. */
+  const prepare = async (): Promise<void> => {
+    await Promise.all([
+      collections.organizations.deleteMany({}),
+      collections.subscriberCounts.deleteMany({}),
+      collections.chunks.deleteMany({}),
+    ])
+    await collections.organizations.insertOne({
+      ...{ _id: 1, name: 'One', time_zone_name: 'UTC', subscriber_limit: 10, places_revision: 0 },
+      created_at: past,
+    })
+    await collections.subscriberCounts.insertOne({
+      ...{ _id: '1:a0', organization_id: 1, mailing_list_id: 1 },
+      ...{ active: 6, bounced: 0, unsubscribed: 0, scomp: 0, deactivated: 0 },
+    })
+    await collections.chunks.insertMany([
+      storedChunk(1, 0, { ...held, places_held: 3 }),
+      storedChunk(1, 1, { ...held, token: 'second' }),
+      storedChunk(1, 2, { ...held, token: 'third' }),
+    ])
+  }
+  /** Two transactions at the same moment: both do their work before either commits. Resolves to how many committed. */
+  const together = async (
+    work: (session: ClientSession, which: number) => Promise<unknown>,
+  ): Promise<number> => {
+    const sessions = [client.startSession(), client.startSession()]
+    const done = await Promise.allSettled(
+      sessions.map(async (session, which) => {
+        session.startTransaction({ readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' } })
+        await work(session, which)
+      }),
+    )
+    const committed = await Promise.allSettled(
+      sessions.map(async (session, i) => {
+        if (done[i]!.status === 'rejected') throw new Error('it met the other one')
+        await session.commitTransaction()
+      }),
+    )
+    await Promise.all(sessions.map((session) => session.endSession()))
+    return committed.filter(({ status }) => status === 'fulfilled').length
+  }
+  const requests = (amount: number) =>
+    inTransaction(database, (session) => takePlace(collections, session, 1, { amount, isInTurn: true }))
+  await prepare()
+  t.equal(await requests(1), 'taken')
+  t.equal(await requests(2), 'busy', 'a chunk holds what would be left')
+  t.equal(await requests(5), 'full', 'active subscribers alone leave too little')
+  t.equal(
+    await together((session) => takePlace(collections, session, 1, { amount: 1, isInTurn: true })),
+    1,
+    'two requests for the last place',
+  )
+  await prepare()
+  const chunkNumber = (number: number, token: string) => ({
+    ...{ _id: storedChunk(1, number)._id, import_id: 1, organization_id: 1, dry_run: false, token },
+  })
+  t.equal(
+    await together((session, which) =>
+      holdPlaces(collections, session, {
+        chunk: which === 0 ? chunkNumber(1, 'second') : chunkNumber(2, 'third'),
+        ...{ limit: 10, needed: 1, wanted: 1 },
+      }),
+    ),
+    1,
+    'two chunks for the last place',
+  )
+  await prepare()
+  t.equal(
+    await together((session, which) =>
+      which === 0
+        ? takePlace(collections, session, 1, { amount: 1, isInTurn: true })
+        : holdPlaces(collections, session, {
+            chunk: chunkNumber(1, 'second'),
+            limit: 10,
+            needed: 1,
+            wanted: 1,
+          }),
+    ),
+    1,
+    'a request and a chunk for the last place',
+  )
+  await prepare()
+  t.equal(
+    await inTransaction(database, (session) =>
+      holdPlaces(collections, session, { chunk: chunkNumber(1, 'lost'), limit: 100, needed: 1, wanted: 1 }),
+    ),
+    'lost',
+  )
+})

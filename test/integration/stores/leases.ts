@@ -1,0 +1,66 @@
+import t from 'tap'
+import { ensureSchema } from '../../../shared/database.ts'
+import { createLogger } from '../../../shared/logger.ts'
+import { leaseMs, markDead, readPrimaryClock, register, renewLease } from '../../../shared/store/leases.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+
+const { database } = await databaseAndFolder(t)
+const { db, collections } = database
+const { engines } = collections
+await ensureSchema(db, createLogger({ process: 'test', level: 'silent' }))
+
+const earlier = '7fffffff0000000000000000'
+const hour = 3_600_000
+
+/** An engine whose lease ends so many milliseconds from now, by the clock of the primary of an election. */
+async function engineWith(t: { name: string }, leaseEndsIn: number, election?: string) {
+  const { time } = await readPrimaryClock(db)
+  const _id = t.name
+  await engines.deleteMany({})
+  await register(db, 'engines', { _id, host: 'test', process_id: 1, number: 0, session_ids: [] })
+  const lease = { lease_until: new Date(time.getTime() + leaseEndsIn) }
+  await engines.updateOne(
+    { _id },
+    { $set: { ...lease, ...(election === undefined ? {} : { lease_election: election }) } },
+  )
+  return { _id, document: async () => (await engines.findOne({ _id }))! }
+}
+
+t.test('an engine whose lease ran out in this election is dead', async (t) => {
+  const { _id, document } = await engineWith(t, -1)
+  await markDead(db, 'engines')
+  t.match(await document(), { dead: true })
+  t.equal(await renewLease(db, 'engines', { _id }), false)
+})
+
+for (const [clock, leaseEndsIn] of [
+  ['ahead', -hour],
+  ['behind', hour],
+] as const)
+  t.test(
+    `a new primary whose clock is ${clock} gives a lease of before its election one lease more`,
+    async (t) => {
+      const { document } = await engineWith(t, leaseEndsIn, earlier)
+      await markDead(db, 'engines')
+      const { time, election } = await readPrimaryClock(db)
+      const { dead, lease_until, lease_election } = await document()
+      t.equal(dead, false)
+      t.equal(lease_election, election)
+      const left = lease_until.getTime() - time.getTime()
+      t.ok(left > leaseMs - 2_000 && left <= leaseMs, `${left} ms`)
+      await engines.updateOne({}, { $set: { lease_until: new Date(time.getTime() - 1) } })
+      await markDead(db, 'engines')
+      t.match(await document(), { dead: true }, 'and no more than one')
+    },
+  )
+
+t.test('an engine of a version before, which names no election, is judged like others', async (t) => {
+  const { _id, document } = await engineWith(t, -hour)
+  await engines.updateOne({ _id }, { $unset: { lease_election: '' } })
+  await markDead(db, 'engines')
+  t.match(await document(), { dead: false })
+  // As it renews its lease.
+  await engines.updateOne({ _id, dead: false }, [{ $set: { lease_until: { $add: ['$$NOW', -1] } } }])
+  await markDead(db, 'engines')
+  t.match(await document(), { dead: true })
+})

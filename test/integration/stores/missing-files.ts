@@ -1,0 +1,146 @@
+import t from 'tap'
+import { ensureSchema } from '../../../shared/database.ts'
+import { createLogger } from '../../../shared/logger.ts'
+import type { ImportDocument } from '../../../shared/schemas/import.ts'
+import { listWorkingImports } from '../../../shared/store/import-queues.ts'
+import { adoptDataFolderId } from '../../../shared/store/installation.ts'
+import { noteMissingOfChunk, noteMissingOfStep, withoutMissing } from '../../../shared/store/missing-files.ts'
+import { keyHashSecret } from '../../../shared/api-keys.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
+
+/** Who may fail an import of which a file is missing, and who leaves it to others: docs/decisions/111. */
+
+const { database } = await databaseAndFolder(t)
+const { collections } = database
+await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' }))
+
+/** Counted from the moment of the call: tests of this file may have waited for others. */
+const ago = (seconds: number): Date => new Date(Date.now() - seconds * 1_000)
+const noteOf = (engineId: string, seconds: number) => ({ missing: { engine_id: engineId, at: ago(seconds) } })
+const step = { engine_id: 'mine', token: 'mine' }
+const chunk = { state: 'running', token: 'mine', engine_id: 'mine', lease_until: ago(-60) } as const
+
+async function stored(changes: Partial<ImportDocument>): Promise<void> {
+  await collections.imports.deleteMany({})
+  await collections.imports.insertOne(storedImport({ _id: 1, step, ...changes }))
+}
+
+const found = async () => (await collections.imports.findOne({ _id: 1 }))!
+
+const cases: {
+  what: string
+  note?: { by: 'mine' | 'theirs'; seconds: number }
+  isAlone?: boolean
+  outcome: 'noted' | 'failed'
+}[] = [
+  { what: 'nobody has missed it', outcome: 'noted' },
+  { what: 'another one has', note: { by: 'theirs', seconds: 50 }, outcome: 'failed' },
+  { what: 'another one has, alone', note: { by: 'theirs', seconds: 1 }, isAlone: true, outcome: 'failed' },
+  { what: 'another one has, long ago', note: { by: 'theirs', seconds: 70 }, outcome: 'noted' },
+  { what: 'the same one has', note: { by: 'mine', seconds: 50 }, outcome: 'noted' },
+  {
+    what: 'the same one has just now, alone',
+    note: { by: 'mine', seconds: 3 },
+    isAlone: true,
+    outcome: 'noted',
+  },
+  { what: 'the same one has, alone', note: { by: 'mine', seconds: 10 }, isAlone: true, outcome: 'failed' },
+  {
+    what: 'the same one has long ago, alone',
+    note: { by: 'mine', seconds: 70 },
+    isAlone: true,
+    outcome: 'noted',
+  },
+]
+
+const message = 'a file is gone'
+
+t.test('a missing file fails the import when it was missed before', async (t) => {
+  for (const { what, note, isAlone = false, outcome } of cases) {
+    const changes = () => (note === undefined ? {} : noteOf(note.by, note.seconds))
+    const finding = { engineId: 'mine', isAlone, message }
+    await stored(changes())
+    const { missing } = await found()
+    t.equal(await noteMissingOfStep(collections, { id: 1, token: 'mine' }, finding), outcome, what)
+    const after = await found()
+    const expected =
+      outcome === 'failed'
+        ? { state: 'failed', error_message: message }
+        : { state: 'splitting', error_message: null, finished_at: null, missing: { engine_id: 'mine' } }
+    t.match(after, expected, what)
+    t.equal(after.finished_at !== null, outcome === 'failed', what)
+    if (note?.by === 'mine' && note.seconds < 60)
+      t.same(after.missing, missing, `${what}: the time stays that of the first look`)
+
+    await collections.chunks.deleteMany({})
+    await collections.chunks.insertOne(storedChunk(1, 0, { ...chunk, attempt: 3 }))
+    await stored({ ...changes(), state: 'importing', step: null })
+    const held = { importId: 1, chunkId: '1:000000', token: 'mine' }
+    const noted = await database.client.withSession((session) =>
+      noteMissingOfChunk(collections, session, held, finding),
+    )
+    t.equal(noted, outcome, `${what}, in a chunk`)
+    t.equal((await found()).state, outcome === 'failed' ? 'failed' : 'importing', `${what}, in a chunk`)
+    const released = { state: 'ready', token: null, attempt: 0 }
+    t.match(await collections.chunks.findOne({}), released, `${what}: no attempt is counted`)
+  }
+})
+
+t.test('an engine that has lost the step or the chunk notes nothing', async (t) => {
+  const finding = { engineId: 'mine', isAlone: false, message }
+  for (const changes of [
+    { step: { engine_id: 'theirs', token: 'theirs' } },
+    { step: null },
+    { state: 'paused', paused_from: 'splitting', paused_at: ago(1) },
+    { state: 'cancelled', finished_at: ago(1) },
+  ] satisfies Partial<ImportDocument>[]) {
+    await stored({ ...noteOf('theirs', 10), ...changes })
+    const before = await found()
+    t.equal(await noteMissingOfStep(collections, { id: 1, token: 'mine' }, finding), 'lost')
+    t.same(await found(), before, JSON.stringify(changes))
+  }
+  await stored({ ...noteOf('theirs', 10), state: 'importing', step: null })
+  const before = await found()
+  await collections.chunks.deleteMany({})
+  await collections.chunks.insertOne(storedChunk(1, 0, { ...chunk, token: 'theirs' }))
+  const held = { importId: 1, chunkId: '1:000000', token: 'mine' }
+  const noted = await database.client.withSession((session) =>
+    noteMissingOfChunk(collections, session, held, finding),
+  )
+  t.equal(noted, 'lost')
+  t.same(await found(), before)
+})
+
+t.test('an engine leaves an import to the others for a minute, and alone for 5 s', async (t) => {
+  const engine = {
+    ...{ _id: 'theirs', number: 1, host: 'h', process_id: 1, started_at: ago(60), dead: false },
+    ...{ session_ids: [], lease_until: ago(-60) },
+  }
+  const isTaken = async (changes: Partial<ImportDocument>) => {
+    await stored({ ...changes, step: null })
+    const working = await listWorkingImports(collections)
+    return (await withoutMissing(collections, working, 'mine')).length === 1
+  }
+  await collections.engines.insertOne(engine)
+  t.ok(await isTaken({}))
+  t.ok(await isTaken(noteOf('theirs', 1)), 'what another one has missed')
+  t.notOk(await isTaken(noteOf('mine', 50)))
+  t.ok(await isTaken(noteOf('mine', 70)))
+  await collections.engines.replaceOne({ _id: 'theirs' }, { ...engine, lease_until: ago(1) })
+  t.notOk(
+    await isTaken(noteOf('mine', 50)),
+    'after a failover leases have run out before anybody could renew them',
+  )
+  for (const gone of [{ sees_files: false }, { dead: true }]) {
+    await collections.engines.replaceOne({ _id: 'theirs' }, { ...engine, ...gone })
+    t.notOk(await isTaken(noteOf('mine', 3)), JSON.stringify(gone))
+    t.ok(await isTaken(noteOf('mine', 7)), JSON.stringify(gone))
+  }
+})
+
+t.test('the id of the folder is adopted once', async (t) => {
+  await keyHashSecret(collections)
+  t.equal(await adoptDataFolderId(collections, 'first'), 'first')
+  t.equal(await adoptDataFolderId(collections, 'second'), 'first')
+})
