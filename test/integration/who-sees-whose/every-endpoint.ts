@@ -1,0 +1,303 @@
+import { isDeepStrictEqual } from 'node:util'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { endpoints } from '../../../control-plane/endpoints.ts'
+import { makeWorld } from '../../helpers/conformance/world.ts'
+import {
+  basic,
+  bootstrapKey,
+  callerOf,
+  startProcess,
+  startService,
+  type Answer,
+  type Json,
+} from '../../helpers/service.ts'
+import { makeRecords, names, password, spares, type Records } from './records.ts'
+import { rowsFor, type Case, type Row } from './rows.ts'
+
+/**
+ * Every endpoint, asked by every kind of caller, for records of his own organization and of a foreign one. What comes
+ * back is looked into: it names records of the right organization, and none of the other one.
+ */
+
+const service = await startService(t, ['control-plane', 'engine'])
+const world = await makeWorld(service)
+const [own, foreign] = await Promise.all([
+  makeRecords(world, 'mark-amber'),
+  makeRecords(world.foreign, 'mark-birch'),
+])
+const systemUser = await service.post('/users', {
+  user: {
+    full_name: 'System',
+    email: 'system@example.com',
+    active: true,
+    role: 'system_admin',
+    password1: password,
+    password2: password,
+  },
+})
+const rows = rowsFor(own, foreign, { key: 1, user: systemUser.id })
+
+/** What a caller holds: a role of an admin, one permission, or nothing. */
+interface Caller {
+  who: string
+  key: string
+  holds: string | null
+}
+
+/** Every permission that a user can hold, as the contract has them. */
+const permissions = `
+  mailing_list/create mailing_list/update mailing_list/delete subscriber/create subscriber/update subscriber/delete
+  subscriber/read subscriber/import subscriber/export segmentation_criteria/create segmentation_criteria/update
+  segmentation_criteria/delete autoresponder/create autoresponder/update autoresponder/delete
+  autoresponder/update_state autoresponder/read_stats web_form/create web_form/update web_form/delete
+  custom_field/create custom_field/update custom_field/delete campaign/create campaign/update campaign/delete
+  campaign/send campaign/update_state campaign/read_stats campaign/template/create campaign/template/update
+  campaign/template/delete seed_list/create seed_list/update seed_list/delete`
+  .trim()
+  .split(/\s+/)
+
+const holders = await Promise.all(
+  permissions.map(async (permission): Promise<Caller> => {
+    const at = permission.lastIndexOf('/')
+    const key = await world.holderOf(permission.slice(0, at), permission.slice(at + 1))
+    return { who: permission, key, holds: permission }
+  }),
+)
+
+async function succeeded(call: Promise<Answer>): Promise<void> {
+  const { status, text, body } = await call
+  if (body?.success !== true) throw new Error(`this should succeed: ${status} ${text}`)
+}
+
+/** A user of the organization with a key of his. */
+async function userWithKey(user: object): Promise<{ id: number; keyId: number; key: string }> {
+  const { id } = await spares['user']!(world, own)
+  await succeeded(service.call('PUT', `/users/${id}`, { user }))
+  const { id: keyId, key } = await world.post('/api_keys', { api_key: { name: own.mark, user_id: id } })
+  return { id, keyId, key }
+}
+
+const admin = { role: 'organization_admin' }
+const reader = { permissions: { subscriber: ['read'] } }
+const [adminUser, demoted, deprived, ofInactive, ofDeleted, inactive, deleted] = await Promise.all([
+  userWithKey(admin),
+  userWithKey(admin),
+  userWithKey(reader),
+  userWithKey(admin),
+  userWithKey(admin),
+  userWithKey(admin),
+  userWithKey(admin),
+])
+
+const system: Caller = { who: 'a system admin', key: bootstrapKey, holds: 'system admin' }
+const ownAdmin: Caller = { who: 'an admin', key: world.admin, holds: 'admin' }
+const callers: Caller[] = [
+  system,
+  ownAdmin,
+  { who: 'a user who is an admin', key: adminUser.key, holds: 'admin' },
+  { who: 'a standard key', key: world.nobody, holds: null },
+  { who: 'a user who was an admin', key: demoted.key, holds: null },
+  { who: 'a user who had a permission', key: deprived.key, holds: null },
+  ...holders,
+]
+const callerNamed = new Map([
+  ...callers.map((caller) => [caller.who, caller] as const),
+  [
+    'an admin beside the system admins',
+    { who: 'an admin of organization 1', key: await world.adminBesideSystem(), holds: 'admin' },
+  ],
+])
+
+/** What a control plane knows of a key it may believe for 5 s after another one has changed it. */
+const beliefMs = 5_000
+for (const { key } of [demoted, deprived, ofInactive, ofDeleted, inactive, deleted])
+  await succeeded(service.call('GET', '/mailing_lists', undefined, { key }))
+const beside = await startProcess('control-plane', service.settings)
+t.teardown(() => beside.stop())
+const callBeside = callerOf(() => beside.ready.http!)
+const changes: [method: string, path: string, body?: unknown][] = [
+  ['PUT', `/users/${demoted.id}`, { user: { role: 'standard' } }],
+  ['PUT', `/users/${deprived.id}`, { user: { permissions: { subscriber: [] } } }],
+  ['PUT', `/users/${ofInactive.id}`, { user: { active: false } }],
+  ['DELETE', `/users/${ofDeleted.id}`],
+  ['PUT', `/api_keys/${inactive.keyId}`, { api_key: { active: false } }],
+  ['DELETE', `/api_keys/${deleted.keyId}`],
+]
+for (const [method, path, body] of changes) await succeeded(callBeside(method, path, body))
+const changesHoldFrom = Date.now() + beliefMs
+
+const refusedCredentials: [who: string, authorization: string | null][] = [
+  ['no key', null],
+  ['a wrong key', basic('api:wrong_key_0123456789')],
+  ['a key beside a foreign organization', basic(`${foreign.organization}:${world.admin}`)],
+  ['an inactive key', basic(`api:${inactive.key}`)],
+  ['a deleted key', basic(`api:${deleted.key}`)],
+  ['a key of an inactive user', basic(`api:${ofInactive.key}`)],
+  ['a key of a deleted user', basic(`api:${ofDeleted.key}`)],
+]
+
+type Ids = Partial<Record<keyof Records, unknown>>
+
+function send(
+  [method, path]: readonly string[],
+  row: Row,
+  ids: Ids,
+  options: { key: string | null; headers?: Record<string, string>; query?: string; body?: unknown },
+): Promise<Answer> {
+  const kinds = [...(row.path ?? [])]
+  const filled = path!.replaceAll(/:\w+/g, () => encodeURIComponent(String(ids[kinds.shift()!])))
+  const { key, headers = {}, query = '', body = {} } = options
+  const sent = method === 'POST' || method === 'PUT' ? body : undefined
+  return service.call(method!, `${filled}${query}`, sent, { key, headers })
+}
+
+const shown = ({ status, text }: Answer): string => `${status} ${text.slice(0, 200)}`
+
+function isLetIn({ needs }: Row, { holds }: Caller): boolean {
+  if (holds === 'system admin' || needs === 'any key') return true
+  if (needs === 'system admin' || holds === null) return false
+  return holds === 'admin' || (needs !== 'admin' && needs.includes(holds))
+}
+
+/** Refused for the content of the request, an empty body as a rule: the caller and the record have passed. */
+const pastTheDoor = ['invalid_request', 'validation_failed']
+
+function passed(method: string, { status, body }: Answer): boolean {
+  if (status !== 200) return false
+  return (
+    body === undefined || body.success === true || (method !== 'GET' && pastTheDoor.includes(body.error_code))
+  )
+}
+
+/** What is wrong with a reply that should name these organizations' records and no others; null for nothing. */
+function misplaced({ text, body }: Answer, expected: Records[]): string | null {
+  for (const records of [own, foreign]) {
+    const isDue = expected.includes(records)
+    if (names(text, records) !== isDue)
+      return `${isDue ? 'lacks' : 'shows'} ${records.mark}: ${text.slice(0, 300)}`
+  }
+  const count = body?.num_records
+  if (typeof count === 'number' && count !== body.data.length) return `counts ${count} of ${body.data.length}`
+  return null
+}
+
+/** The caller's own records, or those that the path names. */
+async function faultOfCaller(endpoint: string[], row: Row, caller: Caller): Promise<string | null> {
+  const [method] = endpoint
+  const mayEnter = isLetIn(row, caller)
+  const last = row.path?.at(-1)
+  const ids: Ids = { ...own }
+  if (method === 'DELETE' && mayEnter) ids[last!] = (await spares[last!]!(world, own)).id
+  const answer = await send(endpoint, row, ids, { key: caller.key })
+  if (!mayEnter)
+    return answer.status === 403 && answer.body?.error_code === 'not_authorized'
+      ? null
+      : `${caller.who} is not refused: ${shown(answer)}`
+  if (!passed(method!, answer)) return `${caller.who} is refused: ${shown(answer)}`
+  if (method !== 'GET' || row.namesNothing === true) return null
+  const inOwn = caller !== system || row.path?.some((kind) => own[kind] !== foreign[kind]) === true
+  const fault = misplaced(
+    answer,
+    row.systemSees === 'all' && caller === system ? [own, foreign] : inOwn ? [own] : [],
+  )
+  return fault === null ? null : `to ${caller.who} it ${fault}`
+}
+
+/** Paths with foreign ids: all of them, or one beside an own one. */
+async function faultsOfForeignPaths(endpoint: string[], row: Row): Promise<(string | null)[]> {
+  const kinds = (row.path ?? []).filter((kind) => own[kind] !== foreign[kind])
+  const first = callers.find(
+    (caller) => caller.holds !== 'admin' && caller !== system && isLetIn(row, caller),
+  )
+  const tried = [first, ownAdmin, system].filter((caller) => caller !== undefined && isLetIn(row, caller))
+  const choices = kinds.length === 2 ? [[kinds[0]!], [kinds[1]!], kinds] : kinds.length === 1 ? [kinds] : []
+  const trials = tried.flatMap((caller) => choices.map((choice) => [caller!, choice] as const))
+  return Promise.all(
+    trials.map(async ([caller, choice]) => {
+      const isWhole = choice.length === kinds.length
+      if (caller === system && isWhole && endpoint[0] === 'DELETE') return null
+      const ids: Ids = { ...own, ...Object.fromEntries(choice.map((kind) => [kind, foreign[kind]])) }
+      const answer = await send(endpoint, row, ids, { key: caller.key })
+      const what = `to ${caller.who}, with a foreign ${choice.join(' and ')}, it`
+      if (caller === system && isWhole) {
+        if (!passed(endpoint[0]!, answer)) return `${what} is refused: ${shown(answer)}`
+        const fault = endpoint[0] === 'GET' && row.namesNothing !== true ? misplaced(answer, [foreign]) : null
+        return fault === null ? null : `${what} ${fault}`
+      }
+      const isLeftOut = row.leavesOut === true && (caller === system || choice[0] === kinds.at(-1))
+      const isDue = isLeftOut
+        ? isDeepStrictEqual(answer.body?.data, [])
+        : answer.status === 200 && answer.body?.error_code === 'not_found'
+      return isDue ? null : `${what} is not refused: ${shown(answer)}`
+    }),
+  )
+}
+
+async function faultOfCase(endpoint: string[], row: Row, given: Case): Promise<string | null> {
+  const { what, as = ownAdmin.who, path = {}, query = '', body, gets } = given
+  const { key } = callerNamed.get(as)!
+  const answer = await send(endpoint, row, { ...own, ...path }, { key, query, body })
+  const { error_code: code, data } = answer.body ?? {}
+  const isDue = typeof gets === 'string' ? code === gets : answer.body?.success === true && fits(data, gets)
+  if (!isDue) return `${what}: ${shown(answer)}`
+  return typeof gets !== 'string' && names(answer.text, foreign) ? `${what} shows ${foreign.mark}` : null
+}
+
+/** An array is as expected, and an object has at least these fields. */
+const fits = (data: Json, expected: object): boolean =>
+  Array.isArray(expected)
+    ? isDeepStrictEqual(data, expected)
+    : Object.entries(expected).every(([key, value]: [string, unknown]) =>
+        typeof value === 'object' && value !== null
+          ? fits(data[key], value)
+          : isDeepStrictEqual(data[key], value),
+      )
+
+async function faultOfCredential(
+  endpoint: string[],
+  row: Row,
+  [who, authorization]: [string, string | null],
+): Promise<string | null> {
+  const headers: Record<string, string> = authorization === null ? {} : { authorization }
+  const answer = await send(endpoint, row, { ...own }, { key: null, headers })
+  const isDue = answer.status === 401 && answer.body?.error_code === 'not_authorized'
+  return isDue ? null : `${who} is not refused: ${shown(answer)}`
+}
+
+const present = <T>(values: (T | null)[]): T[] => values.filter((value) => value !== null)
+
+t.test('every endpoint has a row, and every row is of an endpoint', (t) => {
+  const known = endpoints.map(({ method, path }) => `${method.toUpperCase()} ${path}`)
+  t.same(Object.keys(rows).sort(), known.sort())
+  t.end()
+})
+
+/** Before this control plane changes any key or user itself: with that it forgets what it knows of them. */
+t.test('what another control plane revoked is so here after 5 s', async (t) => {
+  await sleep(Math.max(0, changesHoldFrom - Date.now()))
+  const name = 'GET /subscriber_imports'
+  const [endpoint, row] = [name.split(' '), rows[name]!]
+  for (const given of refusedCredentials) t.equal(await faultOfCredential(endpoint, row, given), null)
+  for (const caller of callers) t.equal(await faultOfCaller(endpoint, row, caller), null)
+})
+
+t.test('an own path with foreign ids in the body or the query', async (t) => {
+  for (const [name, row] of Object.entries(rows))
+    for (const given of row.cases ?? [])
+      t.equal(await faultOfCase(name.split(' '), row, given), null, `${name}: ${given.what}`)
+})
+
+for (const [name, row] of Object.entries(rows))
+  t.test(name, async (t) => {
+    const endpoint = name.split(' ')
+    const faults = [
+      ...(await Promise.all(refusedCredentials.map((given) => faultOfCredential(endpoint, row, given)))),
+      ...(await faultsOfForeignPaths(endpoint, row)),
+    ]
+    for (let i = 0; i < callers.length; i += 8)
+      faults.push(
+        ...(await Promise.all(callers.slice(i, i + 8).map((caller) => faultOfCaller(endpoint, row, caller)))),
+      )
+    t.same(present(faults), [])
+  })

@@ -1,0 +1,479 @@
+import { importCreation, password, type Records } from './records.ts'
+
+/**
+ * Who may call each endpoint, and whose records it shows, written by hand from the contract: never from what the
+ * endpoints say of themselves.
+ */
+export interface Row {
+  /** Admins hold every permission, and a system admin may call everything. */
+  needs: 'any key' | 'admin' | 'system admin' | string[]
+  /** The kinds of the path's parameters, in their order. */
+  path?: (keyof Records)[]
+  /** A system admin sees all organizations, where the path names none; else his own. */
+  systemSees?: 'all'
+  /** The reply names no organization, list or record. */
+  namesNothing?: true
+  /** What the last parameter doesn't name is left out, in place of `not_found`. */
+  leavesOut?: true
+  cases?: Case[]
+}
+
+/** A request of the admin, if of nobody else, with the error code that it gets, or with fields of its data. */
+export interface Case {
+  what: string
+  as?: string
+  path?: Partial<Record<keyof Records, number | string>>
+  query?: string
+  body?: unknown
+  gets: string | object
+}
+
+const mayReadImports = ['subscriber/read', 'subscriber/import']
+const mayImport = ['subscriber/import']
+const mayRead = ['subscriber/read']
+
+/** `system` are records of organization 1: a key and a user that are more than its organization admins. */
+export function rowsFor(
+  own: Records,
+  foreign: Records,
+  system: { key: number; user: number },
+): Record<string, Row> {
+  const eventOf = (autoresponder_id: number, subscriber_id: number) => ({
+    delivery_events: [
+      {
+        id: `${autoresponder_id}-${subscriber_id}`,
+        type: 'delivered',
+        occurred_at: '2026-06-15T12:00:00Z',
+        message_id: '1',
+        autoresponder_id,
+        subscriber_id,
+      },
+    ],
+  })
+  const keysUnder = (prefix: '' | '/organizations/:organization_id'): Record<string, Row> => {
+    const path: (keyof Records)[] = prefix === '' ? [] : ['organization']
+    const ofSystem = { as: 'an admin beside the system admins', path: { organization: 1, key: system.key } }
+    return {
+      [`GET ${prefix}/api_keys`]: { needs: 'admin', path },
+      [`POST ${prefix}/api_keys`]: {
+        needs: 'admin',
+        path,
+        cases: [
+          {
+            what: 'a key of a foreign user',
+            body: { api_key: { name: 'x', user_id: foreign.user } },
+            gets: 'validation_failed',
+          },
+          {
+            what: 'a key of a system admin',
+            body: { api_key: { name: 'x', role: 'system_admin' } },
+            gets: 'not_authorized',
+          },
+          {
+            ...ofSystem,
+            what: "a key of a system admin's user",
+            body: { api_key: { name: 'x', user_id: system.user } },
+            gets: 'not_authorized',
+          },
+          {
+            what: 'a key in a foreign organization',
+            body: { api_key: { name: 'x', active: false, organization_id: foreign.organization } },
+            gets: { organization_id: own.organization },
+          },
+        ],
+      },
+      [`PUT ${prefix}/api_keys/:id`]: {
+        needs: 'admin',
+        path: [...path, 'key'],
+        cases: [
+          {
+            what: 'handing it to a foreign user',
+            body: { api_key: { user_id: foreign.user } },
+            gets: 'validation_failed',
+          },
+          {
+            what: 'making a system admin of it',
+            body: { api_key: { role: 'system_admin' } },
+            gets: 'not_authorized',
+          },
+          { ...ofSystem, what: 'that of a system admin', body: { api_key: {} }, gets: 'not_authorized' },
+        ],
+      },
+      [`DELETE ${prefix}/api_keys/:id`]: {
+        needs: 'admin',
+        path: [...path, 'key'],
+        cases: [{ ...ofSystem, what: 'that of a system admin', gets: 'not_authorized' }],
+      },
+    }
+  }
+  const ofSystemUser = {
+    what: 'that of a system admin',
+    as: 'an admin beside the system admins',
+    path: { user: system.user },
+    gets: 'not_authorized',
+  }
+  const newUser = (email: string) => ({
+    full_name: own.mark,
+    email,
+    active: true,
+    password1: password,
+    password2: password,
+  })
+  const triggers = (id: number) => ({
+    trigger: 'autoresponder_send',
+    trigger_autoresponder_to_send_id: id,
+  })
+  const uploaded = (filename: string) =>
+    importCreation({ file_source: { type: 'upload_directory', filename } })
+  const casesOfSources: Case[] = [
+    {
+      what: 'a foreign autoresponder',
+      body: importCreation({ autoresponders: { api: { trigger_new: { id: foreign.autoresponder } } } }),
+      gets: 'validation_failed',
+    },
+    { what: 'a foreign file', body: uploaded(foreign.uploadedFile), gets: 'validation_failed' },
+    { what: 'an own file', body: uploaded(own.uploadedFile), gets: {} },
+    {
+      what: 'a foreign field',
+      body: importCreation({ column_mapping: ['email', foreign.fieldName] }),
+      gets: 'validation_failed',
+    },
+  ]
+
+  return {
+    'GET /organizations': { needs: 'any key', systemSees: 'all' },
+    'GET /organizations/:id': { needs: 'any key', path: ['organization'] },
+    'POST /organizations': { needs: 'system admin' },
+    'PUT /organizations/:id': { needs: 'system admin', path: ['organization'] },
+
+    ...keysUnder(''),
+    ...keysUnder('/organizations/:organization_id'),
+
+    'GET /users': { needs: 'admin', systemSees: 'all' },
+    'GET /organizations/:organization_id/users': { needs: 'admin', path: ['organization'] },
+    'POST /users/authenticate': {
+      needs: 'admin',
+      cases: [
+        {
+          what: 'a foreign user',
+          body: { user: { email: foreign.email, password } },
+          gets: 'not_authorized',
+        },
+        { what: 'an own user', body: { user: { email: own.email, password } }, gets: { id: own.user } },
+      ],
+    },
+    'GET /users/:id': { needs: 'admin', path: ['user'] },
+    'POST /users': {
+      needs: 'admin',
+      cases: [
+        {
+          what: 'one in a foreign organization',
+          body: {
+            user: {
+              ...newUser('new@example.com'),
+              role: 'standard',
+              organization_id: foreign.organization,
+            },
+          },
+          gets: { organization_id: own.organization },
+        },
+        {
+          what: 'a system admin',
+          body: { user: { ...newUser('more@example.com'), role: 'system_admin' } },
+          gets: 'not_authorized',
+        },
+      ],
+    },
+    'PUT /users/:id': {
+      needs: 'admin',
+      path: ['user'],
+      cases: [
+        ofSystemUser,
+        {
+          what: 'making a system admin of him',
+          body: { user: { role: 'system_admin' } },
+          gets: 'not_authorized',
+        },
+        {
+          what: 'another organization',
+          body: { user: { organization_id: foreign.organization } },
+          gets: { organization_id: own.organization },
+        },
+      ],
+    },
+    'PUT /users/:id/reset_password_failure_lockout': {
+      needs: 'admin',
+      path: ['user'],
+      cases: [ofSystemUser],
+    },
+    'DELETE /users/:id': { needs: 'admin', path: ['user'], cases: [ofSystemUser] },
+
+    'GET /mailing_lists': { needs: 'any key' },
+    'GET /organizations/:organization_id/mailing_lists': { needs: 'any key', path: ['organization'] },
+    'GET /mailing_lists/:id': { needs: 'any key', path: ['list'] },
+    'POST /mailing_lists': {
+      needs: ['mailing_list/create'],
+      cases: [
+        {
+          what: 'one in a foreign organization',
+          body: { mailing_list: { name: `${own.mark} new`, organization_id: foreign.organization } },
+          gets: { organization_id: own.organization },
+        },
+      ],
+    },
+    'PUT /mailing_lists/:id': {
+      needs: ['mailing_list/update'],
+      path: ['list'],
+      cases: [
+        {
+          what: 'a foreign primary key',
+          path: { list: own.emptyList },
+          body: { mailing_list: { primary_key_custom_field_id: foreign.emptyListField } },
+          gets: 'validation_failed',
+        },
+        {
+          what: 'another organization',
+          body: { mailing_list: { organization_id: foreign.organization } },
+          gets: { organization_id: own.organization },
+        },
+      ],
+    },
+
+    'GET /mailing_lists/:mailing_list_id/custom_fields': { needs: 'any key', path: ['list'] },
+    'POST /mailing_lists/:mailing_list_id/custom_fields': { needs: ['custom_field/create'], path: ['list'] },
+    'PUT /mailing_lists/:mailing_list_id/custom_fields/:id': {
+      needs: ['custom_field/update'],
+      path: ['list', 'field'],
+    },
+    'DELETE /mailing_lists/:mailing_list_id/custom_fields/:id': {
+      needs: ['custom_field/delete'],
+      path: ['list', 'field'],
+    },
+    'GET /mailing_lists/:mailing_list_id/confirmation_forms': { needs: 'any key', path: ['list'] },
+    'POST /mailing_lists/:mailing_list_id/confirmation_forms': { needs: ['web_form/create'], path: ['list'] },
+
+    'GET /mailing_lists/:mailing_list_id/autoresponders': { needs: 'any key', path: ['list'] },
+    'POST /mailing_lists/:mailing_list_id/autoresponders': {
+      needs: ['autoresponder/create'],
+      path: ['list'],
+      cases: [
+        {
+          what: 'one that answers a foreign one',
+          body: { autoresponder: { name: 'x', ...triggers(foreign.autoresponder) } },
+          gets: 'validation_failed',
+        },
+      ],
+    },
+    'PUT /mailing_lists/:mailing_list_id/autoresponders/:id': {
+      needs: ['autoresponder/update', 'autoresponder/update_state'],
+      path: ['list', 'autoresponder'],
+      cases: [
+        {
+          what: 'answering a foreign one',
+          body: { autoresponder: triggers(foreign.autoresponder) },
+          gets: 'validation_failed',
+        },
+        {
+          what: '`paused` alone',
+          as: 'autoresponder/update_state',
+          body: { autoresponder: { paused: false } },
+          gets: { paused: false },
+        },
+        {
+          what: 'more than `paused`',
+          as: 'autoresponder/update_state',
+          body: { autoresponder: { paused: false, track_opens: false } },
+          gets: 'not_authorized',
+        },
+      ],
+    },
+    'GET /mailing_lists/:mailing_list_id/autoresponders/:id/statistics': {
+      needs: ['autoresponder/read_stats'],
+      path: ['list', 'autoresponder'],
+      namesNothing: true,
+    },
+
+    'GET /templates': { needs: 'any key' },
+    'GET /mailing_lists/:mailing_list_id/templates': { needs: 'any key', path: ['list'] },
+    'GET /templates/:template_id': { needs: 'any key', path: ['template'] },
+    'POST /mailing_lists/:mailing_list_id/templates': {
+      needs: ['campaign/template/create'],
+      path: ['list'],
+      cases: [
+        {
+          what: 'a foreign content',
+          body: { campaign: { name: 'x', contents: [{ id: foreign.templateContent, text: 'x' }] } },
+          gets: 'validation_failed',
+        },
+      ],
+    },
+    'PUT /templates/:template_id': {
+      needs: ['campaign/template/update'],
+      path: ['template'],
+      cases: [
+        {
+          what: 'a foreign content',
+          body: { campaign: { contents: [{ id: foreign.templateContent, text: 'x' }] } },
+          gets: 'validation_failed',
+        },
+        {
+          what: 'a foreign list',
+          body: { campaign: { mailing_list_id: foreign.list } },
+          gets: 'validation_failed',
+        },
+      ],
+    },
+
+    'GET /mailing_lists/:mailing_list_id/subscribers': { needs: mayRead, path: ['list'] },
+    'GET /mailing_lists/:mailing_list_id/subscribers/:id_or_email': {
+      needs: mayRead,
+      path: ['list', 'subscriber'],
+      leavesOut: true,
+    },
+    'POST /mailing_lists/:mailing_list_id/subscribers': {
+      needs: ['subscriber/create'],
+      path: ['list'],
+      cases: [
+        {
+          what: 'a foreign confirmation form',
+          body: { subscriber: { email: 'new@example.com' }, confirmation_form_id: foreign.form },
+          gets: 'not_found',
+        },
+      ],
+    },
+    'PUT /mailing_lists/:mailing_list_id/subscribers/:id_or_email': {
+      needs: ['subscriber/update'],
+      path: ['list', 'subscriber'],
+    },
+    'POST /mailing_lists/:mailing_list_id/subscribers/:id_or_email/trigger_autoresponders': {
+      needs: ['subscriber/update'],
+      path: ['list', 'subscriber'],
+      cases: [
+        {
+          what: 'a foreign autoresponder',
+          body: { autoresponder_ids: [foreign.autoresponder] },
+          gets: 'not_found',
+        },
+        { what: 'all autoresponders', body: { autoresponder_names: ['*'] }, gets: {} },
+        {
+          what: 'a creation by one who may only update',
+          as: 'subscriber/update',
+          path: { subscriber: 'new@example.com' },
+          body: { autoresponder_names: ['*'], create_missing_subscriber: true },
+          gets: 'not_authorized',
+        },
+      ],
+    },
+    'DELETE /mailing_lists/:mailing_list_id/subscribers/:id_or_email': {
+      needs: ['subscriber/delete'],
+      path: ['list', 'subscriber'],
+    },
+    'POST /subscribers/unsubscribe': {
+      needs: ['subscriber/update'],
+      cases: [
+        {
+          what: 'a foreign token',
+          body: { unsubscribe: { token: foreign.unsubscribeToken } },
+          gets: 'not_found',
+        },
+      ],
+    },
+    'GET /subscribers_by_email/:email': { needs: mayRead, path: ['sharedEmail'] },
+    'GET /mailing_lists/:mailing_list_id/subscribers_by_email/:email': {
+      needs: mayRead,
+      path: ['list', 'sharedEmail'],
+    },
+    'GET /organizations/all/subscribers_by_email/:email': {
+      needs: 'system admin',
+      path: ['sharedEmail'],
+      systemSees: 'all',
+    },
+    'GET /organizations/:organization_id/subscribers_by_email/:email': {
+      needs: mayRead,
+      path: ['organization', 'sharedEmail'],
+    },
+
+    'GET /subscriber_imports': { needs: mayReadImports },
+    'GET /mailing_lists/:mailing_list_id/subscriber_imports': { needs: mayReadImports, path: ['list'] },
+    'POST /mailing_lists/:mailing_list_id/subscriber_imports': {
+      needs: mayImport,
+      path: ['list'],
+      cases: casesOfSources,
+    },
+    'GET /subscriber_imports/:id': { needs: mayReadImports, path: ['scheduledImport'] },
+    'GET /subscriber_imports/:id/events': { needs: mayReadImports, path: ['endedImport'] },
+    'POST /subscriber_imports/:id/pause': { needs: mayImport, path: ['movedImport'] },
+    'POST /subscriber_imports/:id/unpause': { needs: mayImport, path: ['movedImport'] },
+    'POST /subscriber_imports/:id/cancel': { needs: mayImport, path: ['movedImport'] },
+    'GET /subscriber_imports/:id/logs/:kind': { needs: mayRead, path: ['endedImport', 'logKind'] },
+    'POST /mailing_lists/:mailing_list_id/subscriber_imports/inspect': {
+      needs: mayImport,
+      path: ['list'],
+      cases: casesOfSources,
+    },
+
+    'GET /mailing_lists/:mailing_list_id/reactions': {
+      needs: 'any key',
+      path: ['list'],
+      cases: [
+        { what: 'of a foreign autoresponder', query: `?autoresponder_id=${foreign.autoresponder}`, gets: [] },
+        { what: 'of a foreign subscriber', query: `?subscriber_id=${foreign.subscriber}`, gets: [] },
+      ],
+    },
+    'POST /outbox/take': {
+      needs: 'admin',
+      cases: [
+        {
+          what: 'all messages',
+          body: { outbox: { limit: 1000 } },
+          gets: { 0: { organization_id: own.organization } },
+        },
+      ],
+    },
+    'POST /outbox/acknowledge': {
+      needs: 'admin',
+      cases: [
+        {
+          what: 'a message that a foreign sender has',
+          body: { outbox: { messages: [foreign.takenMessage] } },
+          gets: { acknowledged: 0, stale: [foreign.takenMessage.id] },
+        },
+        {
+          what: 'a message of its own',
+          body: { outbox: { messages: [own.takenMessage] } },
+          gets: { acknowledged: 1, stale: [] },
+        },
+      ],
+    },
+    'POST /delivery_events': {
+      needs: 'admin',
+      cases: [
+        {
+          what: "a foreign autoresponder's",
+          body: eventOf(foreign.autoresponder, foreign.subscriber),
+          gets: { accepted: 0, duplicates: 0, ignored: 1 },
+        },
+        {
+          what: "an own autoresponder's to a foreign subscriber",
+          body: eventOf(own.autoresponder, foreign.subscriber),
+          gets: { accepted: 0, duplicates: 0, ignored: 1 },
+        },
+        {
+          what: "an own autoresponder's",
+          body: eventOf(own.autoresponder, own.subscriber),
+          gets: { accepted: 1, duplicates: 0, ignored: 0 },
+        },
+      ],
+    },
+
+    'GET /subscriber_counts': { needs: 'any key' },
+    'GET /organization/:organization_id/subscriber_counts': { needs: 'any key', path: ['organization'] },
+    'GET /organizations/:organization_id/subscriber_counts': { needs: 'any key', path: ['organization'] },
+    'GET /jobs/all': { needs: 'any key' },
+    'GET /jobs/unfinished': { needs: 'any key' },
+    'GET /jobs/all_on_all_organizations': { needs: 'system admin', systemSees: 'all' },
+    'GET /jobs/unfinished_on_all_organizations': { needs: 'system admin', systemSees: 'all' },
+    'GET /organizations/:organization_id/jobs/all': { needs: 'any key', path: ['organization'] },
+    'GET /organizations/:organization_id/jobs/unfinished': { needs: 'any key', path: ['organization'] },
+  }
+}
