@@ -1,0 +1,911 @@
+import { mkdir, readdir, utimes, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import path from 'node:path'
+import t, { type Test } from 'tap'
+import { mostInline } from '../../control-plane/cli/commands/send-file.ts'
+import { statisticsOf } from '../../control-plane/resources/autoresponder-statistics/formulas.ts'
+import { noDailyCounts } from '../../control-plane/resources/delivery-events/message-state.ts'
+import { mostUrlMs } from '../../control-plane/resources/import-inspection/sample.ts'
+import { watchBounds } from '../../control-plane/resources/subscriber-imports/import-watch.ts'
+import { callbackBounds } from '../../engine/callbacks/callback-bounds.ts'
+import { progressEveryMs } from '../../engine/import-run.ts'
+import { lookEveryMs } from '../../engine/look-loop.ts'
+import { enforceLimits } from '../../engine/maintenance/enforce-limits.ts'
+import { purgeLogs } from '../../engine/maintenance/purge-logs.ts'
+import { purgeUploads } from '../../engine/maintenance/purge-uploads.ts'
+import { maxDeaths } from '../../engine/quarantine.ts'
+import { removalMs } from '../../engine/settle-import.ts'
+import { mostStepFailures } from '../../engine/step-failures.ts'
+import { stepBounds } from '../../engine/step-progress.ts'
+import { afterglowMs } from '../../ftp/transfers.ts'
+import { loadSettings } from '../../shared/config.ts'
+import { openDatabase } from '../../shared/database.ts'
+import { createLogger } from '../../shared/logger.ts'
+import { callbackDays } from '../../shared/schemas/callback.ts'
+import { stopTimeoutMs } from '../../shared/service.ts'
+import { downloadBounds } from '../../shared/sources/download-bounds.ts'
+import { chunkLeaseMs } from '../../shared/store/chunks.ts'
+import { patienceMs as fenceMs } from '../../shared/store/fence.ts'
+import { heartbeatMs, leaseMs } from '../../shared/store/leases.ts'
+import { countsMs, lookAgainAloneMs } from '../../shared/store/missing-files.ts'
+import { openUploads } from '../../shared/uploads/open-uploads.ts'
+import { unfinishedName } from '../../shared/uploads/upload-names.ts'
+import { parseApiTime } from '../../shared/values/date-time.ts'
+import { settleUpload } from '../helpers/settled-upload.ts'
+import {
+  basic,
+  bootstrapKey,
+  countsOf,
+  createList,
+  importEnd,
+  importText,
+  startService,
+  testMongodbUri,
+  until,
+  type Json,
+} from '../helpers/service.ts'
+
+/**
+ * Every bound that the contract names with a number: pages, lengths, days, seconds, megabytes. The numbers here are
+ * copied by hand from the place that stands beside them, and never from the code, so that a changed one is seen. What
+ * takes effect over time is moved in the database. API is shared/spec/api-v2.md, D decisions.md with its section, O
+ * operations.md, P docs/protocol.md; "own" is what they leave open, and the description says.
+ */
+
+t.setTimeout(120_000)
+const minute = 60_000
+const hour = 60 * minute
+const day = 24 * hour
+
+const service = await startService(t, ['control-plane', 'engine'], {
+  TRUSTED_PROXIES: '127.0.0.1/32',
+  // Blank: the default holds.
+  AUTH_FAILURES_PER_MINUTE: '',
+})
+const { call, post, get, collections } = service
+const database = await openDatabase({ uri: testMongodbUri(), name: service.settings['MONGODB_DATABASE']! })
+t.teardown(() => database.close())
+const log = createLogger({ process: 'test', level: 'silent' })
+
+const ofOptions = [
+  { name: 'Text', field_type: 'text' },
+  { name: 'Number', field_type: 'number' },
+]
+const list = await createList(service, ofOptions)
+const emailOnly = await createList(service)
+const inList = `/mailing_lists/${list.id}`
+const url = (path: string): string => `/mailing_lists/${emailOnly.id}${path}`
+
+t.test('constants that tests shorten by injection, or nothing shows', async (t) => {
+  const figures: [string, unknown, unknown][] = [
+    ['API imports rule 4: waits between downloads', downloadBounds.retryAfterMs, [10_000, 50_000]],
+    ['API imports rule 4: minutes of a download', downloadBounds.totalMs, 15 * minute],
+    ['API limits: megabytes of a downloaded file', downloadBounds.bytes, 200_000_000],
+    ['D 2.2: redirects', downloadBounds.redirects, 5],
+    [
+      'D 8: waits between tries of a callback',
+      callbackBounds.retryAfterMs,
+      [10_000, minute, 5 * minute, 30 * minute, 2 * hour],
+    ],
+    ['P: lease of a callback', callbackBounds.leaseMs, 30_000],
+    ['D 8: comment of the events', watchBounds.commentMs, 15_000],
+    ['D 8: at most one event a second', watchBounds.everyMs, 1_000],
+    ['D 8: seconds of an inspected URL', mostUrlMs, 30_000],
+    ['P: lease of a process', leaseMs, 12_000],
+    ['P: renewals in a lease', heartbeatMs * 4, leaseMs],
+    ['P: lease of a chunk', chunkLeaseMs, 60_000],
+    ['P: look of an engine', lookEveryMs, 1_000],
+    ['P: stamps of a step', stepBounds.stampEveryMs, 15_000],
+    ['P: minutes of a step that stands still', stepBounds.stalledMs, 5 * minute],
+    ['P: seconds for the end of a step', stepBounds.endMs, 5_000],
+    ['P: tries of a step', mostStepFailures, 5],
+    ['P: deaths of a step or a chunk', maxDeaths, 5],
+    ['P: a file that one engine alone misses', lookAgainAloneMs, 5_000],
+    ['P: a file that two engines miss', countsMs, 60_000],
+    ['P: a batch that hangs in front of a pause; D 2.3', fenceMs, 2_000],
+    ['P: a new limit that nobody enforced', enforceLimits(database, log).everyMs, 3_000],
+    ['P: the removal of files that hangs', removalMs, 10_000],
+    ['D 2.9: counts grow at least once a second', progressEveryMs, 1_000],
+    ['D 2.2: FTP, the control connection stands 100 ms later', afterglowMs, 100],
+    ['O: megabytes of a file that the command line sends inline', mostInline, 10 * 1024 * 1024],
+    ['O: a process ends within 10 s of a signal', stopTimeoutMs < 10_000, true],
+    ['own: days for which what became of a callback is kept', callbackDays, 7],
+    [
+      'D 3: decimals of a rate',
+      statisticsOf({ ...noDailyCounts(), sent_text: 3, bounces_unique: 1 }, {}).bounce_rate,
+      0.333333,
+    ],
+  ]
+  for (const [what, is, expected] of figures) t.same(is, expected, what)
+})
+
+t.test('settings without a value', async (t) => {
+  const own = { UPLOAD_MAX_FILES: 10_000, UPLOAD_MAX_MB: 10_240, IMPORTS_MAX_UNFINISHED: 2_000 }
+  t.match(
+    loadSettings({}),
+    {
+      // O, settings.
+      MONGODB_DATABASE: 'rollcall',
+      STAGING: 'disk',
+      HTTP_HOST: '127.0.0.1',
+      HTTP_PORT: 8080,
+      HTTP_INLINE_LIMIT_MB: 64,
+      ENGINE_METRICS_PORT: 9464,
+      FTP_HOST: '127.0.0.1',
+      FTP_PORT: 2121,
+      FTP_METRICS_PORT: 9465,
+      AUTH_FAILURES_PER_MINUTE: 20,
+      USER_LOCKOUT_FAILURES: 5,
+      USER_LOCKOUT_MINUTES: 30,
+      DISABLE_SUBSCRIBER_DELETION: false,
+      TERMS_AND_CONDITIONS_VERSION: undefined,
+      TRUSTED_PROXIES: [],
+      LOG_LEVEL: 'info',
+      // docs/operating.md.
+      ...own,
+      DISK_RESERVE_MB: 512,
+      HTTP_REQUESTS_PER_MINUTE: 0,
+    },
+    'defaults',
+  )
+  t.same(
+    loadSettings({}).FTP_PASSIVE_PORTS,
+    loadSettings({ FTP_PASSIVE_PORTS: '2122-2222' }).FTP_PASSIVE_PORTS,
+  )
+  for (const [length, isTaken] of [
+    [15, false],
+    [16, true],
+    [128, true],
+    [129, false],
+  ] as const) {
+    const load = () => loadSettings({ BOOTSTRAP_API_KEY: 'k'.repeat(length) })
+    if (isTaken) t.doesNotThrow(load, `a bootstrap key of ${length}`)
+    else t.throws(load, `a bootstrap key of ${length}`)
+  }
+})
+
+t.test('page sizes: what is given without per_page, what at most', async (t) => {
+  const email = 'pages@example.com'
+  const pages: [string, number, number, string][] = [
+    ['/subscriber_imports', 100, 500, 'API imports rule 2'],
+    [url('/subscriber_imports'), 100, 500, 'API imports rule 2'],
+    [url('/subscribers'), 100, 500, 'D 1 paging'],
+    [`/subscribers_by_email/${email}`, 100, 500, 'D 1 paging'],
+    [url(`/subscribers_by_email/${email}`), 100, 500, 'D 1 paging'],
+    [`/organizations/1/subscribers_by_email/${email}`, 100, 500, 'D 1 paging'],
+    [`/organizations/all/subscribers_by_email/${email}`, 100, 500, 'D 1 paging'],
+    [url('/reactions'), 100, 500, 'D 9: as subscribers'],
+    ['/users', 2000, 2000, 'API limits'],
+    ['/organizations/1/users', 2000, 2000, 'API limits'],
+    ...['all', 'unfinished', 'all_on_all_organizations', 'unfinished_on_all_organizations'].map(
+      (scope): [string, number, number, string] => [`/jobs/${scope}`, 2000, 2000, 'API limits'],
+    ),
+    ['/organizations/1/jobs/all', 2000, 2000, 'API limits'],
+    ['/mailing_lists', 2000, 2000, 'D 1 paging, lists of section 8'],
+    ['/organizations', 2000, 2000, 'D 1 paging, lists of section 8'],
+    ['/api_keys', 2000, 2000, 'D 1 paging, lists of section 8'],
+    [url('/custom_fields'), 2000, 2000, 'D 1 paging, lists of section 8'],
+    [url('/confirmation_forms'), 2000, 2000, 'D 1 paging, lists of section 8'],
+  ]
+  for (const [path, usual, most, from] of pages) {
+    const echoed = async (query: string) => (await call('GET', path + query)).body.per_page
+    t.equal(await echoed(''), usual, `${path} (${from})`)
+    t.equal(await echoed(`?per_page=${most}`), most, `${path} at most (${from})`)
+    t.equal(await echoed(`?per_page=${most + 1}`), most, `${path} clamps (${from})`)
+  }
+})
+
+t.test('a page has as many records as it says', async (t) => {
+  const { id } = await createList(service)
+  const rows = Array.from({ length: 501 }, (_, i) => `p${i}@example.com\n`).join('')
+  t.equal((await importText(service, id, `email\n${rows}`)).state, 'finished')
+  const count = async (query: string) =>
+    (await call('GET', `/mailing_lists/${id}/subscribers${query}`)).body.data.length
+  t.equal(await count(''), 100)
+  t.equal(await count('?per_page=500'), 500)
+  t.equal(await count('?per_page=9999'), 500)
+})
+
+interface Bound {
+  /** What has the bound, and where the contract says so. */
+  what: string
+  taken: readonly unknown[]
+  refused: readonly unknown[]
+  /** How the first word of a refusal reads; `validation_failed` where it isn't said. */
+  code?: string
+  ask: (value: Json) => Promise<Json>
+}
+
+const posted = async (path: string, body?: unknown, options = {}): Promise<Json> =>
+  (await call('POST', path, body, options)).body
+let made = 0
+/** A text of that length that no other record has. */
+const text = (length: number): string => `${(made += 1)}_`.padEnd(length, 'é').slice(0, length)
+const texts = (taken: number, least = 1) => ({
+  taken: [() => text(taken), ...(least > 1 ? [] : [() => text(1)])],
+  refused: [() => text(taken + 1), () => ' '],
+})
+const password = 'correct horse battery'
+const userOf = (fields: object): Json => ({
+  user: {
+    full_name: 'Ann',
+    email: `u${(made += 1)}@example.com`,
+    active: true,
+    role: 'standard',
+    password1: password,
+    password2: password,
+    ...fields,
+  },
+})
+const addressOf = (local: number, domain: number): string => {
+  const labels = 'd'.repeat(60)
+  const ending = '.example'
+  let name = ''
+  while (name.length + labels.length + 1 + ending.length < domain) name += `${labels}.`
+  return `${`l${(made += 1)}`.padEnd(local, 'x')}@${name}${'e'.repeat(domain - name.length - ending.length)}${ending}`
+}
+const subscribed = (fields: object) => posted(`${inList}/subscribers`, { subscriber: fields })
+const withField = (name: string) => (value: unknown) =>
+  subscribed({ email: `f${(made += 1)}@example.com`, custom_fields: { [name]: value } })
+const hash = (count: number, of: (i: number) => unknown) => Array.from({ length: count }, (_, i) => of(i))
+const autoresponder = await post(`${inList}/autoresponders`, {
+  autoresponder: { name: 'Welcome', trigger: 'api', content_subject: 'Hello', content_text: 'Hello' },
+})
+await subscribed({ email: 'trigger@example.com' })
+
+const bounds: Bound[] = [
+  {
+    what: 'D 1: name of an API key',
+    ...texts(100),
+    ask: (name) => posted('/api_keys', { api_key: { name: name() } }),
+  },
+  {
+    what: 'API user: full_name',
+    ...texts(100),
+    ask: (name) => posted('/users', userOf({ full_name: name() })),
+  },
+  {
+    what: 'D 8: name of a custom field, under 50',
+    ...texts(49),
+    ask: (name) => posted(url('/custom_fields'), { custom_field: { name: name(), field_type: 'text' } }),
+  },
+  {
+    what: 'own: name of a mailing list',
+    ...texts(255),
+    ask: (name) => posted('/mailing_lists', { mailing_list: { name: name() } }),
+  },
+  {
+    what: 'own: name of an organization',
+    ...texts(255),
+    ask: (name) => posted('/organizations', { organization: { name: name() } }),
+  },
+  {
+    what: 'own: name of an autoresponder',
+    ...texts(255),
+    ask: (name) => posted(`${inList}/autoresponders`, { autoresponder: { name: name(), trigger: 'api' } }),
+  },
+  {
+    what: 'own: name of a template',
+    ...texts(255),
+    ask: (name) => posted(`${inList}/templates`, { campaign: { name: name() } }),
+  },
+  {
+    what: 'own: name of a confirmation form',
+    ...texts(255),
+    ask: (name) => posted(`${inList}/confirmation_forms`, { confirmation_form: { name: name() } }),
+  },
+  {
+    what: 'API user: default_preview_recipients',
+    taken: [100],
+    refused: [101],
+    ask: (count) =>
+      posted('/users', userOf({ default_preview_recipients: hash(count, (i) => `r${i}@example.com`) })),
+  },
+  {
+    what: 'D 4: password in characters, and in bytes',
+    taken: ['p'.repeat(8), 'p'.repeat(1024), 'é'.repeat(512)],
+    refused: ['p'.repeat(7), 'p'.repeat(1025), `${'é'.repeat(512)}p`],
+    ask: (given) => posted('/users', userOf({ password1: given, password2: given })),
+  },
+  {
+    what: 'D 2.6: email',
+    taken: [() => addressOf(256, 20), () => addressOf(10, 256), () => `a@${'b'.repeat(63)}.example`],
+    refused: [() => addressOf(257, 20), () => addressOf(10, 257), () => `a@${'b'.repeat(64)}.example`],
+    ask: (email) => subscribed({ email: email() }),
+  },
+  {
+    what: 'D 2.5: text without maximum_length',
+    taken: ['x'.repeat(65_535)],
+    refused: ['x'.repeat(65_536)],
+    ask: withField('Text'),
+  },
+  {
+    what: 'D 2.5: number, at most 2^53-1 in size',
+    taken: ['9007199254740991', '-9007199254740991'],
+    refused: ['9007199254740992', '-9007199254740992'],
+    ask: withField('Number'),
+  },
+  {
+    what: 'API get details: subscribers of one request',
+    taken: [100],
+    refused: [101],
+    code: 'requested_too_many',
+    ask: async (count) =>
+      (await call('GET', `${inList}/subscribers/${hash(count, (i) => i + 1).join(',')}`)).body,
+  },
+  {
+    what: 'D 9: outbox, limit',
+    taken: [1, 1000],
+    refused: [0, 1001],
+    ask: (limit) => posted('/outbox/take', { outbox: { limit } }),
+  },
+  {
+    what: 'D 9: outbox, lease_seconds',
+    taken: [10, 3600],
+    refused: [9, 3601],
+    ask: (lease_seconds) => posted('/outbox/take', { outbox: { lease_seconds } }),
+  },
+  {
+    what: 'D 9: messages that are acknowledged at once',
+    taken: [1000],
+    refused: [1001],
+    code: 'requested_too_many',
+    ask: (count) =>
+      posted('/outbox/acknowledge', {
+        outbox: { messages: hash(count, (i) => ({ id: i + 900_000, lease_token: 'none' })) },
+      }),
+  },
+  {
+    what: 'D 9: delivery events at once',
+    taken: [1000],
+    refused: [1001],
+    code: 'requested_too_many',
+    ask: (count) =>
+      posted('/delivery_events', {
+        delivery_events: hash(count, (i) => ({
+          id: `e${(made += 1)}`,
+          type: 'delivered',
+          occurred_at: '2026-01-01T00:00:00Z',
+          message_id: `m${i}`,
+          autoresponder_id: autoresponder.id,
+          subscriber_id: 900_000,
+        })),
+      }),
+  },
+  {
+    what: 'D 7: key of a replacement',
+    taken: ['k', 'k'.repeat(50)],
+    refused: ['', 'k'.repeat(51)],
+    code: 'invalid_request',
+    ask: (key) =>
+      posted(`${inList}/subscribers/trigger@example.com/trigger_autoresponders`, {
+        autoresponder_ids: [autoresponder.id],
+        content_replacement_fields: { [key]: 'x' },
+      }),
+  },
+  {
+    what: 'D 8: Idempotency-Key',
+    taken: ['k', 'k'.repeat(255)],
+    refused: ['k'.repeat(256)],
+    code: 'invalid_request',
+    ask: (key) => posted(url('/subscriber_imports'), scheduled(), { headers: { 'Idempotency-Key': key } }),
+  },
+  {
+    what: 'D 2.5, D 8: maximum_length',
+    taken: [65_535],
+    refused: [65_536],
+    ask: (maximum_length) =>
+      posted(url('/custom_fields'), { custom_field: { name: text(20), field_type: 'text', maximum_length } }),
+  },
+  {
+    what: 'own: options of a field',
+    taken: [1_000],
+    refused: [1_001],
+    ask: (count) =>
+      posted(url('/custom_fields'), {
+        custom_field: {
+          ...{ name: text(20), field_type: 'select_single_radio' },
+          options: hash(count, (i) => `Option ${i}`),
+        },
+      }),
+  },
+  {
+    what: 'own: columns of an import',
+    taken: [2_000],
+    refused: [2_001],
+    ask: (count) =>
+      posted(url('/subscriber_imports'), {
+        subscriber_import: {
+          ...scheduled().subscriber_import,
+          column_mapping: hash(count, (i) => (i === 0 ? 'email' : null)),
+        },
+      }),
+  },
+  {
+    what: 'D 3: delay_time is an hour',
+    taken: [0, 23],
+    refused: [-1, 24],
+    ask: (delay_time) =>
+      posted(`${inList}/autoresponders`, {
+        autoresponder: {
+          ...{ name: text(20), trigger: 'api' },
+          ...{ delay: 'with_delay', delay_unit: 'days', delay_amount: 1, delay_time },
+        },
+      }),
+  },
+  {
+    what: 'D 3: delay_amount',
+    taken: [1],
+    refused: [0],
+    ask: (delay_amount) =>
+      posted(`${inList}/autoresponders`, {
+        autoresponder: {
+          ...{ name: text(20), trigger: 'api' },
+          ...{ delay: 'with_delay', delay_unit: 'days', delay_amount, delay_time: 0 },
+        },
+      }),
+  },
+  {
+    what: 'D 5: autowinner_percentage, at most two decimals',
+    taken: [0, 100, '99.99'],
+    refused: [-1, 100.01, 101, '99.999', 1.234],
+    ask: (autowinner_percentage) =>
+      posted(`${inList}/templates`, {
+        campaign: { name: text(20), dispatch_attributes: { autowinner_percentage } },
+      }),
+  },
+]
+
+const scheduled = (): Json => ({
+  subscriber_import: {
+    column_mapping: ['email'],
+    begins_at: new Date(Date.now() + day).toISOString(),
+    file_source: { type: 'json', content: 'email\n' },
+  },
+})
+
+t.test('lengths, ranges and counts: the last that is taken, the first that is refused', async (t) => {
+  for (const { what, taken, refused, code = 'validation_failed', ask } of bounds) {
+    for (const [i, value] of taken.entries())
+      t.match(await ask(value), { success: true }, `${what}: taken ${i + 1}`)
+    for (const [i, value] of refused.entries())
+      t.match(await ask(value), { success: false, error_code: code }, `${what}: refused ${i + 1}`)
+  }
+})
+
+t.test('D 1: megabytes of a body; D 2.2, O: of an inline import', async (t) => {
+  const megabytes = (count: number, more: number) => `{}${' '.repeat(count * 1024 * 1024 - 2 + more)}`
+  t.equal((await call('POST', '/mailing_lists', megabytes(1, 0))).status, 200)
+  t.equal((await call('POST', '/mailing_lists', megabytes(1, 1))).status, 413)
+  const begin = '{"subscriber_import":{"column_mapping":["email"],"file_source":{"type":"json","content":"'
+  const inline = (more: number) => `${begin.padEnd(64 * 1024 * 1024 - 4 + more)}"}}}`
+  t.equal((await call('POST', url('/subscriber_imports'), inline(0))).status, 200, 'blank, but not too large')
+  t.equal((await call('POST', url('/subscriber_imports'), inline(1))).status, 413)
+})
+
+t.test('D 1: wrong credentials of one address within a minute', async (t) => {
+  const ask = (key: string) =>
+    call('GET', '/organizations', undefined, {
+      key: null,
+      headers: { authorization: basic(`api:${key}`), 'X-Forwarded-For': '203.0.113.77' },
+    })
+  for (let i = 0; i < 20; i += 1) t.equal((await ask('wrong_key_0123456789')).status, 401)
+  t.equal((await ask(bootstrapKey)).status, 200, 'twenty are taken')
+  await ask('wrong_key_0123456789')
+  const refused = await ask(bootstrapKey)
+  t.equal(refused.status, 429, 'more are not')
+  const seconds = Number(refused.headers.get('retry-after'))
+  t.ok(seconds > 50 && seconds <= 60, `for the rest of a minute: ${seconds}`)
+})
+
+t.test('D 4: five failures in a row lock a user out for 30 minutes', async (t) => {
+  const email = 'locked@example.com'
+  const { data } = await posted('/users', userOf({ email }))
+  const sign = async (given: string) => posted('/users/authenticate', { user: { email, password: given } })
+  const lockout = async () => (await get(`/users/${data.id}`)).password_failure_lockout
+  for (let i = 0; i < 4; i += 1) await sign('wrong')
+  t.equal((await lockout()).is_locked_out, false)
+  t.equal((await sign(password)).success, true, 'after four')
+  for (let i = 0; i < 5; i += 1) await sign('wrong')
+  const { is_locked_out: isLocked, expires_at: expiresAt } = await lockout()
+  t.equal(isLocked, true)
+  nearly(t, Date.parse(expiresAt) - Date.now(), 30 * minute)
+})
+
+/** What was stored lately: a stored time is as far from now as it should be. */
+function nearly(t: Test, isMs: number, expectedMs: number, what = 'the time'): void {
+  t.ok(isMs > expectedMs - 20_000 && isMs <= expectedMs + 2_000, `${what}: ${isMs} ms of ${expectedMs}`)
+}
+
+/** An import that has ended, and been cleared up after. */
+async function ended(content = 'email\nann@example.com\nbad\n'): Promise<number> {
+  const { id } = await importText(service, (await createList(service)).id, content)
+  await until(
+    'clearing up',
+    () => collections.imports.findOne({ _id: id }),
+    (document) => document?.settled === true,
+  )
+  return id
+}
+/** As if it had ended so long ago. */
+const endedBefore = (id: number, ageMs: number) =>
+  collections.imports.updateOne({ _id: id }, [{ $set: { finished_at: { $subtract: ['$$NOW', ageMs] } } }])
+
+t.test('API limits: logs are purged 7 days after the end', async (t) => {
+  const [id, other] = [await ended(), await ended()]
+  const codeOf = async (of: number) => {
+    const { body } = await call('GET', `/subscriber_imports/${of}/logs/failed`)
+    return body?.error_code ?? 'shown'
+  }
+  await endedBefore(id, 7 * day - minute)
+  t.equal(await codeOf(id), 'shown', 'a minute earlier')
+  await endedBefore(other, 7 * day)
+  t.equal(await codeOf(other), 'not_found', 'not shown any longer, though it may be there')
+  await purgeLogs(database, log).run()
+  t.equal(await codeOf(id), 'shown', 'and not purged a minute earlier')
+  t.type((await collections.imports.findOne({ _id: other }))!.logs_purged_at, Date)
+})
+
+t.test('D 2.3: recent imports are those that ended within 14 x 24 h', async (t) => {
+  const id = await ended()
+  const isRecent = async (query: string) =>
+    (await get(`/subscriber_imports${query}`)).some((view: Json) => view.id === id)
+  await endedBefore(id, 14 * day - minute)
+  t.equal(await isRecent(''), true)
+  await endedBefore(id, 14 * day + minute)
+  t.equal(await isRecent('?scope=recent'), false)
+  t.equal(await isRecent('?scope=finished'), true)
+})
+
+t.test('D 8: an idempotency key holds for 24 hours', async (t) => {
+  const options = { headers: { 'Idempotency-Key': 'a-day' } }
+  const body = JSON.stringify(scheduled())
+  const create = async () => (await posted(url('/subscriber_imports'), body, options)).data.id
+  const moveOn = (ms: number) =>
+    collections.idempotencyKeys.updateOne({ import_id: first }, [
+      { $set: { expires_at: { $subtract: ['$expires_at', ms] } } },
+    ])
+  const first: number = await create()
+  await moveOn(day - minute)
+  t.equal(await create(), first, 'a minute earlier')
+  await moveOn(minute)
+  t.not(await create(), first, 'a day later')
+})
+
+t.test('D 7: a confirmation is for 7 days, a second mail comes after 10 minutes', async (t) => {
+  const form = await post(url('/confirmation_forms'), { confirmation_form: { name: 'Form' } })
+  const email = 'confirms@example.com'
+  const ask = () => posted(url('/subscribers'), { subscriber: { email }, confirmation_form_id: form.id })
+  const pending = () => collections.pendingSubscribers.findOne({ 'subscriber.email': email })
+  const moveOn = (ms: number) =>
+    collections.pendingSubscribers.updateMany({ 'subscriber.email': email }, [
+      {
+        $set: {
+          mailed_at: { $subtract: ['$mailed_at', ms] },
+          expires_at: { $subtract: ['$expires_at', ms] },
+        },
+      },
+    ])
+  await ask()
+  const { message_id: first } = (await pending())!
+  await moveOn(9 * minute)
+  await ask()
+  t.equal((await pending())!.message_id, first, 'no second mail after 9 minutes')
+  await moveOn(1 * minute + 1_000)
+  await ask()
+  t.not((await pending())!.message_id, first, 'a second one after 10')
+  nearly(t, (await pending())!.expires_at.getTime() - Date.now(), 7 * day, 'the life of a link')
+
+  const visit = async () => {
+    await fetch(`${service.processes['control-plane']!.ready.http}/confirm/${(await pending())!.token}`)
+    return (await call('GET', url(`/subscribers_by_email/${email}`))).body.data.length
+  }
+  await moveOn(7 * day + 1_000)
+  t.equal(await visit(), 0, 'a link that has expired')
+  await moveOn(-minute)
+  t.equal(await visit(), 1, 'a minute earlier')
+})
+
+t.test('D 7: deletion by email removes 10 a call', async (t) => {
+  const { id } = await createList(service, [{ name: 'Key', field_type: 'number', required: true }])
+  const [field] = await get(`/mailing_lists/${id}/custom_fields`)
+  await call('PUT', `/mailing_lists/${id}`, { mailing_list: { primary_key_custom_field_id: field.id } })
+  const rows = hash(11, (i) => `same@example.com,${i}\n`).join('')
+  await importText(service, id, `email,Key\n${rows}`, { column_mapping: ['email', 'Key'] })
+  const remove = async () =>
+    (await call('DELETE', `/mailing_lists/${id}/subscribers/same@example.com`)).body.data
+  const first = await remove()
+  t.equal(first.subscriber_ids_removed.length, 10)
+  t.equal(first.more_remaining, true)
+  const second = await remove()
+  t.equal(second.subscriber_ids_removed.length, 1)
+  t.equal(second.more_remaining, false)
+})
+
+t.test('D 9: without limit and lease_seconds, 100 messages are taken for 300 seconds', async (t) => {
+  const own = await createList(service)
+  const welcome = await post(`/mailing_lists/${own.id}/autoresponders`, {
+    autoresponder: {
+      ...{ name: 'Welcome', trigger: 'subscription', content_subject: 'Hello', content_text: 'Hello' },
+      trigger_include_subscribers_from_import: true,
+    },
+  })
+  const rows = hash(101, (i) => `take${i}@example.com\n`).join('')
+  await importText(service, own.id, `email\n${rows}`, {
+    autoresponders: { subscription: { trigger: true } },
+  })
+  const ready = { autoresponder_id: welcome.id, state: 'ready' as const }
+  await until(
+    'the messages',
+    () => collections.outbox.countDocuments(ready),
+    (count) => count === 101,
+  )
+  await collections.outbox.deleteMany({ autoresponder_id: { $ne: welcome.id } })
+  t.equal((await posted('/outbox/take')).data.length, 100)
+  const taken = await collections.outbox.findOne({ leased_until: { $ne: null } })
+  nearly(t, taken!.leased_until!.getTime() - Date.now(), 300_000, 'the lease')
+})
+
+t.test('D 8: inspection shows the first 20 records of at most 1 MB', async (t) => {
+  const inspect = async (content: string) =>
+    (
+      await post(url('/subscriber_imports/inspect'), {
+        subscriber_import: {
+          file_source: { type: 'json', content },
+          file_format: { csv_has_headers: false },
+        },
+      })
+    ).records
+  const row = (length: number) => `a@example.com,${'x'.repeat(length - 15)}\n`
+  t.equal((await inspect(hash(25, (i) => `i${i}@example.com\n`).join(''))).length, 20)
+  // Two records end within the first 1,048,576 bytes, the third one behind them.
+  t.equal((await inspect(row(524_288) + row(524_288) + row(100))).length, 2)
+})
+
+/** An import of a file of these bytes. */
+async function fileImport(content: string | Uint8Array, options: Json = {}): Promise<Json> {
+  const folder = path.join(service.dataFolder, 'uploads', '1')
+  const filename = `figures-${(made += 1)}.csv`
+  await mkdir(folder, { recursive: true })
+  await writeFile(path.join(folder, filename), content)
+  await settleUpload(path.join(folder, filename))
+  const { mailing_list_id: listId = (await createList(service)).id, ...more } = options
+  const created = await post(`/mailing_lists/${listId}/subscriber_imports`, {
+    subscriber_import: {
+      ...{ column_mapping: ['email', null], file_format: { csv_has_headers: false } },
+      ...{ file_source: { type: 'upload_directory', filename }, ...more },
+    },
+  })
+  return importEnd(service, created.id)
+}
+
+const megabyte = 1024 * 1024
+const invalid = Buffer.from([0xff])
+
+/** Records whose second cell is invalid UTF-8 where the list says so. */
+const halves = (list: [number, boolean][]): Buffer =>
+  Buffer.concat(
+    list.flatMap(([count, isInvalid]) =>
+      hash(count, () =>
+        Buffer.concat([
+          Buffer.from(`h${(made += 1)}@example.com,`),
+          isInvalid ? invalid : Buffer.of(0x78),
+          Buffer.of(0x0a),
+        ]),
+      ),
+    ) as Buffer[],
+  )
+/** A file of that size, lines of 64 bytes, with NULs in the second cells of the first lines. */
+const withNuls = (bytes: number, nuls: number, before = 0): Buffer => {
+  const file = Buffer.alloc(bytes, 'x')
+  for (let at = 0; at < bytes; at += 64) {
+    file.write(`n${at}@example.com,`, at)
+    file[Math.min(bytes, at + 64) - 1] = 0x0a
+  }
+  let left = nuls
+  for (let at = before; left > 0; at += 64)
+    for (let i = at + 32; i < at + 62 && left > 0; i += 1, left -= 1) file[i] = 0
+  return file
+}
+
+const files: [string, Buffer | string, Json][] = [
+  ['D 2.4: a record of 1 MiB', `a@example.com,${'x'.repeat(megabyte - 14)}\n`, { counts: { added: 1 } }],
+  ['D 2.4: a longer record', `a@example.com,${'x'.repeat(megabyte - 13)}\n`, { counts: { failed: 1 } }],
+  [
+    'D 2.4: an enclosure of nearly 256 KiB',
+    `a@example.com,"${'x'.repeat(256 * 1024 - 20)}"\n`,
+    { counts: { added: 1 } },
+  ],
+  [
+    'D 2.4: an enclosure of more',
+    `a@example.com,"${'x'.repeat(256 * 1024 + 20)}"\n`,
+    { counts: { failed: 1 } },
+  ],
+  [
+    'D 2.4: an enclosure of nearly 1,000 lines',
+    `a@example.com,"${'\n'.repeat(998)}"\n`,
+    { counts: { added: 1 } },
+  ],
+  [
+    'D 2.4: an enclosure of more lines',
+    `a@example.com,"${'\n'.repeat(1001)}"\n`,
+    // What is behind the line where it opens is read anew: its end alone.
+    { counts: { failed: 2 } },
+  ],
+  [
+    'D 2.4: half of the first 1,000 records invalid',
+    halves([
+      [500, true],
+      [500, false],
+      [1000, true],
+    ]),
+    { state: 'finished', counts: { added: 500, failed: 1500 } },
+  ],
+  [
+    'D 2.4: one more',
+    halves([
+      [499, false],
+      [501, true],
+      [1000, false],
+    ]),
+    { state: 'failed' },
+  ],
+  [
+    'D 2.4: half of fewer',
+    halves([
+      [2, true],
+      [2, false],
+    ]),
+    { state: 'finished', counts: { added: 2, failed: 2 } },
+  ],
+  ['D 2.4: 99 NULs', withNuls(6400, 99), { state: 'finished' }],
+  ['D 2.4: 100 NULs', withNuls(6400, 100), { state: 'failed' }],
+  ['D 2.4: 1 % of 64 KiB', withNuls(65_536, 655), { state: 'finished' }],
+  ['D 2.4: more than that', withNuls(65_536, 656), { state: 'failed' }],
+  ['D 2.4: behind the first 64 KiB', withNuls(131_072, 10_000, 65_536), { state: 'finished' }],
+  ['D 2.1: a record of 20 lines', `a@example.com,"${'\n'.repeat(19)}"\n`, { warnings: 0 }],
+  ['D 2.1: a record of 21 lines', `a@example.com,"${'\n'.repeat(20)}"\n`, { warnings: 1 }],
+]
+
+t.test('bounds of files and records', async (t) => {
+  await Promise.all(
+    files.map(async ([what, content, { state = 'finished', counts, warnings }]) => {
+      const view = await fileImport(content)
+      t.equal(view.state, state, what)
+      if (counts !== undefined) t.same(countsOf(view), counts, what)
+      if (warnings !== undefined) t.equal(view.warnings.length, warnings, what)
+    }),
+  )
+})
+
+t.test('D 2.1: a warning where over half of the list is about to be deactivated', async (t) => {
+  for (const [others, warnings] of [
+    [1, 0],
+    [2, 1],
+  ] as const) {
+    const { id } = await createList(service)
+    const rows = hash(others + 1, (i) => `d${i}@example.com\n`).join('')
+    await importText(service, id, `email\n${rows}`)
+    const view = await importText(service, id, 'email\nd0@example.com\n', {
+      deactivate_subscribers_not_in_import: true,
+    })
+    t.equal(view.stats.subscribers.deactivated, others)
+    t.equal(view.warnings.length, warnings, `${others} of ${others + 1}`)
+  }
+})
+
+t.test('D 2.5: offsets up to 14:00, years 1000 to 9999', async (t) => {
+  const times: [string, boolean][] = [
+    ['2014-01-31T10:00:00+14:00', true],
+    ['2014-01-31T10:00:00-14:00', true],
+    ['2014-01-31T10:00:00+14:01', false],
+    ['1000-01-02T00:00:00', true],
+    ['0999-12-31T00:00:00', false],
+    ['9999-12-30T00:00:00', true],
+  ]
+  for (const [time, isTaken] of times) t.equal(parseApiTime(time, 'UTC') !== null, isTaken, time)
+})
+
+t.test('D 2.2: uploads that broke off are kept for 7 days', async (t) => {
+  const folder = path.join(service.dataFolder, 'uploads', '1')
+  await mkdir(folder, { recursive: true })
+  const [young, old] = ['young.csv', 'old.csv'].map((name, i) => unfinishedName(`${i}`.repeat(16), name))
+  const put = async (name: string, ageMs: number) => {
+    await writeFile(path.join(folder, name), 'email\n')
+    const at = new Date(Date.now() - ageMs)
+    await utimes(path.join(folder, name), at, at)
+  }
+  await put(young!, 7 * day - minute)
+  await put(old!, 7 * day + minute)
+  await purgeUploads(openUploads({ STAGING: 'disk', DATA_DIR: service.dataFolder }, database), log).run()
+  const left = await readdir(folder)
+  t.equal(left.includes(young!), true)
+  t.equal(left.includes(old!), false)
+})
+
+t.test(
+  'API imports rule 4: three tries of a download, 10 s and 50 s after failures, 15 minutes',
+  async (t) => {
+    const server = createServer((request, response) => {
+      const left = Number(request.url!.slice(1))
+      if (Number.isNaN(left)) response.writeHead(503).end()
+      else if (left === 0) response.end('email\na@example.com\n')
+      else response.writeHead(302, { location: `/${left - 1}` }).end()
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    t.teardown(() => server.close())
+    const create = async (path: string) =>
+      (
+        await post(url('/subscriber_imports'), {
+          subscriber_import: {
+            column_mapping: ['email'],
+            file_source: {
+              type: 'url',
+              url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/${path}`,
+            },
+          },
+        })
+      ).id as number
+
+    const id = await create('down')
+    const failed = (attempts: number) =>
+      until(
+        `failure ${attempts}`,
+        () => collections.imports.findOne({ _id: id }),
+        (document) => document!.download.attempts === attempts && document!.download.next_attempt_at !== null,
+      )
+    const now = { $set: { 'download.next_attempt_at': new Date(0) } }
+    for (const [i, waitMs] of [10_000, 50_000].entries()) {
+      const { next_attempt_at: next, ends_at: ends } = (await failed(i + 1))!.download
+      const waits = next!.getTime() - Date.now()
+      t.ok(waits > waitMs - 4_000 && waits <= waitMs, `wait ${i + 1}: ${waits} of ${waitMs}`)
+      if (i === 0) nearly(t, ends!.getTime() - Date.now(), 15 * minute, 'the time for all tries')
+      await collections.imports.updateOne({ _id: id }, now)
+    }
+    t.match(await importEnd(service, id), { state: 'failed', error_message: /the last of 3 tries/ })
+
+    t.equal((await importEnd(service, await create('5'))).state, 'finished', 'D 2.2: five redirects')
+    const sixth = await create('6')
+    await until(
+      'the failed try',
+      () => collections.imports.findOne({ _id: sixth }),
+      (document) => document!.download.attempts === 1,
+    )
+    t.pass('D 2.2: a sixth redirect is a failed try')
+    await post(`/subscriber_imports/${sixth}/cancel`)
+  },
+)
+
+t.test('D 8: a callback is tried again after 10 s, 1 min, 5 min, 30 min, 2 h', async (t) => {
+  const server = createServer((_request, response) => void response.writeHead(503).end())
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const { id } = await importText(service, (await createList(service)).id, 'email\n', {
+    callback_url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+  })
+  const after = (failures: number) =>
+    until(
+      `failure ${failures}`,
+      () => collections.callbacks.findOne({ _id: id }),
+      (callback) => callback?.failures === failures && callback.token === null,
+    )
+  const waits = [10_000, minute, 5 * minute, 30 * minute, 2 * hour]
+  for (const [i, waitMs] of waits.entries()) {
+    const { due_at: dueAt } = (await after(i + 1))!
+    const ms = dueAt.getTime() - Date.now()
+    t.ok(ms > waitMs - 4_000 && ms <= waitMs, `wait ${i + 1}: ${ms} of ${waitMs}`)
+    await collections.callbacks.updateOne({ _id: id }, { $set: { due_at: new Date(0) } })
+  }
+  t.equal((await after(waits.length + 1))!.state, 'given_up')
+})
+
+t.test('D 1: a change of a key takes effect within 5 s, in every process', async (t) => {
+  const { id, key } = await post('/api_keys', { api_key: { name: 'to be deleted' } })
+  const statusOf = async () => (await call('GET', '/organizations', undefined, { key })).status
+  t.equal(await statusOf(), 200)
+  // As another process would.
+  await collections.apiKeys.deleteOne({ _id: id })
+  await until('the refusal', statusOf, (status) => status === 401, 5_000, 200)
+  t.pass()
+})
