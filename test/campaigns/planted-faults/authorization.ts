@@ -1,0 +1,360 @@
+import type { PlantedFault, TestRun } from './planted-fault.ts'
+
+/** Faults of who may call what, and of whose records he sees: filters by organization and list, permissions, revoked keys. */
+
+const whoSeesWhose: TestRun = { files: ['test/integration/who-sees-whose.test.ts'] }
+
+const resources = 'control-plane/resources'
+
+type Fault = Pick<PlantedFault, 'name' | 'file' | 'text' | 'replacement'>
+
+const faults: readonly Fault[] = [
+  {
+    name: 'the mailing lists of all organizations are listed',
+    file: `${resources}/mailing-lists/service.ts`,
+    text: 'collections.mailingLists,\n    { organization_id: organizationId },',
+    replacement: 'collections.mailingLists,\n    {},',
+  },
+  {
+    name: 'the API keys of all organizations are listed',
+    file: `${resources}/api-keys/service.ts`,
+    text: 'collections.apiKeys,\n    { organization_id: organizationId },',
+    replacement: 'collections.apiKeys,\n    {},',
+  },
+  {
+    name: 'the imports of all organizations are listed',
+    file: `${resources}/subscriber-imports/routes.ts`,
+    text: '{ organization_id: call.caller.organizationId }',
+    replacement: '{}',
+  },
+  {
+    name: "a list's imports are those of all lists",
+    file: `${resources}/subscriber-imports/routes.ts`,
+    text: '{ mailing_list_id: list._id }',
+    replacement: '{}',
+  },
+  {
+    name: 'the templates of all organizations are listed',
+    file: `${resources}/campaign-templates/routes.ts`,
+    text: '{ organization_id: call.caller.organizationId }',
+    replacement: '{}',
+  },
+  {
+    name: "a list's templates are those of all lists",
+    file: `${resources}/campaign-templates/routes.ts`,
+    text: '{ mailing_list_id: list._id }',
+    replacement: '{}',
+  },
+  {
+    name: 'the confirmation forms of all lists are listed',
+    file: `${resources}/confirmation-forms/service.ts`,
+    text: '{ mailing_list_id: listId },',
+    replacement: '{ mailing_list_id: { $gte: Math.min(1, listId) } },',
+  },
+  {
+    name: 'the custom fields of all lists are listed',
+    file: `${resources}/custom-fields/service.ts`,
+    text: 'collections.customFields,\n    { mailing_list_id: listId },',
+    replacement: 'collections.customFields,\n    {},',
+  },
+  {
+    name: 'the autoresponders of all lists are listed',
+    file: `${resources}/autoresponders/service.ts`,
+    text: '.find({ mailing_list_id: list._id }, { projection: { name: 1 } })',
+    replacement: '.find({}, { projection: { name: 1 } })',
+  },
+  {
+    name: 'the users of all organizations are listed to their admins',
+    file: `${resources}/users/routes.ts`,
+    text: "isOfAll && call.caller.role === 'system_admin'",
+    replacement: "isOfAll && call.caller.role !== 'standard'",
+  },
+  {
+    name: 'all organizations are listed to their admins',
+    file: `${resources}/organizations/service.ts`,
+    text: "call.caller.role === 'system_admin' ? {}",
+    replacement: "call.caller.role !== 'standard' ? {}",
+  },
+  {
+    name: 'the jobs of all organizations are listed',
+    file: `${resources}/jobs/service.ts`,
+    text: 'if (!scope.everywhere) conditions',
+    replacement: 'if (!scope.everywhere && scope.unfinished) conditions',
+  },
+  {
+    name: 'subscribers are searched on the lists of all organizations',
+    file: `${resources}/subscribers/routes.ts`,
+    text: "params['email']!, { organization_id: caller.organizationId }",
+    replacement: "params['email']!, {}",
+  },
+  {
+    name: 'an import is found by its id in any organization',
+    file: `${resources}/subscriber-imports/service.ts`,
+    text: 'if (document === null || !reaches(caller, document.organization_id))',
+    replacement: 'if (document === null || !reaches(caller, caller.organizationId))',
+  },
+  {
+    name: 'a template is found by its id in any organization',
+    file: `${resources}/campaign-templates/service.ts`,
+    text: '!reaches(caller, found.organization_id)',
+    replacement: '!reaches(caller, caller.organizationId)',
+  },
+  {
+    name: 'a user is found by his id in any organization',
+    file: `${resources}/users/service.ts`,
+    text: '!reaches(caller, user.organization_id)',
+    replacement: '!reaches(caller, caller.organizationId)',
+  },
+  {
+    name: 'a key is found by its id in any organization',
+    file: `${resources}/api-keys/service.ts`,
+    text: '    !reaches(caller, key.organization_id) ||\n',
+    replacement: '',
+  },
+  {
+    name: "a key is found under any organization's path",
+    file: `${resources}/api-keys/service.ts`,
+    text: '(organizationId !== null && key.organization_id !== organizationId)',
+    replacement: 'organizationId === 0',
+  },
+  {
+    name: 'a custom field is found by its id on any list',
+    file: `${resources}/custom-fields/service.ts`,
+    text: "_id: pathId(text, 'custom field'),\n    mailing_list_id: list._id,",
+    replacement: "_id: pathId(text, 'custom field'),",
+  },
+  {
+    name: 'an autoresponder is found by its id on any list',
+    file: `${resources}/autoresponders/service.ts`,
+    text: "_id: pathId(text, 'autoresponder'),\n    mailing_list_id: list._id,",
+    replacement: "_id: pathId(text, 'autoresponder'),",
+  },
+  {
+    name: 'an autoresponder may answer one of another organization',
+    file: `${resources}/autoresponders/targets.ts`,
+    text: '{ _id: { $in: ids }, organization_id: document.organization_id },',
+    replacement: '{ _id: { $in: ids } },',
+  },
+  {
+    name: 'an autoresponder of another list is triggered',
+    file: `${resources}/subscribers/trigger-choice.ts`,
+    text: '{ mailing_list_id: listId, ...(ids.length > 0 ? { _id: { $in: ids } } : {}) },',
+    replacement: 'ids.length > 0 ? { _id: { $in: ids } } : { mailing_list_id: listId },',
+  },
+  {
+    name: 'a key is made for a user of another organization',
+    file: `${resources}/api-keys/service.ts`,
+    text: '{ _id: key.user_id, organization_id: key.organization_id },\n    { session, projection',
+    replacement: '{ _id: key.user_id },\n    { session, projection',
+  },
+  {
+    name: 'a primary key may be a field of another list',
+    file: `${resources}/mailing-lists/service.ts`,
+    text: '{ _id: fieldId, mailing_list_id: listId }',
+    replacement: '{ _id: fieldId }',
+  },
+  {
+    name: "an admin's outbox is that of all organizations",
+    file: `${resources}/outbox/take.ts`,
+    text: "caller.role === 'system_admin' ? 'all'",
+    replacement: "caller.role !== 'standard' ? 'all'",
+  },
+  {
+    name: "a message is acknowledged under another organization's lease",
+    file: 'shared/store/outbox.ts',
+    text: "...(scope === 'all' ? {} : { organization_id: scope.organizationId }),",
+    replacement: "...(scope === 'all' ? {} : { organization_id: { $gt: 0 } }),",
+  },
+  {
+    name: "events of another organization's autoresponders count",
+    file: `${resources}/delivery-events/senders.ts`,
+    text: 'found.filter(({ organization_id: owner }) => reaches(caller, owner))',
+    replacement: 'found.filter(() => reaches(caller, caller.organizationId))',
+  },
+  {
+    name: 'a user of another organization signs in',
+    file: `${resources}/users/sign-in.ts`,
+    text: 'reaches(caller, found.organization_id)',
+    replacement: 'reaches(caller, caller.organizationId)',
+  },
+  {
+    name: 'the organization in a body counts for an admin too',
+    file: 'control-plane/api/router.ts',
+    text: "role === 'system_admin' ? [] : forSystemAdmins",
+    replacement: "role !== 'standard' ? [] : forSystemAdmins",
+  },
+  {
+    name: 'a path names any organization',
+    file: 'control-plane/api/scope.ts',
+    text: '    !reaches(caller, id) ||\n',
+    replacement: '',
+  },
+  {
+    name: 'a list is found by its id in any organization',
+    file: 'control-plane/api/scope.ts',
+    text: '!reaches(caller, list.organization_id)',
+    replacement: '!reaches(caller, caller.organizationId)',
+  },
+  {
+    name: 'who may read subscribers deletes them',
+    file: `${resources}/subscribers/routes.ts`,
+    text: "needs: permission('subscriber', 'delete')",
+    replacement: "needs: permission('subscriber', 'read')",
+  },
+  {
+    name: 'who imports reads the logs',
+    file: `${resources}/subscriber-imports/routes.ts`,
+    text: "needs: permission('subscriber', 'read'),",
+    replacement: "needs: permission('subscriber', 'import'),",
+  },
+  {
+    name: 'every key reports delivery events',
+    file: `${resources}/delivery-events/routes.ts`,
+    text: "needs: 'admin'",
+    replacement: "needs: 'any_key'",
+  },
+  {
+    name: 'who may only pause an autoresponder changes all of it',
+    file: `${resources}/autoresponders/routes.ts`,
+    text: 'refuseUnless(caller, mayUpdate)',
+    replacement: "refuseUnless(caller, 'any_key')",
+  },
+  {
+    name: 'who may only update creates a subscriber by a trigger',
+    file: `${resources}/subscribers/trigger.ts`,
+    text: 'refuseUnless(caller, needOfCreation)',
+    replacement: "refuseUnless(caller, 'any_key')",
+  },
+  {
+    name: 'a key is believed for a minute after it was revoked',
+    file: 'control-plane/api/known-callers.ts',
+    text: 'const keptMs = 2_000',
+    replacement: 'const keptMs = 60_000',
+  },
+  {
+    name: 'an inactive key is let in',
+    file: 'shared/api-keys.ts',
+    text: 'key_hash: hashKey(key, secret), active: true }',
+    replacement: 'key_hash: hashKey(key, secret) }',
+  },
+  {
+    name: 'a key of an inactive user is let in',
+    file: 'shared/api-keys.ts',
+    text: 'findOne({ _id: userId, active: true })',
+    replacement: 'findOne({ _id: userId })',
+  },
+  {
+    name: 'a key of a deleted user has its own role',
+    file: 'shared/api-keys.ts',
+    text: '  if (user === null || user === undefined) return null\n',
+    replacement:
+      '  if (user === null || user === undefined)\n    return { keyId, organizationId, role: key.role, permissions: {}, userId }\n',
+  },
+  {
+    name: 'the organization beside a key is not compared',
+    file: 'control-plane/api/router.ts',
+    text: '(organizationId !== null && organizationId !== caller.organizationId)',
+    replacement: 'organizationId === 0',
+  },
+  {
+    name: 'an organization admin makes system admins',
+    file: 'control-plane/api/authorization.ts',
+    text: '  if (asked !== undefined) refuseMore(',
+    replacement: '  if (asked === caller.role) refuseMore(',
+  },
+  {
+    name: 'an organization admin changes users who are more than he is',
+    file: `${resources}/users/routes.ts`,
+    text: "      // Before any other rule about it, the body's shape included.\n      refuseMore(user, caller, 'a user')\n",
+    replacement: '',
+  },
+  {
+    name: 'a list of subscribers is found by its id in any organization',
+    file: `${resources}/subscribers/list-context.ts`,
+    text: '!reaches(caller, found.list.organization_id)',
+    replacement: '!reaches(caller, caller.organizationId)',
+  },
+  {
+    name: 'a confirmation form of another list asks to confirm',
+    file: `${resources}/subscribers/confirmation.ts`,
+    text: '{ _id: formId, mailing_list_id: list._id }',
+    replacement: '{ _id: formId }',
+  },
+  {
+    name: 'an import triggers an autoresponder of another list',
+    file: `${resources}/subscriber-imports/creation-check.ts`,
+    text: '{ mailing_list_id: known._id },\n',
+    replacement: '{},\n',
+  },
+  {
+    name: 'an import maps the fields of all lists',
+    file: `${resources}/subscriber-imports/creation-check.ts`,
+    text: 'customFields.find({ mailing_list_id: known._id })',
+    replacement: 'customFields.find({})',
+  },
+  {
+    name: "uploads are looked for in the first organization's directory",
+    file: `${resources}/subscriber-imports/creation-check.ts`,
+    text: 'deps.uploads.directory(organizationId)',
+    replacement: 'deps.uploads.directory(1)',
+  },
+  {
+    name: 'an Idempotency-Key is that of all keys and lists',
+    file: `${resources}/subscriber-imports/service.ts`,
+    text: 'digestOf(`${request.caller.keyId}\\n${request.list._id}\\n${request.idempotencyKey}`)',
+    replacement: 'digestOf(request.idempotencyKey)',
+  },
+  {
+    name: 'the subscribers of all lists are counted under an organization',
+    file: `${resources}/subscriber-counts/service.ts`,
+    text: '.find({ organization_id: organizationId }, { projection: { name: 1 }, batchSize })',
+    replacement: '.find({}, { projection: { name: 1 }, batchSize })',
+  },
+  {
+    name: 'reactions of another list are shown by the id of their autoresponder',
+    file: `${resources}/reactions/find.ts`,
+    text: '.find({ mailing_list_id: filter.listId }, { projection: { paused: 1 } })',
+    replacement: '.find({}, { projection: { paused: 1 } })',
+  },
+  {
+    name: "an admin takes the messages of all organizations' autoresponders",
+    file: 'shared/store/outbox.ts',
+    text: '.find({ organization_id: organizationId, paused: false }, { projection: idOnly })',
+    replacement: '.find({ paused: false }, { projection: idOnly })',
+  },
+  {
+    name: 'an event counts for a subscriber of another list',
+    file: `${resources}/delivery-events/people.ts`,
+    text: 'return this.#known.get(id)?.mailing_list_id === listId',
+    replacement: 'return this.#known.get(id) !== undefined || listId > 0',
+  },
+  {
+    name: "a template's change names the content of another one",
+    file: `${resources}/campaign-templates/contents.ts`,
+    text: '!stored.some((content) => content.id === id)',
+    replacement: 'stored.length === 0',
+  },
+  {
+    name: 'every key creates mailing lists',
+    file: `${resources}/mailing-lists/routes.ts`,
+    text: "needs: permission('mailing_list', 'create')",
+    replacement: "needs: 'any_key'",
+  },
+  {
+    name: 'an organization admin changes organizations',
+    file: `${resources}/organizations/routes.ts`,
+    text: "'Changes the fields that are given',\n    tag,\n    needs: 'system_admin',",
+    replacement: "'Changes the fields that are given',\n    tag,\n    needs: 'admin',",
+  },
+  {
+    name: 'one permission of a resource is enough for all that is done to it',
+    file: 'control-plane/api/authorization.ts',
+    text: 'caller.permissions[key]?.includes(value) === true)',
+    replacement: '(caller.permissions[key]?.length ?? 0) > 0 && value !== "")',
+  },
+]
+
+export const authorizationFaults: readonly PlantedFault[] = faults.map((fault) => ({
+  ...fault,
+  tests: [whoSeesWhose],
+}))

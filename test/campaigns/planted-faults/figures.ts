@@ -1,0 +1,296 @@
+import type { PlantedFault } from './planted-fault.ts'
+
+/** Wrong figures: days, seconds, megabytes, lengths and page sizes that aren't the contract's. */
+
+const tests = [{ files: ['test/integration/figures-of-the-contract.test.ts'] }]
+
+const wrong = (name: string, file: string, text: string, replacement: string): PlantedFault => ({
+  name,
+  file,
+  text,
+  replacement,
+  tests,
+})
+
+const resources = 'control-plane/resources'
+
+export const figureFaults: readonly PlantedFault[] = [
+  wrong('logs are kept for 8 days', 'shared/schemas/import.ts', 'logDays = 7', 'logDays = 8'),
+  wrong('logs are purged by the hour', 'shared/store/imports.ts', "unit: 'day'", "unit: 'hour'"),
+  wrong(
+    'recent is 15 days',
+    `${resources}/subscriber-imports/service.ts`,
+    'recentDays = 14',
+    'recentDays = 15',
+  ),
+  wrong(
+    'an idempotency key holds for 23 hours',
+    `${resources}/subscriber-imports/service.ts`,
+    "['$$NOW', 24 * 3_600_000]",
+    "['$$NOW', 23 * 3_600_000]",
+  ),
+  wrong(
+    'a confirmation is for 8 days',
+    'shared/store/pending-subscribers.ts',
+    'confirmableForMs = 7 *',
+    'confirmableForMs = 8 *',
+  ),
+  wrong(
+    'a second mail comes after 5 minutes',
+    'shared/store/pending-subscribers.ts',
+    'mailPauseMs = 600_000',
+    'mailPauseMs = 300_000',
+  ),
+  wrong(
+    'unfinished uploads are kept for 6 days',
+    'engine/maintenance/purge-uploads.ts',
+    'unfinishedDays = 7',
+    'unfinishedDays = 6',
+  ),
+  wrong(
+    'the second wait of a download is 60 s',
+    'shared/sources/download-bounds.ts',
+    '[10_000, 50_000]',
+    '[10_000, 60_000]',
+  ),
+  wrong('a download has 16 minutes', 'shared/sources/download-bounds.ts', '15 * 60_000', '16 * 60_000'),
+  wrong(
+    'a downloaded file has 200 MiB',
+    'shared/sources/download-bounds.ts',
+    '200 * 1000 * 1000',
+    '200 * 1024 * 1024',
+  ),
+  wrong('six redirects are followed', 'shared/sources/download-bounds.ts', 'redirects: 5', 'redirects: 6'),
+  wrong(
+    'the last wait of a callback is an hour',
+    'engine/callbacks/callback-bounds.ts',
+    '2 * 3_600_000',
+    '3_600_000',
+  ),
+  wrong(
+    'a comment of the events comes every 20 s',
+    `${resources}/subscriber-imports/import-watch.ts`,
+    'commentMs: 15_000',
+    'commentMs: 20_000',
+  ),
+  wrong(
+    'a page of imports has at most 1,000',
+    `${resources}/subscriber-imports/schemas.ts`,
+    'perPage: 100, most: 500',
+    'perPage: 100, most: 1000',
+  ),
+  wrong(
+    'a page of subscribers has 50',
+    `${resources}/subscribers/schemas.ts`,
+    'perPage: 100, most: 500',
+    'perPage: 50, most: 500',
+  ),
+  wrong(
+    'a page of reactions has at most 1,000',
+    `${resources}/reactions/schemas.ts`,
+    'perPage: 100, most: 500',
+    'perPage: 100, most: 1000',
+  ),
+  wrong(
+    'a page of users has 1,000',
+    `${resources}/users/schemas.ts`,
+    'perPage: 2000, most: 2000',
+    'perPage: 1000, most: 2000',
+  ),
+  wrong(
+    'a page of jobs has at most 500',
+    `${resources}/jobs/schemas.ts`,
+    'perPage: 2000, most: 2000',
+    'perPage: 500, most: 500',
+  ),
+  wrong(
+    'a page of custom fields has 100',
+    `${resources}/custom-fields/routes.ts`,
+    'perPage: 2000, most: 2000',
+    'perPage: 100, most: 2000',
+  ),
+  wrong(
+    'a name of a custom field may have 50 characters',
+    `${resources}/custom-fields/schemas.ts`,
+    'name: nameText(49)',
+    'name: nameText(50)',
+  ),
+  wrong(
+    'a full name may have 255 characters',
+    `${resources}/users/schemas.ts`,
+    'full_name: nameText(100)',
+    'full_name: nameText(255)',
+  ),
+  wrong(
+    'a list may have a name of 256 characters',
+    `${resources}/mailing-lists/schemas.ts`,
+    'name: nameText(255)',
+    'name: nameText(256)',
+  ),
+  wrong(
+    'a user has at most 99 recipients of previews',
+    `${resources}/users/schemas.ts`,
+    'z.array(validEmail()).max(100)',
+    'z.array(validEmail()).max(99)',
+  ),
+  wrong(
+    'a password may have 1,025 bytes',
+    `${resources}/users/passwords.ts`,
+    'maxPasswordBytes = 1024',
+    'maxPasswordBytes = 1025',
+  ),
+  wrong(
+    'a local part may have 64 characters alone',
+    'shared/values/email.ts',
+    '{}|~]{1,256}$',
+    '{}|~]{1,64}$',
+  ),
+  wrong(
+    'a deletion by email removes 11',
+    `${resources}/subscribers/removal.ts`,
+    'mostAtOnce = 10',
+    'mostAtOnce = 11',
+  ),
+  wrong(
+    'a key of a replacement may have 51 characters',
+    `${resources}/subscribers/replacements.ts`,
+    'longestKey = 50',
+    'longestKey = 51',
+  ),
+  wrong('a lease of messages is 600 s', `${resources}/outbox/schemas.ts`, '.default(300)', '.default(600)'),
+  wrong(
+    'a take brings 1,000 messages by default',
+    `${resources}/outbox/schemas.ts`,
+    '.max(1000).default(100)',
+    '.max(1000).default(1000)',
+  ),
+  wrong(
+    '2,000 delivery events are taken',
+    `${resources}/delivery-events/schemas.ts`,
+    'mostEvents = 1_000',
+    'mostEvents = 2_000',
+  ),
+  wrong(
+    'inspection shows 21 records',
+    `${resources}/import-inspection/rehearsal.ts`,
+    'rehearsedRecords = 20',
+    'rehearsedRecords = 21',
+  ),
+  wrong(
+    'inspection reads 2 MB',
+    `${resources}/import-inspection/sample.ts`,
+    'mostBytes = 1024 * 1024',
+    'mostBytes = 2 * 1024 * 1024',
+  ),
+  wrong(
+    'a megabyte of a body has 1,000,000 bytes',
+    'control-plane/api/body/request-body.ts',
+    'megabyte = 1024 * 1024',
+    'megabyte = 1000 * 1000',
+  ),
+  wrong('a lockout takes six failures', 'shared/config.ts', 'default: 5 }', 'default: 6 }'),
+  wrong(
+    'a lockout is one of seconds',
+    `${resources}/users/sign-in.ts`,
+    'settings.USER_LOCKOUT_MINUTES * 60_000',
+    'settings.USER_LOCKOUT_MINUTES * 1_000',
+  ),
+  wrong(
+    '21 wrong credentials are taken',
+    'shared/config.ts',
+    'max: 1_000_000, default: 20 }',
+    'max: 1_000_000, default: 21 }',
+  ),
+  wrong(
+    'a bound of wrong credentials holds for 30 s',
+    'shared/api-keys.ts',
+    "['$$NOW', 60_000]",
+    "['$$NOW', 30_000]",
+  ),
+  wrong(
+    'a record may have 2 MiB',
+    'shared/records/record-scanner.ts',
+    'longestRecord = 1024 * 1024',
+    'longestRecord = 2 * 1024 * 1024',
+  ),
+  wrong(
+    'an enclosure may have 128 KiB',
+    'shared/records/record-scanner.ts',
+    'longestEnclosure = 256 * 1024',
+    'longestEnclosure = 128 * 1024',
+  ),
+  wrong(
+    'an enclosure may have 10,000 lines',
+    'shared/records/record-scanner.ts',
+    'mostEnclosureLines = 1_000',
+    'mostEnclosureLines = 10_000',
+  ),
+  wrong(
+    'the rule of the half looks at 2,000 records',
+    'shared/records/file-beginning.ts',
+    'checkedRecords = 1_000',
+    'checkedRecords = 2_000',
+  ),
+  wrong('101 NULs are taken', 'shared/records/file-beginning.ts', 'leastNuls = 100', 'leastNuls = 101'),
+  wrong(
+    'a warning comes of 30 lines',
+    'engine/splitting/file-warnings.ts',
+    'remarkableLines = 20',
+    'remarkableLines = 30',
+  ),
+  wrong(
+    'a changed key holds for 10 s',
+    'control-plane/api/known-callers.ts',
+    'keptMs = 2_000',
+    'keptMs = 10_000',
+  ),
+  wrong('the lease of a process is 15 s', 'shared/store/leases.ts', 'leaseMs = 12_000', 'leaseMs = 15_000'),
+  wrong(
+    'a pause waits 5 s for a batch that hangs',
+    'shared/store/fence.ts',
+    'patienceMs = 2_000',
+    'patienceMs = 5_000',
+  ),
+  wrong(
+    'a removal that hangs has a minute',
+    'engine/settle-import.ts',
+    'removalMs = 10_000',
+    'removalMs = 60_000',
+  ),
+  wrong(
+    'a missing file is remembered for 10 minutes',
+    'shared/store/missing-files.ts',
+    'countsMs = 60_000',
+    'countsMs = 600_000',
+  ),
+  wrong(
+    'new limits are enforced every minute',
+    'engine/maintenance/enforce-limits.ts',
+    'everyMs: heartbeatMs',
+    'everyMs: 60_000',
+  ),
+  wrong(
+    'rates have four decimals',
+    'control-plane/resources/autoresponder-statistics/formulas.ts',
+    'Math.round((part / whole) * 1e6) / 1e6',
+    'Math.round((part / whole) * 1e4) / 1e4',
+  ),
+  wrong(
+    'files up to 20 MB go inline',
+    'control-plane/cli/commands/send-file.ts',
+    'mostInline = 10 *',
+    'mostInline = 20 *',
+  ),
+  wrong(
+    'a field may have 1,024 options',
+    `${resources}/custom-fields/schemas.ts`,
+    'nameText(255)).max(1_000)',
+    'nameText(255)).max(1_024)',
+  ),
+  wrong(
+    'an hour of a delay may be 24',
+    `${resources}/autoresponders/schemas.ts`,
+    '.min(0).max(23)',
+    '.min(0).max(24)',
+  ),
+]

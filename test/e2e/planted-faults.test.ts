@@ -1,0 +1,100 @@
+import { spawnSync } from 'node:child_process'
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { authorizationFaults } from '../campaigns/planted-faults/authorization.ts'
+import type { PlantedFault } from '../campaigns/planted-faults/planted-fault.ts'
+import { figureFaults } from '../campaigns/planted-faults/figures.ts'
+import { protocolFaults } from '../campaigns/planted-faults/protocol.ts'
+
+/**
+ * Whether the tests see anything: realistic faults, planted one at a time in a copy of the tree, each with the tests that
+ * belong to its place. A fault with which they pass has survived. ROLLCALL_FAULTS=all plants all of them, a word those
+ * that have it in their names or rooms; without it the faults are only looked up, so that the lists stay true.
+ */
+const wanted = process.env['ROLLCALL_FAULTS']
+/** Of the faults of a room, at least so many have to be seen. */
+const minSeenShare = 0.9
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+const rooms: Readonly<Record<string, readonly PlantedFault[]>> = {
+  protocol: protocolFaults,
+  figures: figureFaults,
+  authorization: authorizationFaults,
+}
+
+t.test('each fault can be planted: its text stands once in its file, and its tests are there', async (t) => {
+  const problems: string[] = []
+  for (const { name, file, text, replacement, tests } of Object.values(rooms).flat()) {
+    const source = await readFile(path.join(root, file), 'utf8')
+    const times = source.split(text).length - 1
+    if (times !== 1) problems.push(`${name}: its text stands ${times} times in ${file}`)
+    if (text === replacement) problems.push(`${name}: it changes nothing`)
+    for (const test of tests.flatMap(({ files }) => files))
+      await readFile(path.join(root, test)).catch(() => problems.push(`${name}: there is no ${test}`))
+  }
+  t.same(problems, [])
+})
+
+const skip = wanted === undefined ? 'ROLLCALL_FAULTS is not set' : false
+for (const [room, faults] of Object.entries(rooms))
+  t.test(`faults of the ${room} are seen`, { skip, timeout: 36_000_000 }, async (t) => {
+    const chosen = faults.filter(
+      ({ name }) => wanted === 'all' || room.includes(wanted!) || name.includes(wanted!),
+    )
+    const copy = await copyOfTree()
+    t.teardown(() => rm(copy, { recursive: true, force: true }))
+    const survivors: string[] = []
+    for (const fault of chosen) {
+      const seenBy = await seeingTests(copy, fault)
+      if (seenBy === null) survivors.push(fault.name)
+      t.comment(seenBy === null ? `SURVIVED: ${fault.name}` : `seen by ${seenBy}: ${fault.name}`)
+    }
+    const seen = chosen.length - survivors.length
+    t.ok(
+      seen >= minSeenShare * chosen.length,
+      `${seen} of ${chosen.length} faults of the ${room} were seen; these survived: ${survivors.join('; ')}`,
+    )
+  })
+
+/** What is made by running is not copied. */
+async function copyOfTree(): Promise<string> {
+  const copy = await mkdtemp(path.join(tmpdir(), 'rollcall-faults-'))
+  const left = ['node_modules', '.git', '.tap', 'data']
+  await cp(root, copy, { recursive: true, filter: (source) => !left.includes(path.relative(root, source)) })
+  await symlink(path.join(root, 'node_modules'), path.join(copy, 'node_modules'))
+  return copy
+}
+
+/** Plants the fault, runs its tests until one fails, and takes it back. Resolves to the file that failed. */
+async function seeingTests(
+  copy: string,
+  { file, text, replacement, tests }: PlantedFault,
+): Promise<string | null> {
+  const place = path.join(copy, file)
+  const source = await readFile(place, 'utf8')
+  await writeFile(
+    place,
+    source.replace(text, () => replacement),
+  )
+  try {
+    for (const { files, settings } of tests) if (!passes(copy, files, settings)) return files.join(' ')
+    return null
+  } finally {
+    await writeFile(place, source)
+  }
+}
+
+function passes(
+  copy: string,
+  files: readonly string[],
+  settings: Readonly<Record<string, string>> = {},
+): boolean {
+  const { PATH, HOME, MONGOD_BINARY, MONGOD_CACHE_DIR } = process.env
+  // Without what this process was given for its own run.
+  const env = { PATH, HOME, MONGOD_BINARY, MONGOD_CACHE_DIR, ...settings }
+  const args = ['test/run.ts', '--jobs=1', '--bail', ...files]
+  return spawnSync(process.execPath, args, { cwd: copy, env, stdio: 'ignore' }).status === 0
+}
