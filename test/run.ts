@@ -10,10 +10,11 @@ import { createLogger } from '../shared/logger.ts'
 import { MongoClient } from 'mongodb'
 import { startEmbeddedMongoDB } from '../shared/mongod/embedded-mongodb.ts'
 import { findMongod } from '../shared/mongod/find-mongod.ts'
+import { readProtocol, type SkippedTest } from './helpers/tap-protocol.ts'
 
 /**
  * Runs the tests that are named, files or folders (all, without a name), against one MongoDB server of their own, in a
- * temporary folder. Each test file works in databases of its own names. The last line counts the assertions of the real run.
+ * temporary folder. Each test file works in databases of its own names. The last line counts the tests of the real run.
  *
  * With ROLLCALL_TEST_MONGODB_URI in the environment they use that server instead. It must be a replica set with
  * `enableTestCommands=1`, as tests set fail points. Tests that start servers of their own are skipped then, and listed.
@@ -173,75 +174,30 @@ async function tap(args: string[]): Promise<number> {
 }
 
 /**
- * All of the suite, then once more, one after the other, the files that failed: a machine that others load may starve
- * a test that waits. Both results are printed, and a file that fails twice fails the run.
+ * Runs the files and prints what failed, what was skipped and why. A file that fails fails the run: there is no second
+ * try. Resolves to the exit code.
  */
 async function runTap(args: string[]): Promise<number> {
-  const first = await runFiles(args, 'all')
-  if (stopping.signal.aborted) return 130
-  // Who asks for the first failure alone wants no second run.
-  if (first.failedFiles.length === 0 || args.includes('--bail')) return conclude(first.code, first)
-  console.log(`failed, now run again by itself: ${first.failedFiles.join(' ')}`)
-  const options = args.filter((arg) => arg.startsWith('-'))
-  const again = await runFiles([...options, '--jobs=1', ...first.failedFiles], 'again')
-  if (stopping.signal.aborted) return 130
-  const recovered = first.failedFiles.filter((file) => !again.failedFiles.includes(file))
-  if (recovered.length > 0) console.log(`passed only when run again: ${recovered.join(' ')}`)
-  return conclude(again.code, {
-    passed: first.passed - first.passedInFailedFiles + again.passed,
-    failed: again.failed,
-  })
-}
-
-function conclude(code: number, { passed, failed }: { passed: number; failed: number }): number {
-  summary = `${passed} passed, ${failed} failed`
-  return code === 0 && (passed === 0 || failed > 0) ? 1 : code
-}
-
-interface RunResult {
-  code: number
-  passed: number
-  failed: number
-  failedFiles: string[]
-  passedInFailedFiles: number
-}
-
-async function runFiles(args: string[], name: string): Promise<RunResult> {
-  const protocol = path.join(folder, `${name}.tap`)
-  // Drawing progress where nobody sees it takes as long as two test files; failures are shown when all have ended.
-  const isWatched = process.stdout.isTTY || name === 'again'
+  const protocol = path.join(folder, 'all.tap')
+  // Drawing progress on a pipe takes as long as two test files; failures are shown when all files have ended.
+  const isWatched = process.stdout.isTTY
   const reporter = isWatched ? 'terse' : 'silent'
   const code = await tap([`--reporter=${reporter}`, `--output-file=${protocol}`, ...args])
-  const text = await readFile(protocol, 'utf8').catch(() => '')
-  const total = [...text.matchAll(/^# \{ total: (\d+)(?:, pass: (\d+))?(?:, fail: (\d+))?.*\}$/gm)].at(-1)
-  for (const skipped of skippedTests(text)) console.log(`skipped: ${skipped}`)
-  const failedFiles = [...text.matchAll(/^not ok \d+ - (\S+\.test\.ts)/gm)].map((match) => match[1]!)
-  if (code !== 0 && !isWatched && !stopping.signal.aborted)
-    await tap(['replay', '--reporter=terse', ...failedFiles])
-  return {
-    code,
-    passed: Number(total?.[2] ?? 0),
-    failed: Number(total?.[3] ?? 0),
-    failedFiles,
-    passedInFailedFiles: failedFiles.reduce((sum, file) => sum + passedIn(text, file), 0),
-  }
-}
-
-/** Names and reasons of the tests that were skipped, each once. */
-function skippedTests(protocol: string): Set<string> {
-  return new Set(
-    [...protocol.matchAll(/^ *ok \d+ - (.+?) # SKIP(?: (.+))?$/gm)].map(
-      ([, name, reason]) => `${name!} (${reason ?? 'no reason given'})`,
-    ),
+  if (stopping.signal.aborted) return 130
+  const { passed, failed, skipped, failedFiles, slowestFiles } = readProtocol(
+    await readFile(protocol, 'utf8').catch(() => ''),
   )
+  if (code !== 0 && !isWatched) await tap(['replay', '--reporter=terse', ...failedFiles])
+  console.log(`slowest: ${slowestFiles.map(({ file, seconds }) => `${file} ${seconds} s`).join(', ')}`)
+  for (const { name, reason } of skipped) console.log(`skipped: ${name} (${reason})`)
+  const avoidable = process.env['CI'] === 'true' ? skipped.filter(isInstalledByCi) : []
+  for (const { name, reason } of avoidable) console.log(`failed because it was skipped: ${name} (${reason})`)
+  const allFailed = failed + avoidable.length
+  summary = `${passed} passed, ${allFailed} failed`
+  return code === 0 && (passed === 0 || allFailed > 0) ? 1 : code
 }
 
-/** Assertions of a file that passed. What ends a subtest comes with its time and is none. */
-function passedIn(protocol: string, file: string): number {
-  const begin = protocol.indexOf(`\n# Subtest: ${file}\n`)
-  const end = protocol.indexOf(` - ${file} # time=`, begin)
-  return protocol
-    .slice(begin, end)
-    .split('\n')
-    .filter((line) => /^ +ok \d+/.test(line) && !line.includes('# time=')).length
+/** .ci/run installs the programs that tests use, but for those which no package source has. */
+function isInstalledByCi({ reason }: SkippedTest): boolean {
+  return reason.endsWith('not installed') && !reason.includes('mongodump')
 }

@@ -1,0 +1,59 @@
+import t from 'tap'
+import { readProtocol } from '../../helpers/tap-protocol.ts'
+
+/** How a run of the suite is counted, and what of it is shown at its end. */
+
+const protocol = `TAP version 14
+1..4
+# Subtest: test/a.test.ts
+    # Subtest: two assertions
+        ok 1 - one
+        ok 2 - two
+        1..2
+    ok 1 - two assertions # time=1.5ms
+    ok 2 - with curl # SKIP curl not installed
+    # Subtest: outer
+        # Subtest: inner
+            not ok 1 - wrong
+            1..1
+        not ok 1 - inner # time=2ms
+        # Subtest: other
+            ok 1 - right
+            1..1
+        ok 2 - other # time=2ms
+        1..2
+    not ok 3 - outer # time=4ms
+    1..3
+not ok 1 - test/a.test.ts # time=1500ms
+# Subtest: test/b.test.ts
+    ok 1 - an assertion outside of any test
+    1..1
+ok 2 - test/b.test.ts # time=2.4s
+# Subtest: test/c.test.ts
+    # Subtest: one
+        ok 1 - right
+        1..1
+    ok 1 - one # time=1ms
+    not ok 2 - timeout!
+    1..2
+not ok 3 - test/c.test.ts # time=600000ms
+ok 4 - test/d.test.ts # time=3ms
+`
+
+t.test('tests are counted, not assertions, and a failure once', async (t) => {
+  const { passed, failed, failedFiles } = readProtocol(protocol)
+  // two assertions, other, b, one, d; inner, and c, of which no test failed.
+  t.same({ passed, failed }, { passed: 5, failed: 2 })
+  t.same(failedFiles, ['test/a.test.ts', 'test/c.test.ts'])
+})
+
+t.test('what was skipped is named with its reason, once', async (t) => {
+  t.same(readProtocol(protocol + protocol).skipped, [{ name: 'with curl', reason: 'curl not installed' }])
+})
+
+t.test('the slowest files come first', async (t) => {
+  t.same(
+    readProtocol(protocol).slowestFiles.map(({ file, seconds }) => `${file} ${seconds}`),
+    ['test/c.test.ts 600', 'test/a.test.ts 2', 'test/b.test.ts 2', 'test/d.test.ts 0'],
+  )
+})
