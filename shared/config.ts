@@ -12,9 +12,6 @@ import { StartError } from './errors.ts'
 
 const optionalText = () => z.string().optional()
 
-/** Settings whose values are never shown: an error message ends up in logs. */
-const secretSettings = new Set(['MONGODB_URI', 'BOOTSTRAP_API_KEY', 'ROLLCALL_API_KEY'])
-
 function bareInteger({ min, max }: { min: number; max: number }) {
   return z
     .string()
@@ -34,6 +31,10 @@ const yesNo = (fallback: boolean) =>
     .default(fallback)
 
 const port = (fallback: number) => integer({ min: 0, max: 65535, default: fallback })
+
+/** One that holds no credentials. */
+const bareUrl = (protocol: RegExp, error: string) =>
+  z.url({ protocol, error }).refine((text) => !text.includes('@'), { error })
 
 const commaList = () =>
   z
@@ -63,9 +64,11 @@ const settingsSchema = z.object({
     .string()
     .regex(/^mongodb(\+srv)?:\/\/\S+$/, { error: 'must begin with mongodb:// or mongodb+srv://' })
     .optional()
-    .describe(
-      'the MongoDB replica set or sharded cluster; without it an embedded server is started under `DATA_DIR`',
-    ),
+    .meta({
+      isSecret: true,
+      description:
+        'the MongoDB replica set or sharded cluster; without it an embedded server is started under `DATA_DIR`',
+    }),
   MONGODB_DATABASE: z
     .string()
     .regex(/^[\w-]{1,63}$/, { error: 'must be 1 to 63 letters, digits, "-" or "_"' })
@@ -111,8 +114,7 @@ const settingsSchema = z.object({
   HTTP_PORT: port(8080).describe(
     'port of the control plane; 0 is a free port, here and in every other port setting',
   ),
-  PUBLIC_URL: z
-    .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
+  PUBLIC_URL: bareUrl(/^https?$/, 'must be an http or https URL without a user and a password')
     .optional()
     .describe('what links in mails begin with, by default the HTTP address'),
   HTTP_INLINE_LIMIT_MB: integer({ min: 1, max: 1024, default: 64 }).describe(
@@ -170,9 +172,11 @@ const settingsSchema = z.object({
     .string()
     .regex(/^[\w-]{16,128}$/, { error: 'must be 16 to 128 letters, digits, "-" or "_"' })
     .optional()
-    .describe(
-      'the first system-admin key, by default a generated one; used only when the database has no organization yet',
-    ),
+    .meta({
+      isSecret: true,
+      description:
+        'the first system-admin key, by default a generated one; used only when the database has no organization yet',
+    }),
   URL_IMPORT_ALLOW: commaList()
     .refine((list) => list.every((entry) => isNetwork(entry) || hostName.test(entry)), {
       error: 'must be comma-separated CIDRs, addresses and host names',
@@ -211,13 +215,14 @@ const settingsSchema = z.object({
 
 /** Settings of the command line, which talks to a service that may be anywhere. */
 const clientSettingsSchema = z.object({
-  ROLLCALL_URL: z
-    .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
+  ROLLCALL_URL: bareUrl(
+    /^https?$/,
+    'must be an http or https URL without a user and a password: the key belongs in ROLLCALL_API_KEY',
+  )
     .default('http://127.0.0.1:8080')
     .describe('command line: where the service is'),
-  ROLLCALL_API_KEY: optionalText().describe('command line: the API key'),
-  ROLLCALL_FTP: z
-    .url({ protocol: /^ftps?$/, error: 'must be ftp://HOST:PORT, or ftps://HOST:PORT' })
+  ROLLCALL_API_KEY: optionalText().meta({ isSecret: true, description: 'command line: the API key' }),
+  ROLLCALL_FTP: bareUrl(/^ftps?$/, 'must be ftp://HOST:PORT, or ftps://HOST:PORT')
     .optional()
     .describe(
       "command line: where large files are uploaded, by default port 2121 of the service's host; with `ftps` only over TLS",
@@ -243,7 +248,7 @@ export function loadClientSettings(env: NodeJS.ProcessEnv = process.env): Client
 }
 
 function load<T extends object>(
-  schema: z.ZodType<T>,
+  schema: z.ZodType<T> & { shape: Record<string, z.core.$ZodType> },
   env: NodeJS.ProcessEnv,
   issuesBetween: (settings: T) => { path: PropertyKey[]; message: string }[],
 ): Readonly<T> {
@@ -254,7 +259,10 @@ function load<T extends object>(
   if (parsed.success && issues.length === 0) return Object.freeze(parsed.data)
   const problems = issues.map((issue) => {
     const name = String(issue.path[0])
-    const shown = secretSettings.has(name) ? 'not shown, as it is secret' : JSON.stringify(given[name])
+    // An error message ends up in logs.
+    const { isSecret } = z.globalRegistry.get(schema.shape[name]!) ?? {}
+    const isShown = isSecret !== true && given[name]?.includes('@') !== true
+    const shown = isShown ? JSON.stringify(given[name]) : 'not shown, as it may be secret'
     return `setting ${name} ${issue.message} (it is ${shown})`
   })
   throw new StartError(problems.join('; '))

@@ -13,7 +13,7 @@ import {
 import { clock } from './clock.ts'
 import { messageOf, RequestError, StartError } from './errors.ts'
 import { IdCounter } from './id-counter.ts'
-import { maskPassword, type Logger } from './logger.ts'
+import type { Logger } from './logger.ts'
 import { toBsonSchema } from './schemas/bson-schema.ts'
 import {
   collectionDefinitions,
@@ -24,6 +24,7 @@ import {
 } from './schemas/collections.ts'
 import { schemaVersion, type SchemaVersion } from './schemas/schema-version.ts'
 import { SessionPool } from './session-pool.ts'
+import { shownMongodbUri, withoutUriSecrets } from './shown-uri.ts'
 
 /**
  * The connection to MongoDB that a process works with. `collections` are typed; `sessions` are those of `inTransaction`.
@@ -105,7 +106,7 @@ export function refuseUnsafeOptions(uri: string): void {
 /** Connects. Throws a StartError when nobody answers or the server can't do transactions. */
 export async function openDatabase(options: DatabaseOptions): Promise<Database> {
   refuseUnsafeOptions(options.uri)
-  const shownUri = maskPassword(options.uri)
+  const shownUri = shownMongodbUri(options.uri)
   let client: MongoClient
   try {
     client = new MongoClient(options.uri, { ...clientOptions, maxPoolSize: options.maxPoolSize ?? 50 })
@@ -114,7 +115,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
   } catch (error) {
     if (error instanceof StartError) throw error
     throw new StartError(
-      `MongoDB at ${shownUri} can't be reached (tried for ${connectTimeoutMs / 1000} s): ${messageOf(error)}; check MONGODB_URI, the network and that the server runs, or leave MONGODB_URI out for an embedded server`,
+      `MongoDB at ${shownUri} can't be reached (tried for ${connectTimeoutMs / 1000} s): ${withoutUriSecrets(messageOf(error), options.uri)}; check MONGODB_URI, the network and that the server runs, or leave MONGODB_URI out for an embedded server`,
       { cause: error },
     )
   }

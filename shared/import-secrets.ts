@@ -27,7 +27,7 @@ export function sealed<T extends Holder>(document: T, box: SecretBox): T {
   return {
     ...document,
     source: { ...source, url },
-    callback: callback === null ? null : { url: withoutSecrets(callback.url) },
+    callback: callback === null ? null : { url: callbackWithoutSecrets(callback.url) },
     sealed: box.seal(text, ownerOf(document)),
     has_secrets: true,
   }
@@ -61,36 +61,59 @@ export async function shownUrls(
 ): Promise<ShownUrls> {
   const { source, callback, state } = document
   const whole = hasEnded(state) ? null : await openSecrets(document, box).catch(() => null)
-  const shown = whole === null ? withoutSecrets : maskPassword
+  const [shown, shownCallback] =
+    whole === null ? [withoutSecrets, callbackWithoutSecrets] : [maskPassword, maskPassword]
   const url = whole?.url ?? source.url
   const callbackUrl = whole?.callback?.url ?? callback?.url ?? null
   return {
     url: url === null ? null : shown(url),
-    callbackUrl: callbackUrl === null ? null : shown(callbackUrl),
+    callbackUrl: callbackUrl === null ? null : shownCallback(callbackUrl),
   }
 }
 
-/** What is shorter, and isn't named as a secret, is a date, a number or a word. */
-const leastSecretLength = 8
-const secretName = /auth|code|cred|key|pass|pin|pw|secret|sess|sig|token/i
-
 /**
- * The URL with `***` for its password, for a long user name without a password (a token, as code hosts take them), and
- * for each value of its query and its fragment that may be a secret. As it is where it has none of them.
+ * The source's URL with `***` for its password, for a user name that is or may be a token, and for each value of its
+ * query and its fragment that may be a secret. As it is where it has none of them.
  */
-export function withoutSecrets(text: string): string {
+export const withoutSecrets = (text: string): string => masked(text, (pathname) => pathname)
+
+/** The same of a callback's URL; receivers are also known by tokens in the path, so those are masked too. */
+export const callbackWithoutSecrets = (text: string): string => masked(text, withoutTokens)
+
+function masked(text: string, maskPath: (pathname: string) => string): string {
   const url = URL.parse(text)
   if (url === null) return maskPassword(text)
   const given = url.href
+  if (isToken(url)) url.username = mask
   if (url.password !== '') url.password = mask
-  else if (url.username.length >= leastSecretLength) url.username = mask
-  const [query, fragment] = [url.search.slice(1), url.hash.slice(1)]
+  const [pathname, query, fragment] = [url.pathname, url.search.slice(1), url.hash.slice(1)]
+  if (maskPath(pathname) !== pathname) url.pathname = maskPath(pathname)
   if (maskedPairs(query) !== query) url.search = maskedPairs(query)
   if (maskedPairs(fragment) !== fragment) url.hash = maskedPairs(fragment)
   return url.href === given ? text : url.href
 }
 
 const mask = '***'
+
+/** Code hosts take a token as the user name, without a password or with one that says nothing. */
+function isToken({ protocol, username, password }: URL): boolean {
+  if (username === '' || username === mask) return false
+  if (password === '') return protocol.startsWith('http') || username.length >= 8
+  return username.length >= 16 || password.startsWith('x-')
+}
+
+/** Segments of 8 characters or more that hold both letters and digits, and very long ones. */
+const withoutTokens = (pathname: string): string =>
+  pathname
+    .split('/')
+    .map((segment) => (/^(?=.*\d)(?=.*[a-z]).{8,}$|^.{20,}$/i.test(segment) ? mask : segment))
+    .join('/')
+
+/** A value is shown when it is a small number, or short and of a name that says what it is. */
+const harmlessName =
+  /^(x-amz-(expires|date|algorithm|signedheaders)|charset|date|day|encoding|export|file|filename|format|from|gid|id|lang|limit|list|month|name|offset|order|output|page|per_page|since|sort|sv|to|type|until|v|version|year)=$/i
+const harmlessNumber = /^\d{1,6}$/
+const maxShownLength = 32
 
 /** Of `name=value&name=value`, and of a value alone. */
 const maskedPairs = (text: string): string =>
@@ -99,7 +122,10 @@ const maskedPairs = (text: string): string =>
     .map((pair) => {
       const at = pair.indexOf('=') + 1
       const [name, value] = [pair.slice(0, at), pair.slice(at)]
-      const isSecret = value.length >= leastSecretLength || (value !== '' && secretName.test(name))
-      return isSecret ? `${name}${mask}` : pair
+      const isHarmless =
+        value === '' ||
+        (name !== '' && harmlessNumber.test(value)) ||
+        (harmlessName.test(name) && value.length <= maxShownLength)
+      return isHarmless ? pair : `${name}${mask}`
     })
     .join('&')

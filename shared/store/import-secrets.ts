@@ -1,4 +1,4 @@
-import { sealed, withoutSecrets } from '../import-secrets.ts'
+import { callbackWithoutSecrets, sealed, withoutSecrets } from '../import-secrets.ts'
 import { endedStates } from '../import-state.ts'
 import type { Logger } from '../logger.ts'
 import type { Collections } from '../schemas/collections.ts'
@@ -34,7 +34,7 @@ export async function dropSecrets({ imports, callbacks }: Collections, id: numbe
       $set: {
         has_secrets: false,
         'source.url': source.url === null ? null : withoutSecrets(source.url),
-        ...(callback === null ? {} : { callback: { url: withoutSecrets(callback.url) } }),
+        ...(callback === null ? {} : { callback: { url: callbackWithoutSecrets(callback.url) } }),
       },
       $unset: { sealed: '' },
     },

@@ -3,7 +3,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { programs } from '../../control-plane/cli/processes.ts'
-import { loadSettings, parsePortRange, settingsTable } from '../../shared/config.ts'
+import { loadClientSettings, loadSettings, parsePortRange, settingsTable } from '../../shared/config.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const read = (file: string) => readFile(path.join(root, file), 'utf8')
@@ -122,4 +122,18 @@ t.test('networks and host names are told from mistyped addresses', async (t) => 
   ])
     t.notOk(isTaken('URL_IMPORT_ALLOW', value), value)
   for (const value of ['300.1.1.1', '10.0.0.0/33', ':::']) t.notOk(isTaken('TRUSTED_PROXIES', value), value)
+})
+
+t.test('credentials in the URLs of settings are refused and never quoted', async (t) => {
+  for (const value of ['ftp://admin:TOPSECRET@host', 'http://admin:TOPSECRET@host'])
+    t.throws(() => loadSettings({ PUBLIC_URL: value }), { message: /^(?=.*PUBLIC_URL)(?!.*TOPSECRET)/ })
+  for (const [name, value] of [
+    ['ROLLCALL_FTP', 'sftp://api:TOPSECRET@host:22'],
+    ['ROLLCALL_FTP', 'ftp://api:TOPSECRET@host:21'],
+    ['ROLLCALL_URL', 'httpx://api:TOPSECRET@host'],
+    ['ROLLCALL_URL', 'http://api:TOPSECRET@host'],
+  ] as const)
+    t.throws(() => loadClientSettings({ [name]: value }), {
+      message: new RegExp(`^(?=.*${name})(?!.*TOPSECRET)`),
+    })
 })

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { withoutSecrets } from '../../shared/import-secrets.ts'
+import { callbackWithoutSecrets, withoutSecrets } from '../../shared/import-secrets.ts'
 import { NotOpened, SecretBox, secretKey } from '../../shared/secret-box.ts'
 
 t.test('a URL is shown without what may be secret in it, and else as it was given', (t) => {
@@ -12,12 +12,20 @@ t.test('a URL is shown without what may be secret in it, and else as it was give
     ['ftps://ann:p%40ss@example.com/a.csv', 'ftps://ann:***@example.com/a.csv'],
     ['https://example.com/a.csv?list=5&token=x', 'https://example.com/a.csv?list=5&token=***'],
     [
-      'https://s3.example.com/a.csv?X-Amz-Expires=3600&X-Amz-Signature=ab12&v=0123456789abcdef',
-      'https://s3.example.com/a.csv?X-Amz-Expires=3600&X-Amz-Signature=***&v=***',
+      'https://s3.example.com/a.csv?X-Amz-Expires=3600&X-Amz-Signature=ab12&u=0123456789abcdef',
+      'https://s3.example.com/a.csv?X-Amz-Expires=3600&X-Amz-Signature=***&u=***',
     ],
     ['https://example.com/a.csv?0123456789abcdef', 'https://example.com/a.csv?***'],
     ['https://example.com/a.csv#access_token=x', 'https://example.com/a.csv#access_token=***'],
     ['https://example.com/a.csv?key=a=b&list=5', 'https://example.com/a.csv?key=***&list=5'],
+    ['https://SECRET7@example.com/a.csv', 'https://***@example.com/a.csv'],
+    ['https://ghp_abcdef0123456789:x-oauth-basic@example.com/', 'https://***:***@example.com/'],
+    ['https://example.com/a.csv?p=hunter2&k=abc1234', 'https://example.com/a.csv?p=***&k=***'],
+    ['https://example.com/a.csv?a=%74oken', 'https://example.com/a.csv?a=***'],
+    [
+      'https://example.com/a.csv?format=csv&gid=0&page=12',
+      'https://example.com/a.csv?format=csv&gid=0&page=12',
+    ],
     ['https://example.com/a.csv?', 'https://example.com/a.csv?'],
     ['https://EXAMPLE.com/a b.csv?list=5', 'https://EXAMPLE.com/a b.csv?list=5'],
     ['HTTPS:\\\\example.com\\a.csv?to\nken=x', 'https://example.com/a.csv?token=***'],
@@ -25,6 +33,23 @@ t.test('a URL is shown without what may be secret in it, and else as it was give
   for (const [given, without] of shown) {
     t.equal(withoutSecrets(given), without)
     t.equal(withoutSecrets(without), without, 'again it is the same')
+  }
+  t.end()
+})
+
+t.test('a callback is shown without tokens in its path, too', (t) => {
+  const shown: [given: string, without: string][] = [
+    [
+      'https://hooks.example.com/services/T0000001/B0000002/abcdefABCDEF123456',
+      'https://hooks.example.com/services/***/***/***',
+    ],
+    ['https://example.com/imports/done?token=x', 'https://example.com/imports/done?token=***'],
+    ['https://example.com/a/verylongsecretwithoutdigits/', 'https://example.com/a/***/'],
+    ['https://EXAMPLE.com/hook', 'https://EXAMPLE.com/hook'],
+  ]
+  for (const [given, without] of shown) {
+    t.equal(callbackWithoutSecrets(given), without)
+    t.equal(callbackWithoutSecrets(without), without, 'again it is the same')
   }
   t.end()
 })

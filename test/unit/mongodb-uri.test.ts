@@ -1,5 +1,6 @@
 import t from 'tap'
-import { refuseUnsafeOptions } from '../../shared/database.ts'
+import { openDatabase, refuseUnsafeOptions } from '../../shared/database.ts'
+import { shownMongodbUri } from '../../shared/shown-uri.ts'
 
 t.test('options of MONGODB_URI that would weaken the guards are refused by name', async (t) => {
   const uri = (query: string) => `mongodb://user:secret@127.0.0.1:1/?replicaSet=rs0&${query}`
@@ -30,4 +31,31 @@ t.test('options of MONGODB_URI that would weaken the guards are refused by name'
   ])
     t.doesNotThrow(() => refuseUnsafeOptions(uri(query)), query)
   t.doesNotThrow(() => refuseUnsafeOptions('mongodb://127.0.0.1'))
+})
+
+t.test('a URI is shown without what may be secret in it', async (t) => {
+  const shown: [given: string, shown: string][] = [
+    ['mongodb://127.0.0.1:27017/?replicaSet=rs0', 'mongodb://127.0.0.1:27017/?replicaSet=rs0'],
+    ['mongodb://ann:s3cret@a:1,[::1]:2/db?w=majority', 'mongodb://ann:***@a:1,[::1]:2/db?w=majority'],
+    ['mongodb+srv://ann:s3cret@cluster.example.com', 'mongodb+srv://ann:***@cluster.example.com'],
+    ['mongodb://ann:s3/cr@et@a:1/x', 'mongodb://ann:***@a:1/x'],
+    ['mongodb://s3cr et@a:1/x', 'mongodb://***:***@a:1/x'],
+    ['mongodb://ann:s3cret', 'mongodb://ann:***'],
+    ['mongodb://ann:s3cret/x?tls=true', 'mongodb://ann:***/x?tls=true'],
+    [
+      'mongodb://a:1/?tlsCertificateKeyFilePassword=s3cret&authMechanismProperties=AWS_SESSION_TOKEN:s3cret',
+      'mongodb://a:1/?tlsCertificateKeyFilePassword=***&authMechanismProperties=***',
+    ],
+  ]
+  for (const [given, without] of shown) t.equal(shownMongodbUri(given), without)
+})
+
+t.test('an error of the connection quotes no secret either', async (t) => {
+  for (const uri of [
+    'mongodb://admin:se/cret77@127.0.0.1:1/x',
+    'mongodb://admin:secret77',
+    'mongodb://admin:%secret77@127.0.0.1:1/x',
+    'mongodb://127.0.0.1:1/x?authMechanismProperties=secret77&tlsCertificateKeyFilePassword=secret77',
+  ])
+    await t.rejects(openDatabase({ uri, name: 'x' }), { message: /^(?=.*MONGODB_URI)(?!.*cret77)/s }, uri)
 })
