@@ -1,24 +1,40 @@
 import type { Response } from 'express'
+import { clock } from '../../shared/clock.ts'
 
-/** Of JSON that is made or written at once: others wait for no more than that in a turn of the event loop. */
+/** Of JSON that is made or written at once: other requests wait for no more than that in a turn of the event loop. */
 export const pieceBytes = 64 * 1024
+/** After a piece none is made for so many times as long as it took: large replies get a quarter of the event loop. */
+const restFactor = 3
 
 const waiting: (() => void)[] = []
+let restUntil = 0
 
 /**
- * Resolves in a later turn of the event loop, and one caller in each: however many large replies are made at once,
- * other requests wait for one piece of them between two of their own steps.
+ * Resolves when the caller may make or write the next piece of a large reply, one caller at a time. Between two pieces
+ * the event loop is free for a while, so that other requests hardly feel how many large replies are made.
  */
 export function nextPiece(): Promise<void> {
   return new Promise((resolve) => {
     waiting.push(resolve)
-    if (waiting.length === 1) setImmediate(wakeNext)
+    if (waiting.length === 1) wakeNextAfter(restUntil - clock.monotonicMs())
   })
 }
 
+function wakeNextAfter(ms: number): void {
+  if (ms > 0) setTimeout(wakeNext, ms)
+  else setImmediate(wakeNext)
+}
+
 function wakeNext(): void {
-  waiting.shift()!()
-  if (waiting.length > 0) setImmediate(wakeNext)
+  const startedAt = clock.monotonicMs()
+  waiting[0]!()
+  // The piece is made before that.
+  setImmediate(() => {
+    const restMs = restFactor * (clock.monotonicMs() - startedAt)
+    restUntil = clock.monotonicMs() + restMs
+    waiting.shift()
+    if (waiting.length > 0) wakeNextAfter(restMs)
+  })
 }
 
 /** Writes pieces as the client takes them: what is not taken stays with the caller, and not in the connection's buffer. */

@@ -55,7 +55,7 @@ export async function listAutoresponders(
   })
   await reader.read(
     deps.database.collections.autoresponders
-      .find({ _id: { $in: ids } }, isMinimal ? { projection: { name: 1 } } : { batchSize: 4 })
+      .find({ _id: { $in: ids } }, isMinimal ? { projection: { name: 1 } } : { batchSize: 1 })
       .sort({ _id: 1 }),
   )
   const last = reader.last === null ? null : String(reader.last._id)
