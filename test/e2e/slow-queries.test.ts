@@ -1,7 +1,7 @@
 import { ObjectId, type Document } from 'mongodb'
 import t, { type Test } from 'tap'
 import { purgeLogs } from '../../engine/maintenance/purge-logs.ts'
-import { clientOptions, openDatabase } from '../../shared/database.ts'
+import { openDatabase } from '../../shared/database.ts'
 import { createLogger } from '../../shared/logger.ts'
 import { failureId } from '../../shared/schemas/import.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
@@ -42,9 +42,8 @@ async function failPoint(t: Test, name: string, mode: unknown, data: Document): 
   await set.command({ configureFailPoint: name, mode, data })
 }
 
-/** Without a namespace in queries over whatever collection. */
-const rest = (t: Test, ms: number, only: { namespace?: string } = { namespace }) =>
-  failPoint(t, 'setYieldAllLocksWait', 'alwaysOn', { ...only, waitForMillis: ms })
+const rest = (t: Test, ms: number) =>
+  failPoint(t, 'setYieldAllLocksWait', 'alwaysOn', { namespace, waitForMillis: ms })
 
 /** A list of as many who are unsubscribed, and one who is active and sorts before them. */
 async function listOf(unsubscribed: number): Promise<Json> {
@@ -191,16 +190,23 @@ t.test('what is swept and purged is walked in pieces', async (t) => {
   await imports.updateOne({ _id: id }, { $set: { settled: true, finished_at: new Date(0) } })
   await failures.insertMany(many.map((_, i) => ({ _id: failureId(id, i), line: 'x' })))
 
-  // A query over all of them at once would rest for 4.8 s.
-  clientOptions.socketTimeoutMS = 4_000
   const database = await openDatabase({ uri: set.uri, name: db.databaseName })
   t.teardown(() => database.close())
-  await rest(t, 800, {})
+  await db.command({ profile: 2 })
   await openUploads({ STAGING: 'gridfs', DATA_DIR: '' }, database).purge({ olderThanMs: 3_600_000 })
   t.equal(await uploads.pieces.countDocuments({ files_id: stray! }), 0)
   t.equal(await uploads.pieces.estimatedDocumentCount(), many.length - 1)
   await purgeLogs(database, createLogger({ process: 'test', level: 'silent' })).run()
-  t.equal(await failures.countDocuments(), 0)
+  await db.command({ profile: 0 })
+  t.equal(await failures.estimatedDocumentCount(), 0)
+  const profile = db.collection('system.profile')
+  const costly = await profile
+    .find({ $or: [{ keysExamined: { $gt: 3_000 } }, { docsExamined: { $gt: 3_000 } }] })
+    .project({ ns: 1, op: 1, command: 1, keysExamined: 1, docsExamined: 1 })
+    .toArray()
+  t.same(costly, [], 'none of the commands examines them all')
+  t.ok((await profile.countDocuments()) > 9, 'the commands are profiled')
+  await profile.drop()
 })
 
 t.test('an import whose query takes too long each time fails, in a bounded time', async (t) => {

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
+import { messageOf } from '../../shared/errors.ts'
 import type { EngineDocument } from '../../shared/schemas/registration.ts'
 import { crashSetting, wentOn } from './crash-at.ts'
 import { startProgram, until, type Service } from './service.ts'
@@ -55,6 +56,13 @@ export class Engines {
     }
     this.#all.push(engine)
     return engine
+  }
+
+  async untilEnded(engine: RunningEngine): Promise<void> {
+    const isAlive = async () => engine.isAlive()
+    await until('the end of the engine', isAlive, (alive) => !alive, 60_000).catch((error: unknown) => {
+      throw new Error(`${messageOf(error)}; it logged:\n${engine.log()}`)
+    })
   }
 
   async untilSuspended(engine: RunningEngine): Promise<void> {

@@ -431,7 +431,7 @@ t.test('an engine that dies before it drops secrets leaves them to the next one'
       await until('its settling', () => stored(service, id), isSettled)
       told.response.writeHead(204).end()
     }
-    await mortal.ended
+    await engines.untilEnded(mortal)
     t.match(await stored(service, id), { state: 'finished', has_secrets: true, sealed: Uint8Array })
     await engines.endLeaseOf(mortal)
     const next = await engines.start()
