@@ -11,7 +11,7 @@ import { claimStep, releaseStep } from '../shared/store/import-steps.ts'
 import { ChunkLanes } from './chunk-lanes.ts'
 import { DoubtfulClaims } from './doubtful-claims.ts'
 import { runStep } from './import-run.ts'
-import { ImportStarter } from './import-starter.ts'
+import { ImportStarter, maxPins } from './import-starter.ts'
 import { LookLoop, lookEveryMs } from './look-loop.ts'
 import { inRounds } from './organization-rounds.ts'
 import { Quarantine, suspectDeaths } from './quarantine.ts'
@@ -117,16 +117,16 @@ export class Dispatcher {
   }
 
   /** What was told to end and hangs. */
-  get hung(): { step: number; chunk: number } {
-    return { step: this.#hungSteps.size, chunk: this.#lanes.hung }
+  get hung(): { step: number; chunk: number; pin: number } {
+    return { step: this.#hungSteps.size, chunk: this.#lanes.hung, pin: this.#starter.hung }
   }
 
   /** Why it takes nothing more; null while it does. */
   get problem(): string | null {
-    const { step, chunk } = this.hung
+    const { step, chunk, pin } = this.hung
     const { lanes, lanesForChunks } = this.#options.pool
-    if (step < maxHungSteps && (chunk === 0 || chunk < lanesForChunks())) return null
-    return `${step} steps and ${chunk} of ${lanes} chunk lanes hang in reads or writes of files, and this engine takes no more: does the file server of DATA_DIR answer? Restart the engine if they don't end when it does`
+    if (step < maxHungSteps && pin < maxPins && (chunk === 0 || chunk < lanesForChunks())) return null
+    return `${step} steps, ${pin} pins of uploaded files and ${chunk} of ${lanes} chunk lanes hang in reads or writes of files, and this engine takes no more: does the file server of DATA_DIR answer? Restart the engine if they don't end when it does`
   }
 
   /** That were not taken at the last look, because the disk has too little space left. */

@@ -82,7 +82,7 @@ export class Engine implements Part {
     metrics.utilization = () => this.#life?.dispatcher.utilization ?? 0
     metrics.lanes = () => this.#life?.pool.lanes ?? 0
     metrics.steps = () => this.#life?.dispatcher.steps ?? { download: 0, other: 0 }
-    metrics.hung = () => this.#life?.dispatcher.hung ?? { step: 0, chunk: 0 }
+    metrics.hung = () => this.#life?.dispatcher.hung ?? { step: 0, chunk: 0, pin: 0 }
     metrics.stepsWithoutSpace = () => this.#life?.dispatcher.stepsWithoutSpace ?? 0
     metrics.workers = async () => this.#life?.pool.figures() ?? []
   }

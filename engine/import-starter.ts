@@ -14,14 +14,17 @@ import {
 import { listHeldLists, startImport } from '../shared/store/imports.ts'
 import { beginImportEpoch } from '../shared/store/subscriber-counts.ts'
 import { FolderUnavailable } from '../shared/staging/marked-folder.ts'
-import type { Uploads } from '../shared/uploads/upload-store.ts'
+import type { UploadPin, Uploads } from '../shared/uploads/upload-store.ts'
+import { within } from '../shared/within.ts'
 import type { EngineMetrics } from './metrics.ts'
 import { inRounds } from './organization-rounds.ts'
+import type { StepBounds } from './step-progress.ts'
 
 export interface ImportStarterOptions {
   database: Database
   uploads: Uploads
   metrics: EngineMetrics
+  stepBounds: StepBounds
   log: Logger
   /** An import began after `startDue` had ended. */
   onStarted: () => void
@@ -39,6 +42,8 @@ const maxStartsOfLook = 16
  * `scheduled`, so that what engines look at stays small, however many are due at one moment.
  */
 const maxStartedOfOrganization = 32
+/** Files pinned at once, those included whose pin hangs: each may use one of the process's threads for files. */
+export const maxPins = 8
 /** Organizations whose dry runs are read in one look. */
 const maxDryRunReads = 16
 
@@ -51,9 +56,16 @@ export class ImportStarter {
   /** Imports that are just being started, with the list that they are to have. */
   readonly #starting = new Map<number, StartingImport>()
   readonly #stopping = new AbortController()
+  #pins = 0
+  #hungPins = 0
 
   constructor(options: ImportStarterOptions) {
     this.#options = options
+  }
+
+  /** Pins that have not ended in time, because a read or write of the file hangs. */
+  get hung(): number {
+    return this.#hungPins
   }
 
   /** Given those that are started. Resolves to how many it started, and whether it left others for the next look. */
@@ -103,9 +115,13 @@ export class ImportStarter {
     const waiting = [...firstOfLists.filter(({ listId }) => !taken.has(listId)), ...dryRuns.flat()]
       .filter(({ _id }) => !this.#starting.has(_id))
       .sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)
-    return inRounds(waiting, (organizationId) => started.count(organizationId)).filter((entry) =>
-      started.add(entry),
-    )
+    let pinsLeft = maxPins - this.#pins
+    return inRounds(waiting, (organizationId) => started.count(organizationId)).filter((entry) => {
+      const isPinned = entry.sourceType === 'upload_directory'
+      if ((isPinned && pinsLeft === 0) || !started.add(entry)) return false
+      if (isPinned) pinsLeft -= 1
+      return true
+    })
   }
 
   /** Breaks off pins that are being made; resolves when none is. */
@@ -155,15 +171,14 @@ export class ImportStarter {
   /** The file is kept before the import leaves `scheduled`, so nothing that is done to it from then on is seen. */
   async #pinAndStart(entry: DueImport): Promise<void> {
     const { uploads, log, onStarted } = this.#options
-    const { _id: importId, organization_id: organizationId, source } = entry
-    const { signal } = this.#stopping
+    const { _id: importId, source } = entry
     let upload: UploadDocument | undefined
     try {
-      const pin = await uploads.pin({ organizationId, name: source.filename, importId, signal })
-      upload = { pin, waiting: null }
+      const pin = await this.#pinInTime(entry)
+      if (pin !== hangs) upload = { pin, waiting: null }
     } catch (error) {
       // Another engine begins it.
-      if (signal.aborted || error instanceof FolderUnavailable) return
+      if (this.#stopping.signal.aborted || error instanceof FolderUnavailable) return
       // Its step has a few tries, and says what it was when it fails; with the database away none of this is heard.
       log.warn(
         { import_id: importId },
@@ -174,7 +189,35 @@ export class ImportStarter {
     if (isOurs) onStarted()
     else if (upload?.pin) await uploads.releasePin(upload.pin)
   }
+
+  /**
+   * A pin that hangs must not hold the import's list: after a minute the import begins without one, and its step, which
+   * other engines can take over, pins the file. Should the pin end after all, it is released.
+   */
+  async #pinInTime(entry: DueImport): Promise<UploadPin | null | typeof hangs> {
+    const { uploads, stepBounds, log } = this.#options
+    const { _id: importId, organization_id: organizationId, source } = entry
+    const { signal } = this.#stopping
+    this.#pins += 1
+    const pinning = uploads
+      .pin({ organizationId, name: source.filename, importId, signal })
+      .finally(() => (this.#pins -= 1))
+    const pin = await within(stepBounds.pinMs, pinning, hangs)
+    if (pin !== hangs) return pin
+    this.#hungPins += 1
+    log.error(
+      { import_id: importId, hung: this.#hungPins },
+      `pinning the file ${JSON.stringify(source.filename)} has not ended within ${stepBounds.pinMs / 1000} s: a read or write of it hangs. Its import begins without the pin; does the file server of DATA_DIR answer? With ${maxPins} pins like it this engine starts no further import of an uploaded file`,
+    )
+    void pinning
+      .then((late) => (late === null ? undefined : uploads.releasePin(late)))
+      .catch(() => undefined)
+      .finally(() => (this.#hungPins -= 1))
+    return hangs
+  }
 }
+
+const hangs = Symbol('hangs')
 
 /** Imports that are started, counted by organization, and by whether they have a download before them. */
 class StartedImports {

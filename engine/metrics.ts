@@ -52,7 +52,7 @@ export interface EngineMetrics {
   utilization: () => number
   lanes: () => number
   steps: () => { download: number; other: number }
-  hung: () => { step: number; chunk: number }
+  hung: () => { step: number; chunk: number; pin: number }
   stepsWithoutSpace: () => number
   workers: () => Promise<WorkerFigures[]>
 }
@@ -69,7 +69,7 @@ export function createEngineMetrics(registry: Registry): EngineMetrics {
     utilization: () => 0,
     lanes: () => 0,
     steps: () => ({ download: 0, other: 0 }),
-    hung: () => ({ step: 0, chunk: 0 }),
+    hung: () => ({ step: 0, chunk: 0, pin: 0 }),
     stepsWithoutSpace: () => 0,
     workers: async () => [],
   }
@@ -257,7 +257,7 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
     },
     {
       name: 'rollcall_engine_hung',
-      help: 'Steps of imports, and lanes with chunks, that this engine told to end and that hang in a read or write',
+      help: 'Steps of imports, lanes with chunks and pins of uploaded files that this engine gave up and that hang in a read or write',
       label: 'kind',
       of: ({ hung }) => hung(),
     },

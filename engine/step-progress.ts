@@ -11,6 +11,8 @@ export interface StepBounds {
   stalledMs: number
   /** Between the order to end and the moment from which on the engine no longer waits for the step. */
   endMs: number
+  /** After which an import of an uploaded file begins without the pin that its engine tries to make. */
+  pinMs: number
 }
 
 export const stepBounds: StepBounds = {
@@ -19,6 +21,8 @@ export const stepBounds: StepBounds = {
   // transaction among conflicts.
   stalledMs: 5 * 60_000,
   endMs: 5_000,
+  // The largest file that is copied has 16 MiB, which a slow file server has read and written by then.
+  pinMs: 60_000,
 }
 
 /** Counts what a step moves: reads and writes of its files that ended, subscribers read or changed. Threads share it. */

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { closeSync, constants, openSync } from 'node:fs'
-import { link, mkdtemp, readdir, readFile, rename, rm } from 'node:fs/promises'
+import { link, mkdir, mkdtemp, readdir, readFile, rename, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -267,6 +267,63 @@ t.test(
     t.match(engine.log(), 'the process ends by SIGKILL')
   },
 )
+
+t.test('a pin that hangs holds no list: the import begins without it', async (t) => {
+  const service = await startService(t, ['control-plane'], threads)
+  const preload = new URL('../helpers/hung-link.ts', import.meta.url).href
+  const engine = await startHastyEngine(
+    t,
+    service,
+    { steps: { ...hasty.steps, pinMs: 1_000 } },
+    { NODE_OPTIONS: `--import=${preload}` },
+  )
+  const uploads = path.join(service.dataFolder, 'uploads', '1')
+  await mkdir(uploads, { recursive: true })
+  const before = new Date(Date.now() - 60_000)
+  const lists = await Promise.all(Array.from({ length: 9 }, () => createList(service)))
+  const create = async (listId: number, filename: string): Promise<number> => {
+    await writeFile(path.join(uploads, filename), 'ann@example.com\n')
+    await utimes(path.join(uploads, filename), before, before)
+    const source = { type: 'upload_directory', filename }
+    return (
+      await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
+        subscriber_import: { ...importOf('').subscriber_import, file_source: source },
+      })
+    ).id
+  }
+  const untilSaid = (pins: number) =>
+    until(
+      'the word of the pins',
+      async () =>
+        engine.log().match(/pinning the file \\"\d\.hung\\" has not ended within 1 s/g)?.length ?? 0,
+      (found) => found === pins,
+      30_000,
+    )
+  const ids = [await create(lists[0]!.id, '0.hung')]
+  await untilSaid(1)
+  await service.post(`/subscriber_imports/${ids[0]}/cancel`)
+  t.match(await importText(service, lists[0]!.id, 'b@example.com\n'), { state: 'finished' })
+
+  for (const i of [1, 2, 3, 4, 5, 6, 7]) ids.push(await create(lists[i]!.id, `${i}.hung`))
+  await untilSaid(8)
+  // With eight pins that hang this engine begins no further upload; another engine does, and takes over the steps.
+  const ninth = await create(lists[8]!.id, 'sound.csv')
+  await service.start('engine')
+  for (const id of [...ids.slice(1), ninth])
+    t.match(await importEnd(service, id, 120_000), { state: 'finished' })
+  for (const i of ids.keys()) await writeFile(path.join(uploads, `${i}.hung.go`), '')
+  t.equal(await engine.stop(), 0)
+  const staged = await until(
+    'that late pins are released',
+    async () =>
+      (await readdir(path.join(service.dataFolder, 'staging'), { recursive: true })).filter((name) =>
+        name.includes('pin-'),
+      ),
+    (names) => names.length === 0,
+    20_000,
+  )
+  t.same(staged, [])
+})
 
 t.test('what is slow and moves is not taken over', async (t) => {
   const service = await startService(t, ['control-plane'], threads)
