@@ -84,6 +84,8 @@ async function staged(run: StepRun): Promise<string | null> {
     { $set: { state: 'splitting', step_deaths: 0, step_failures: 0, ...obtained }, $unset: { missing: '' } },
   )
   if (!isOurs) return null
+  // A failure of the split that follows in this run is its first.
+  document.step_failures = 0
   if (obtained.staged === target) await countStaged(run, target)
   return obtained.staged
 }

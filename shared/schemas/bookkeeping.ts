@@ -40,5 +40,7 @@ export const deletedFieldDocument = z.object({
   mailing_list_id: id(),
   /** Subscribers of the list before this `_id` hold no value of it any more. Absent: none is done. */
   removed_to: z.string().optional(),
+  /** Set when all were done once: from then on they are walked a second time, for what was written meanwhile. */
+  walk_again_at: instant().optional(),
 })
 export type DeletedFieldDocument = z.infer<typeof deletedFieldDocument>

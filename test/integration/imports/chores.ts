@@ -106,5 +106,20 @@ t.test('values of a deleted custom field are removed, the others stay', async (t
     subscribers.map((subscriber) => subscriber.custom_fields),
     [{ [kept.id]: 'y' }, { [kept.id]: 'z' }],
   )
+  // A request that had read the field before it was deleted writes its value late.
+  await collections.subscribers.updateOne(
+    { _id: subscribers[0]!._id },
+    { $set: { [`custom_fields.${gone.id}`]: 'late' } },
+  )
+  await removeDeletedFieldValues(database, log).run()
+  const walked = await collections.deletedFields.findOne({ _id: gone.id })
+  const dueInMs = walked!.walk_again_at!.getTime() - Date.now()
+  t.ok(dueInMs > 200_000 && dueInMs <= 300_000, 'the subscribers are walked again after five minutes')
+  await collections.deletedFields.updateOne({ _id: gone.id }, { $set: { walk_again_at: new Date() } })
+  await removeDeletedFieldValues(database, log).run()
+  t.equal(
+    await collections.subscribers.countDocuments({ [`custom_fields.${gone.id}`]: { $exists: true } }),
+    0,
+  )
   t.equal(await collections.deletedFields.countDocuments(), 0)
 })
