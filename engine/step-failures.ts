@@ -7,7 +7,7 @@ import { isStagingFull } from '../shared/staging/staging.ts'
 import { isOnlyEngine } from '../shared/store/engines.ts'
 import { delayStep, postponeStep, scheduleRetry, waitForUpload } from '../shared/store/import-steps.ts'
 import { failImport } from '../shared/store/imports.ts'
-import { lookAgainAloneMs, noteMissingOfStep, type MissingOutcome } from '../shared/store/missing-files.ts'
+import { lookAgainMs, noteMissingOfStep, type MissingOutcome } from '../shared/store/missing-files.ts'
 import type { FailureReason } from './metrics.ts'
 import { deathsMessage } from './quarantine.ts'
 import { QuotaTaken, StillWritten } from './sources/source.ts'
@@ -18,7 +18,7 @@ import { downloadTimeLeft, type StepRun } from './step.ts'
 /** Of a step for a reason that nobody foresaw, or at a timeout. */
 export const mostStepFailures = 5
 /** Between two looks at a file that is still being written, and how long it is looked at. */
-const lookAgainMs = 3_000
+const uploadLookAgainMs = 3_000
 const longestWaitMinutes = 15
 /** Until a step that found no space is taken again. */
 const spaceWaitMs = 10_000
@@ -86,7 +86,7 @@ async function noteMissing(error: ImportError, run: StepRun): Promise<void> {
 export const missingText = (outcome: MissingOutcome, message: string): string =>
   ({
     lost: `a file is missing, and another engine has the import by now: ${message}`,
-    noted: `a file is missing here; the import fails when another engine misses it too, or this one again in ${lookAgainAloneMs / 1000} s where it is alone: ${message}`,
+    noted: `a file is missing here; the import fails when another engine misses it too, or this one again in ${lookAgainMs / 1000} s where it is alone: ${message}`,
     failed: `import failed: ${message}`,
   })[outcome]
 
@@ -113,7 +113,7 @@ async function lookAgain({ fingerprint }: StillWritten, run: StepRun): Promise<v
   const { document, step } = run
   const { collections } = run.database
   const filename = JSON.stringify(document.source.filename)
-  if (await waitForUpload(collections, step, { fingerprint, lookAgainMs, longestWaitMinutes, filename }))
+  if (await waitForUpload(collections, step, { fingerprint, lookAgainMs: uploadLookAgainMs, longestWaitMinutes, filename }))
     return
   await fail(
     run,

@@ -14,8 +14,9 @@ export const uploadDirectorySource: Source = async (document, context) => {
   const { filename } = document.source
   const { staging, target, uploads, signal } = context
   const { upload } = document
-  // It couldn't be pinned when the import began; what was found then, still being written, isn't kept either.
-  const isToBePinned = upload === undefined || (upload.pin === null && upload.waiting !== null)
+  // It couldn't be pinned when the import began, or wasn't seen there by the engine that began it; what was found then,
+  // still being written, isn't kept either.
+  const isToBePinned = !upload?.pin
   const pin = isToBePinned
     ? await uploads.pin({
         organizationId: document.organization_id,
@@ -25,8 +26,7 @@ export const uploadDirectorySource: Source = async (document, context) => {
       })
     : upload.pin
   const pinned = pin === null ? null : await uploads.openPin(pin)
-  if (pin === null || pinned === null)
-    throw missing(filename, { isPinned: pin !== null, isMissing: pin !== null || isToBePinned })
+  if (pin === null || pinned === null) throw missing(filename, { isPinned: pin !== null })
   try {
     const fingerprint = await pinned.fingerprint()
     if (pin.is_settled) refuseIfChanged(fingerprint, pin.fingerprint, filename)
@@ -73,7 +73,7 @@ export async function refuseIfWrittenInto(
   const pin = upload?.pin ?? null
   if (pin?.reference !== staged) return
   const pinned = await uploads.openPin(pin)
-  if (pinned === null) throw missing(source.filename, { isPinned: true, isMissing: true })
+  if (pinned === null) throw missing(source.filename, { isPinned: true })
   try {
     refuseIfChanged(await pinned.fingerprint(), pin.fingerprint, source.filename)
   } finally {
@@ -97,12 +97,11 @@ function refuseIfChanged(fingerprint: string, before: string, filename: string):
   )
 }
 
-/** `isMissing`: this engine has just looked for it. */
-const missing = (filename: string, { isPinned, isMissing }: { isPinned: boolean; isMissing: boolean }) =>
+const missing = (filename: string, { isPinned }: { isPinned: boolean }) =>
   new ImportError(
     'source_missing',
     isPinned
       ? `the file ${JSON.stringify(filename)} that was kept for the import is gone: was DATA_DIR/staging emptied?`
       : `there is no file ${JSON.stringify(filename)} in the upload directory: upload it and create the import again`,
-    { isMissing },
+    { isMissing: true },
   )

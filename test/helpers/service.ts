@@ -307,6 +307,25 @@ export async function importEnd(service: Service, id: number, timeoutMs?: number
   return service.get(`/subscriber_imports/${id}`)
 }
 
+/** The end of an import of which a file is missing: who noted that looks again at once, in place of a minute later. */
+export async function endWithoutFile(service: Service, id: number): Promise<Json> {
+  const { imports } = service.collections
+  const aMinuteAgo = () => new Date(Date.now() - 61_000)
+  await until(
+    `the end of import ${id}`,
+    async () => {
+      await imports.updateOne(
+        { _id: id, 'missing.at': { $gt: aMinuteAgo() } },
+        { $set: { 'missing.at': aMinuteAgo() } },
+      )
+      return imports.findOne({ _id: id })
+    },
+    (document) => document !== null && hasEnded(document.state),
+    30_000,
+  )
+  return service.get(`/subscriber_imports/${id}`)
+}
+
 export async function createList(
   service: Service,
   fields: unknown[] = [],

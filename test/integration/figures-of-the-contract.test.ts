@@ -28,7 +28,7 @@ import { downloadBounds } from '../../shared/sources/download-bounds.ts'
 import { chunkLeaseMs } from '../../shared/store/chunks.ts'
 import { patienceMs as fenceMs } from '../../shared/store/fence.ts'
 import { heartbeatMs, leaseMs } from '../../shared/store/leases.ts'
-import { countsMs, lookAgainAloneMs } from '../../shared/store/missing-files.ts'
+import { countsMs, lookAgainMs } from '../../shared/store/missing-files.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import { unfinishedName } from '../../shared/uploads/upload-names.ts'
 import { parseApiTime } from '../../shared/values/date-time.ts'
@@ -101,8 +101,8 @@ t.test('constants that tests shorten by injection, or nothing shows', async (t) 
     ['P: seconds for the end of a step', stepBounds.endMs, 5_000],
     ['P: tries of a step', mostStepFailures, 5],
     ['P: deaths of a step or a chunk', maxDeaths, 5],
-    ['P: a file that one engine alone misses', lookAgainAloneMs, 5_000],
-    ['P: a file that two engines miss', countsMs, 60_000],
+    ['P: a file that one engine alone misses', lookAgainMs, 60_000],
+    ['P: a file that two engines miss', countsMs, 180_000],
     ['P: a batch that hangs in front of a pause; D 2.3', fenceMs, 2_000],
     ['P: a new limit that nobody enforced', enforceLimits(database, log).everyMs, 3_000],
     ['P: the removal of files that hangs', removalMs, 10_000],

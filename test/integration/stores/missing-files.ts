@@ -35,20 +35,20 @@ const cases: {
   outcome: 'noted' | 'failed'
 }[] = [
   { what: 'nobody has missed it', outcome: 'noted' },
-  { what: 'another one has', note: { by: 'theirs', seconds: 50 }, outcome: 'failed' },
+  { what: 'another one has', note: { by: 'theirs', seconds: 170 }, outcome: 'failed' },
   { what: 'another one has, alone', note: { by: 'theirs', seconds: 1 }, isAlone: true, outcome: 'failed' },
-  { what: 'another one has, long ago', note: { by: 'theirs', seconds: 70 }, outcome: 'noted' },
+  { what: 'another one has, long ago', note: { by: 'theirs', seconds: 190 }, outcome: 'noted' },
   { what: 'the same one has', note: { by: 'mine', seconds: 50 }, outcome: 'noted' },
   {
     what: 'the same one has just now, alone',
-    note: { by: 'mine', seconds: 3 },
+    note: { by: 'mine', seconds: 50 },
     isAlone: true,
     outcome: 'noted',
   },
-  { what: 'the same one has, alone', note: { by: 'mine', seconds: 10 }, isAlone: true, outcome: 'failed' },
+  { what: 'the same one has, alone', note: { by: 'mine', seconds: 70 }, isAlone: true, outcome: 'failed' },
   {
     what: 'the same one has long ago, alone',
-    note: { by: 'mine', seconds: 70 },
+    note: { by: 'mine', seconds: 190 },
     isAlone: true,
     outcome: 'noted',
   },
@@ -112,7 +112,7 @@ t.test('an engine that has lost the step or the chunk notes nothing', async (t) 
   t.same(await found(), before)
 })
 
-t.test('an engine leaves an import to the others for a minute, and alone for 5 s', async (t) => {
+t.test('an engine leaves an import to the others for a minute, also where none is there just now', async (t) => {
   const engine = {
     ...{ _id: 'theirs', number: 1, host: 'h', process_id: 1, started_at: ago(60), dead: false },
     ...{ session_ids: [], lease_until: ago(-60) },
@@ -134,8 +134,8 @@ t.test('an engine leaves an import to the others for a minute, and alone for 5 s
   )
   for (const gone of [{ sees_files: false }, { dead: true }]) {
     await collections.engines.replaceOne({ _id: 'theirs' }, { ...engine, ...gone })
-    t.notOk(await isTaken(noteOf('mine', 3)), JSON.stringify(gone))
-    t.ok(await isTaken(noteOf('mine', 7)), JSON.stringify(gone))
+    t.notOk(await isTaken(noteOf('mine', 50)), JSON.stringify(gone))
+    t.ok(await isTaken(noteOf('mine', 70)), JSON.stringify(gone))
   }
 })
 
