@@ -56,7 +56,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: 'engine/writing/batch-writer.ts',
     text: "if (!isOurs) throw new BatchAbandoned('the chunk has another holder')",
     replacement: 'void isOurs',
-    tests: [interleaved('importing: batch stopped before .* then (pause|cancel)')],
+    tests: [interleaved('importing: last batch stopped before .* then (pause|cancel)')],
   },
   {
     name: 'a held chunk is claimed',
@@ -401,7 +401,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     text: '  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, moveOf(moved), {\n    session,\n',
     replacement:
       '  void session\n  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, moveOf(moved), {\n',
-    tests: [interleaved('without the reply to .* then batch')],
+    tests: [interleaved('begun: batch without the reply to .* then batch')],
   },
   {
     name: 'reactions of somebody who leaves by an import stay',
