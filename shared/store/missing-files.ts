@@ -92,7 +92,10 @@ export async function withoutMissing(
   const own = working.filter(({ missing }) => missing?.engine_id === engineId).map(({ _id }) => _id)
   if (own.length === 0) return working
   const left = await collections.imports
-    .find({ _id: { $in: own }, $expr: { $gt: ['$missing.at', before(lookAgainMs)] } }, { projection: { _id: 1 } })
+    .find(
+      { _id: { $in: own }, $expr: { $gt: ['$missing.at', before(lookAgainMs)] } },
+      { projection: { _id: 1 } },
+    )
     .toArray()
   const ids = new Set(left.map(({ _id }) => _id))
   return working.filter(({ _id }) => !ids.has(_id))

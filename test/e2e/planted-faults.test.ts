@@ -5,14 +5,16 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { authorizationFaults } from '../campaigns/planted-faults/authorization.ts'
-import type { PlantedFault } from '../campaigns/planted-faults/planted-fault.ts'
+import type { PlantedFault, TestRun } from '../campaigns/planted-faults/planted-fault.ts'
+import { pairsMatching, type How } from '../campaigns/interleavings/sweep.ts'
 import { figureFaults } from '../campaigns/planted-faults/figures.ts'
 import { protocolFaults } from '../campaigns/planted-faults/protocol.ts'
 
 /**
  * Whether the tests see anything: realistic faults, planted one at a time in a copy of the tree, each with the tests that
- * belong to its place. A fault with which they pass has survived. ROLLCALL_FAULTS=all plants all of them, a word those
- * that have it in their names or rooms; without it the faults are only looked up, so that the lists stay true.
+ * belong to its place. A fault with which they pass has survived. The same tests run without it first: where they fail
+ * then, a failure says nothing of the fault, which isn't judged. ROLLCALL_FAULTS=all plants all of them, a word those that
+ * have it in their names or rooms; without it the faults are only looked up, so that the lists stay true.
  */
 const wanted = process.env['ROLLCALL_FAULTS']
 /** Of the faults of a room, at least so many have to be seen. */
@@ -34,9 +36,25 @@ t.test('each fault can be planted: its text stands once in its file, and its tes
     if (text === replacement) problems.push(`${name}: it changes nothing`)
     for (const test of tests.flatMap(({ files }) => files))
       await readFile(path.join(root, test)).catch(() => problems.push(`${name}: there is no ${test}`))
+    for (const { settings } of tests) {
+      const titles = settings?.['ROLLCALL_INTERLEAVINGS']
+      if (titles !== undefined && !matchesInterleavings(titles))
+        problems.push(`${name}: no interleaving is called ${titles}`)
+    }
   }
   t.same(problems, [])
 })
+
+t.test('the example of docs/campaigns.md matches interleavings', async (t) => {
+  const page = await readFile(path.join(root, 'docs/campaigns.md'), 'utf8')
+  const [, example] = /ROLLCALL_INTERLEAVINGS='([^']*)'/.exec(page) ?? []
+  t.ok(example !== undefined && matchesInterleavings(example), 'it does')
+})
+
+const hows: readonly How[] = ['hold', 'cut', 'step down']
+function matchesInterleavings(titles: string): boolean {
+  return pairsMatching(new RegExp(titles), hows).length > 0
+}
 
 const skip = wanted === undefined ? 'ROLLCALL_FAULTS is not set' : false
 for (const [room, faults] of Object.entries(rooms))
@@ -46,16 +64,23 @@ for (const [room, faults] of Object.entries(rooms))
     )
     const copy = await copyOfTree()
     t.teardown(() => rm(copy, { recursive: true, force: true }))
+    const failing = new Set(
+      [...new Set(chosen.flatMap(({ tests }) => tests))].filter((run) => !passes(copy, run)),
+    )
+    for (const { files, settings } of failing)
+      t.fail(`${files.join(' ')} ${JSON.stringify(settings ?? {})} fails without a fault`)
+    const judged = chosen.filter(({ tests }) => !tests.some((run) => failing.has(run)))
     const survivors: string[] = []
-    for (const fault of chosen) {
+    for (const fault of judged) {
       const seenBy = await seeingTests(copy, fault)
       if (seenBy === null) survivors.push(fault.name)
       t.comment(seenBy === null ? `SURVIVED: ${fault.name}` : `seen by ${seenBy}: ${fault.name}`)
     }
-    const seen = chosen.length - survivors.length
+    for (const fault of chosen) if (!judged.includes(fault)) t.comment(`NOT JUDGED: ${fault.name}`)
+    const seen = judged.length - survivors.length
     t.ok(
-      seen >= minSeenShare * chosen.length,
-      `${seen} of ${chosen.length} faults of the ${room} were seen; these survived: ${survivors.join('; ')}`,
+      seen >= minSeenShare * judged.length,
+      `${seen} of ${judged.length} faults of the ${room} were seen, ${chosen.length - judged.length} weren't judged; these survived: ${survivors.join('; ')}`,
     )
   })
 
@@ -80,18 +105,13 @@ async function seeingTests(
     source.replace(text, () => replacement),
   )
   try {
-    for (const { files, settings } of tests) if (!passes(copy, files, settings)) return files.join(' ')
-    return null
+    return tests.find((run) => !passes(copy, run))?.files.join(' ') ?? null
   } finally {
     await writeFile(place, source)
   }
 }
 
-function passes(
-  copy: string,
-  files: readonly string[],
-  settings: Readonly<Record<string, string>> = {},
-): boolean {
+function passes(copy: string, { files, settings }: TestRun): boolean {
   const { PATH, HOME, MONGOD_BINARY, MONGOD_CACHE_DIR } = process.env
   // Without what this process was given for its own run.
   const env = { PATH, HOME, MONGOD_BINARY, MONGOD_CACHE_DIR, ...settings }

@@ -21,6 +21,7 @@ import { watchImport } from '../../control-plane/cli/watch.ts'
 import { loadClientSettings } from '../../shared/config.ts'
 import { uploadFolder } from '../../shared/uploads/upload-names.ts'
 import { makeCertificate } from '../helpers/certificate.ts'
+import { crashSetting } from '../helpers/crash-at.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import { bootstrapKey, startProgram, startService, until, type Json } from '../helpers/service.ts'
 
@@ -599,6 +600,27 @@ t.test('makes no key where no service is', async (t) => {
   t.match(noFolder, { code: 1, out: '', err: /no Rollcall in DATA_DIR/ })
   t.notOk(existsSync(path.join(folder, 'none')))
   t.match(noDatabase, { code: 1, out: '', err: /no Rollcall at MONGODB_URI/ })
+})
+
+t.test('others can end the transaction in which a key is made, as its session is registered', async (t) => {
+  const child = start(['recover-key'], {
+    ...service.settings,
+    NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}`,
+    [crashSetting]: 'update installation credentials_revision > commitTransaction before 1 SIGSTOP',
+  })
+  const end = ended(child)
+  let session = ''
+  child.stderr!.on('data', (text: string) => (session ||= / in session (\w+)/.exec(text)?.[1] ?? ''))
+  await until(
+    'its transaction',
+    async () => session,
+    (id) => id !== '',
+  )
+  const registered = await service.collections.processes.findOne({ process_id: child.pid! })
+  child.kill('SIGCONT')
+  t.ok(registered?.session_ids.some((id) => Buffer.from(id).toString('hex') === session))
+  t.equal((await end).code, 0)
+  t.equal(await service.collections.processes.countDocuments({ process_id: child.pid! }), 0)
 })
 
 t.test('makes a key where all are lost, starts processes, and completes commands', async (t) => {

@@ -43,6 +43,15 @@ t.test('each write and commit waits for a majority, each read asks one', { timeo
     overwrite: true,
     deactivate_subscribers_not_in_import: true,
   })
+  const keyed = {
+    subscriber_import: {
+      ...{ column_mapping: ['email'], begins_at: '2100-01-01T00:00' },
+      file_source: { type: 'json', content: 'dora@example.com\n' },
+    },
+  }
+  const withKey = () =>
+    service.call('POST', `${path}/subscriber_imports`, keyed, { headers: { 'idempotency-key': 'once' } })
+  t.equal((await withKey()).body.data.id, (await withKey()).body.data.id)
   const carl = await service.post(`${path}/subscribers`, { subscriber: { email: 'carl@example.com' } })
   await service.call('PUT', `${path}/subscribers/${carl.id}`, { subscriber: { status: 'unsubscribed' } })
   await service.call('DELETE', `${path}/subscribers/${carl.id}`)
@@ -72,6 +81,8 @@ t.test('each write and commit waits for a majority, each read asks one', { timeo
     if (writes.has(name)) return command['writeConcern']?.w !== 'majority'
     // A hint to look, whatever comes of the write.
     if (command['find'] === 'doorbell') return false
+    // Chunks move within the index by which they are found, so what is summed up of them is of one moment.
+    if (command['aggregate'] === 'import_chunks') return command['readConcern']?.level !== 'snapshot'
     return reads.has(name) && !['majority', 'snapshot'].includes(command['readConcern']?.level)
   })
   t.same([...new Set(faults.map(described))], [], `${commands.length} commands`)

@@ -2,6 +2,8 @@ import { access, readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { collectionDefinitions, doorbellName } from '../../shared/schemas/collections.ts'
+import { chunkDocument, importDocument } from '../../shared/schemas/import.ts'
 
 /** What is written for people: each link leads somewhere, and each page can be come to. */
 
@@ -43,4 +45,24 @@ t.test('links lead to files and headings that are there, and every page is linke
     pages.filter((page) => page.startsWith('docs') && !linked.has(page)),
     [],
   )
+})
+
+t.test('docs/protocol.md names every collection, and every field of imports and chunks', async (t) => {
+  const firstCells = [...texts.get('docs/protocol.md')!.matchAll(/^\| (.*?) \|/gm)].map(([, cell]) => cell!)
+  const named = firstCells.map((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]) => name!))
+  const collections = [...collectionDefinitions.map(({ name }) => name), doorbellName]
+  t.same(
+    collections.filter((name) => !named.some((names) => names.includes(name))),
+    [],
+  )
+  // Of a row about both, either's fields.
+  const documents = { imports: importDocument, import_chunks: chunkDocument }
+  for (const [name, { shape }] of Object.entries(documents)) {
+    const ofCollection = new Set(named.filter((names) => names.includes(name)).flat())
+    t.same(
+      Object.keys(shape).filter((field) => field !== '_id' && !ofCollection.has(field)),
+      [],
+      name,
+    )
+  }
 })

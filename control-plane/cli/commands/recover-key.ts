@@ -4,6 +4,7 @@ import { keyHashSecret } from '../../../shared/api-keys.ts'
 import { loadSettings } from '../../../shared/config.ts'
 import { ensureDataFolder } from '../../../shared/data-folder.ts'
 import { createLogger } from '../../../shared/logger.ts'
+import { ProcessRegistration } from '../../../shared/process-registration.ts'
 import type { Part } from '../../../shared/service.ts'
 import { startDatabase } from '../../../shared/start-database.ts'
 import { recoverKey } from '../../recover-key.ts'
@@ -38,6 +39,8 @@ export async function makeRecoveredKey(): Promise<string> {
       },
     })
     if ((await database.collections.organizations.findOne()) === null) throw nothing()
+    // Its transaction locks all changes of keys: where it is killed in it, others end it when the lease runs out.
+    parts.push(await new ProcessRegistration('control-plane', database, log).start())
     return await recoverKey(database, await keyHashSecret(database.collections))
   } finally {
     for (const part of parts.reverse()) await part.stop()

@@ -116,6 +116,7 @@ export const actorsIn: Record<FixtureName, ActorName[]> = {
   begun: ['batch', 'last batch', ...whileItWorks, 'limit', 'create subscriber', 'delete field'],
   written: ['step', ...whileItWorks, ...always],
   ended: ['settle', 'create import', 'start', 'delete field', 'limit', 'update subscriber'],
+  settled: ['create import', 'delete field', 'rename field'],
   paused: ['unpause', 'cancel', 'limit', 'delete field'],
   'first import': ['last batch', ...whileItWorks, 'primary key', 'create another subscriber', 'delete field'],
   'dead engine': ['take over', 'pause', 'cancel', 'limit', 'enforce limits'],

@@ -1,7 +1,7 @@
 import type { Database } from '../../../shared/database.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { Json } from '../../helpers/service.ts'
-import { batch, start, step } from './engine-acts.ts'
+import { batch, settle, start, step } from './engine-acts.ts'
 import type { Side } from './side.ts'
 
 /**
@@ -27,6 +27,7 @@ export const fixtureNames = [
   'begun',
   'written',
   'ended',
+  'settled',
   'paused',
   'first import',
   'dead engine',
@@ -123,6 +124,10 @@ export async function makeFixture(name: FixtureName, side: Side, base: Kept): Pr
     ended: async () => {
       await advance.written()
       await step(side)
+    },
+    settled: async () => {
+      await advance.ended()
+      await settle(side)
     },
   }
   await advance[name]()

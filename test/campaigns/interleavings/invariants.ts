@@ -1,6 +1,12 @@
 import { inflateSync } from 'node:zlib'
-import { hasEnded } from '../../../shared/import-state.ts'
-import { logKinds, recordsIn, idsOfImport, type ImportDocument } from '../../../shared/schemas/import.ts'
+import { hasEnded, unfinishedStates } from '../../../shared/import-state.ts'
+import {
+  idsOfImport,
+  logKinds,
+  recordsIn,
+  type ImportDocument,
+  type LogKind,
+} from '../../../shared/schemas/import.ts'
 import { subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
 import type { Database } from '../../../shared/database.ts'
 import type { Answer, Json } from '../../helpers/service.ts'
@@ -33,7 +39,11 @@ export async function faultsNow({ collections }: Database, fixture: Fixture): Pr
   const holders = await collections.imports.countDocuments({ mailing_list_id: listId, holds_list: true })
   if (holders > 1) faults.push(`${holders} imports have the list`)
 
+  const fields = new Set(await collections.customFields.distinct('_id', { mailing_list_id: listId }))
   for (const document of await collections.imports.find({ mailing_list_id: listId }).toArray()) {
+    const isUnfinished = (unfinishedStates as readonly string[]).includes(document.state)
+    if (isUnfinished && Object.values(document.field_ids).some((id) => !fields.has(id)))
+      faults.push(`import ${document._id} maps a field that was deleted`)
     const running = await collections.chunks.countDocuments({ import_id: document._id, state: 'running' })
     if (running > 0 && fixture.name !== 'dead engine')
       faults.push(`${running} chunks of import ${document._id} are held by nobody`)
@@ -131,10 +141,8 @@ export async function brokenPromises(
   const faults: string[] = []
   const document = (await collections.imports.findOne({ _id: fixture.importId }))!
   const chunks = await collections.chunks.find({ import_id: fixture.importId }).toArray()
-  const records =
-    document.totals === null
-      ? chunks.reduce((sum, chunk) => sum + recordsIn(chunk.counts), 0)
-      : recordsIn(document.totals)
+  const counted = (kind: LogKind): number =>
+    document.totals?.[kind] ?? chunks.reduce((sum, chunk) => sum + chunk.counts[kind], 0)
   for (const one of done) {
     const data = succeeded(one)
     // Who lost a reply of the database may be told to try again.
@@ -146,10 +154,11 @@ export async function brokenPromises(
       faults.push(`${one.actor} was answered with ${one.answer.status} ${one.answer.text.slice(0, 200)}`)
     if (data === null) continue
     if (one.actor === 'pause' || one.actor === 'cancel') {
-      if (data.stats.records_imported !== records)
-        faults.push(
-          `${one.actor} was answered with ${data.stats.records_imported} records, now it is ${records}`,
-        )
+      for (const kind of logKinds) {
+        const answered = data.stats.subscribers[kind]
+        if (answered !== counted(kind))
+          faults.push(`${one.actor} was answered with ${answered} ${kind}, now it is ${counted(kind)}`)
+      }
     }
     if (one.actor === 'limit') {
       const active = await activeIn(collections, fixture)

@@ -3,21 +3,26 @@ import { retryReasonOfDriver } from '../../../shared/database.ts'
 import { messageOf } from '../../../shared/errors.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { CommandGate } from '../../helpers/command-gate.ts'
-import { actors, type ActorName } from './actors.ts'
+import { actors, actorsIn, type ActorName } from './actors.ts'
 import { drain } from './engine-acts.ts'
 import { activeIn, brokenPromises, faultsAtTheEnd, faultsNow, type Done } from './invariants.ts'
-import type { Fixture } from './fixtures.ts'
+import { fixtureNames, type Fixture, type FixtureName } from './fixtures.ts'
 import type { Side } from './side.ts'
 
 /**
  * Two processes whose commands go through one another: the first is stopped before its n-th, or loses the reply to it, or
  * the primary steps down before it.
  */
-export interface Interleaving {
+export interface Interleaving extends Omit<Pair, 'fixture'> {
   fixture: Fixture
+  at: number
+}
+
+/** Interleavings that differ in the command only. */
+export interface Pair {
+  fixture: FixtureName
   first: ActorName
   second: ActorName
-  at: number
   how: How
 }
 
@@ -38,8 +43,24 @@ export interface Sides {
 const patienceMs = 400
 const mostMs = 30_000
 
-export const titleOf = ({ fixture, first, second, at, how }: Interleaving): string =>
-  `${fixture.name}: ${first} ${described[how]} command ${at}, then ${second}`
+export const titleOf = ({ fixture, first, second, how }: Pair, at: number): string =>
+  `${fixture}: ${first} ${described[how]} command ${at}, then ${second}`
+
+/** No actor sends more. */
+const maxCommands = 200
+
+/** The pairs of which the expression matches a title, without the database: how many commands there are isn't known. */
+export function pairsMatching(expression: RegExp, hows: readonly How[]): Pair[] {
+  const pairs = fixtureNames.flatMap((fixture) =>
+    actorsIn[fixture].flatMap((first) =>
+      actorsIn[fixture].flatMap((second) => hows.map((how) => ({ fixture, first, second, how }))),
+    ),
+  )
+  return pairs.filter((pair) => {
+    for (let at = 1; at <= maxCommands; at += 1) if (expression.test(titleOf(pair, at))) return true
+    return false
+  })
+}
 
 const described: Record<How, string> = {
   hold: 'stopped before',

@@ -7,6 +7,7 @@ const concerns: TestRun = { files: ['test/integration/concerns.test.ts'] }
 const fences: TestRun = { files: ['test/e2e/fences.test.ts'] }
 const effects: TestRun = { files: ['test/integration/effects.test.ts'] }
 const quota: TestRun = { files: ['test/integration/staged-quota.test.ts'] }
+const subscribers: TestRun = { files: ['test/integration/subscribers.test.ts'] }
 const outbox: TestRun = { files: ['test/integration/outbox.test.ts'] }
 /** Those whose titles the regular expression matches. */
 const interleaved = (titles: string): TestRun => ({
@@ -20,6 +21,7 @@ const imports = 'shared/store/imports.ts'
 const fence = 'shared/store/fence.ts'
 const messages = 'shared/store/outbox.ts'
 const places = 'shared/store/places.ts'
+const creation = 'control-plane/resources/subscriber-imports/service.ts'
 const leases = 'shared/store/leases.ts'
 
 export const protocolFaults: readonly PlantedFault[] = [
@@ -56,7 +58,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: 'engine/writing/batch-writer.ts',
     text: "if (!isOurs) throw new BatchAbandoned('the chunk has another holder')",
     replacement: 'void isOurs',
-    tests: [interleaved('importing: batch stopped before .* then (pause|cancel)')],
+    tests: [interleaved('importing: last batch stopped before .* then limit')],
   },
   {
     name: 'a held chunk is claimed',
@@ -105,7 +107,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: 'engine/deactivation.ts',
     text: '  if (!isHeld || !isOurs) throw stepLost(run)',
     replacement: '  if (!isOurs) throw stepLost(run)',
-    tests: [interleaved('written: step stopped before .* then (pause|cancel)')],
+    tests: [interleaved('written: step stopped before .* then pause')],
   },
   {
     name: 'a held step is claimed',
@@ -248,6 +250,20 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [fences],
   },
   {
+    name: 'a step that hangs before its commit is not ended',
+    file: fence,
+    text: 'const names = [...ofChunks, ...ofSteps.map(({ step }) => step?.engine_id ?? null)].filter(',
+    replacement: 'void ofSteps\n  const names = [...ofChunks].filter(',
+    tests: [stores],
+  },
+  {
+    name: 'a cancel whose request died is never enforced',
+    file: fence,
+    text: "state: { $in: ['paused', 'cancelled'] } }, { projection",
+    replacement: "state: 'paused' }, { projection",
+    tests: [stores],
+  },
+  {
     name: 'running chunks go on by the old limit',
     file: places,
     text: '  await preemptChunks(\n    context,\n    writing.map(({ _id }) => _id),\n  )',
@@ -259,7 +275,23 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: places,
     text: '  for (const { _id, limit_change: change } of pending)\n    await enforceLimit(context, { organizationId: _id, change: change! })',
     replacement: '',
-    tests: [fences],
+    tests: [stores],
+  },
+  {
+    name: 'a limit whose request died loses its mark and is not enforced',
+    file: places,
+    text: '    await enforceLimit(context, { organizationId: _id, change: change! })',
+    replacement:
+      "    await organizations.updateOne({ _id, limit_change: change! }, { $unset: { limit_change: '' } })",
+    tests: [stores],
+  },
+  {
+    name: 'a limit is not enforced on imports that failed',
+    file: places,
+    text: "{ settled: false, organization_id: organizationId, state: { $ne: 'scheduled' } },",
+    replacement:
+      "{ settled: false, organization_id: organizationId, finished_at: null, state: { $ne: 'scheduled' } },",
+    tests: [stores],
   },
   {
     name: 'two chunks take the last places',
@@ -307,8 +339,59 @@ export const protocolFaults: readonly PlantedFault[] = [
     name: 'counts of an import are summed over what moves',
     file: chunks,
     text: "const ofOneMoment = { readConcern: { level: 'snapshot' } } as const",
-    replacement: "const ofOneMoment = { readConcern: { level: 'local' } } as const",
+    replacement: "const ofOneMoment = { readConcern: { level: 'majority' } } as const",
     tests: [concerns],
+  },
+  {
+    name: 'totals are read before the sum over the chunks',
+    file: chunks,
+    text: `  for (const [id, sum] of await sumChunkCounts(collections, open)) counts.set(id, sum)
+  const settled = await collections.imports
+    .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1 } })
+    .toArray()
+`,
+    replacement: `  const settled = await collections.imports
+    .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1 } })
+    .toArray()
+  for (const [id, sum] of await sumChunkCounts(collections, open)) counts.set(id, sum)
+`,
+    tests: [stores],
+  },
+  {
+    name: 'the reply to an earlier creation is read before a majority has it',
+    file: creation,
+    text: "          $expr: { $gt: ['$expires_at', '$$NOW'] },\n        })",
+    replacement:
+      "          $expr: { $gt: ['$expires_at', '$$NOW'] },\n        }, { readConcern: { level: 'local' } })",
+    tests: [concerns],
+  },
+  {
+    name: 'an import is created by what the list was before',
+    file: creation,
+    text: '{ _id: document.mailing_list_id, revision },',
+    replacement: '{ _id: document.mailing_list_id },',
+    tests: [interleaved('settled: create import stopped before .* then delete field')],
+  },
+  {
+    name: 'a field is deleted under an import that failed and still writes',
+    file: 'control-plane/resources/custom-fields/service.ts',
+    text: '.find(stillWriting(list._id), {',
+    replacement: '.find({ mailing_list_id: list._id, finished_at: null }, {',
+    tests: [subscribers],
+  },
+  {
+    name: 'who lost a split removes the files of its successor',
+    file: 'engine/splitting/split-import.ts',
+    text: '  if (current?.partition !== partition) return\n',
+    replacement: '',
+    tests: [stores],
+  },
+  {
+    name: 'who lost a copy removes the files of its successor',
+    file: 'engine/sources/upload-directory.ts',
+    text: 'await staging.remove(target).catch(() => undefined)',
+    replacement: 'await staging.removeImport(document._id, { keep: [pin.reference] }).catch(() => undefined)',
+    tests: [stores],
   },
   {
     name: 'reactions that are not queued any more are moved',
@@ -401,7 +484,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     text: '  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, moveOf(moved), {\n    session,\n',
     replacement:
       '  void session\n  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, moveOf(moved), {\n',
-    tests: [interleaved('without the reply to .* then batch')],
+    tests: [stores],
   },
   {
     name: 'reactions of somebody who leaves by an import stay',

@@ -7,16 +7,19 @@ import { createLogger } from '../../../shared/logger.ts'
 import type { ReactionDocument } from '../../../shared/schemas/autoresponder.ts'
 import type { CallbackDocument } from '../../../shared/schemas/callback.ts'
 import { noCounts, type ChunkDocument, type ImportDocument } from '../../../shared/schemas/import.ts'
+import type { OrganizationDocument } from '../../../shared/schemas/organization.ts'
 import type { OutboxDocument } from '../../../shared/schemas/outbox.ts'
 import type { UploadUsageDocument } from '../../../shared/schemas/upload.ts'
+import { idOf } from '../../../shared/session-pool.ts'
 import * as callbacks from '../../../shared/store/callbacks.ts'
 import * as chunks from '../../../shared/store/chunks.ts'
-import { fenceChunks, preemptChunks } from '../../../shared/store/fence.ts'
+import { enforcePendingFences, fenceChunks, preemptChunks } from '../../../shared/store/fence.ts'
 import * as steps from '../../../shared/store/import-steps.ts'
 import * as imports from '../../../shared/store/imports.ts'
 import * as outbox from '../../../shared/store/outbox.ts'
-import { holdPlaces, takePlace } from '../../../shared/store/places.ts'
+import { enforcePendingLimits, holdPlaces, takePlace } from '../../../shared/store/places.ts'
 import * as staged from '../../../shared/store/staged-usage.ts'
+import { countMoves, countMovesOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
 
@@ -187,6 +190,9 @@ function withEventAfterRead<D extends Document>(
           const found = await cursor.toArray()
           await event()
           return found
+        },
+        async *[Symbol.asyncIterator]() {
+          yield* await this.toArray()
         },
       }
     }) as never
@@ -468,6 +474,53 @@ t.test('a new fence is in the write of the pause and of the cancel', async (t) =
   }
 })
 
+t.test('a pause ends the transaction of an engine that hangs in a step', async (t) => {
+  await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
+  await collections.imports.insertOne(importOf({ state: 'importing', step }))
+  const session = client.startSession()
+  await collections.engines.insertOne({
+    ...{ _id: 'mine', number: 1, host: 'here', process_id: 1, started_at: past, dead: false },
+    ...{ lease_until: future, session_ids: [idOf(session)] },
+  })
+  session.startTransaction()
+  const update = { $inc: { step_writes: 1 } }
+  t.equal(await steps.writeInStep(collections, { ...ours, state: 'importing' }, update, session), true)
+  t.match(await imports.pauseImport(context, 1), { state: 'paused', step_writes: undefined })
+  await t.rejects(session.commitTransaction())
+  await session.endSession()
+})
+
+t.test('a pause or a cancel whose request died is enforced', async (t) => {
+  for (const state of ['paused', 'cancelled', 'importing'] as const) {
+    await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
+    await collections.imports.insertOne(importOf({ state, fence: 4 }))
+    await collections.chunks.insertOne(chunk(held))
+    const isStopped = state !== 'importing'
+    t.equal(await enforcePendingFences(context), isStopped ? 1 : 0, state)
+    t.match(
+      await collections.chunks.findOne({}),
+      isStopped ? { state: 'ready', token: null, fence: 4 } : held,
+      state,
+    )
+  }
+})
+
+t.test('an import that is settled while its counts are read keeps them', async (t) => {
+  const counts = { ...noCounts(), added: 5 }
+  const settle = async (): Promise<void> => {
+    await imports.fixTotals(collections, 1, counts)
+    await chunks.deleteChunks(collections, 1)
+  }
+  for (const read of ['chunks', 'imports'] as const) {
+    await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
+    await collections.imports.insertOne(importOf(ended))
+    await collections.chunks.insertOne(chunk({ state: 'done', counts }))
+    const reading = { ...collections, [read]: withEventAfterRead<never>(collections[read] as never, settle) }
+    const found = await chunks.countsOf(reading, [{ _id: 1, totals: null }])
+    t.equal(found.get(1)?.added, 5, `after the read of ${read}`)
+  }
+})
+
 // ---- callbacks, messages, reactions ----
 
 t.test('callbacks', async (t) => {
@@ -645,7 +698,96 @@ t.test('figures of the quota', async (t) => {
   t.same(faults, [])
 })
 
+// ---- transactions ----
+
+t.test('what is written in a transaction is taken back with it', async (t) => {
+  const moved = { organizationId: 1, listId: 1, changes: { ...noStatusCounts(), active: 3 } }
+  const request = { amount: 1, isInTurn: true }
+  const writes: Record<string, (session: ClientSession) => Promise<unknown>> = {
+    countMoves: (session) => countMoves(database, session, moved),
+    countMovesOfLane: (session) => countMovesOfLane(collections, session, 'e1', moved),
+    takePlace: (session) => takePlace(collections, session, 1, request),
+    advanceChunk: (session) => chunks.advanceChunk(collections, session, progress),
+    notePlacesHeld: (session) => chunks.notePlacesHeld(collections, session, heldChunk, 7),
+    releaseFailedChunk: (session) =>
+      chunks.releaseFailedChunk(collections, session, { importId: 1, chunkId: heldChunk._id, token: 'mine' }),
+    replaceChunks: (session) => chunks.replaceChunks(collections, session, 1, [storedChunk(1, 5)]),
+    noteDeactivated: (session) =>
+      chunks.noteDeactivated(collections, session, {
+        ...{ chunk: storedChunk(1, 1), to: '1:d', subscribers: 3 },
+      }),
+    writeInStep: (session) =>
+      steps.writeInStep(
+        collections,
+        { ...ours, state: 'splitting' },
+        { $set: { state: 'importing' } },
+        session,
+      ),
+    insertImport: (session) => imports.insertImport(collections, storedImport({ _id: 2 }), session),
+  }
+  const touched = [
+    collections.chunks,
+    collections.imports,
+    collections.organizations,
+    collections.subscriberCounts,
+  ] as unknown as Collection[]
+  const everything = () =>
+    Promise.all(touched.map((collection) => collection.find().sort({ _id: 1 }).toArray()))
+  await Promise.all(touched.map((collection) => collection.deleteMany({})))
+  await collections.organizations.insertOne(organization({}))
+  await collections.imports.insertOne(importOf({ step }))
+  await collections.chunks.insertMany([heldChunk, storedChunk(1, 1, { state: 'done' })])
+  const before = await everything()
+  const session = client.startSession()
+  for (const [name, write] of Object.entries(writes)) {
+    session.startTransaction({ readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' } })
+    t.not(await write(session), false, `${name} writes`)
+    await session.abortTransaction()
+    t.same(await everything(), before, name)
+  }
+  await session.endSession()
+})
+
 // ---- places under the subscriber limit ----
+
+const organization = (changes: Partial<OrganizationDocument>): OrganizationDocument => ({
+  ...{ _id: 1, name: 'One', time_zone_name: 'UTC', subscriber_limit: 10, places_revision: 0 },
+  created_at: past,
+  ...changes,
+})
+
+t.test('a limit whose request died is enforced on all that may still write by the old one', async (t) => {
+  for (const writing of [{ state: 'importing' }, ended] as const) {
+    await Promise.all([
+      collections.organizations.deleteMany({}),
+      collections.mailingLists.deleteMany({}),
+      collections.subscriberCounts.deleteMany({}),
+      collections.imports.deleteMany({}),
+      collections.chunks.deleteMany({}),
+    ])
+    await collections.organizations.insertOne(organization({ limit_change: 'x' }))
+    await collections.mailingLists.insertOne({
+      ...{ _id: 1, organization_id: 1, name: 'News', name_key: 'news', has_format: false },
+      ...{ has_confirmed: false, is_remote_list: false, primary_key_custom_field_id: null, revision: 0 },
+      created_at: past,
+    })
+    await collections.imports.insertOne(importOf(writing))
+    await collections.chunks.insertOne(chunk(held))
+    t.same(await enforcePendingLimits(context), [1])
+    t.match(
+      await collections.chunks.findOne({}),
+      { state: 'ready', token: null },
+      'running chunks are taken back',
+    )
+    const stripes = await collections.subscriberCounts.find().toArray()
+    t.ok(
+      stripes.length > 0 && stripes.every((stripe) => stripe.limit_changes === 1),
+      'requests under way meet it',
+    )
+    t.equal((await collections.organizations.findOne({}))!.limit_change, undefined)
+    t.same(await enforcePendingLimits(context), [])
+  }
+})
 
 t.test('places under the limit are taken once', async (t) => {
   /** A limit of 10, 6 active subscribers, and a running chunk that holds 3 places. */
@@ -655,10 +797,7 @@ t.test('places under the limit are taken once', async (t) => {
       collections.subscriberCounts.deleteMany({}),
       collections.chunks.deleteMany({}),
     ])
-    await collections.organizations.insertOne({
-      ...{ _id: 1, name: 'One', time_zone_name: 'UTC', subscriber_limit: 10, places_revision: 0 },
-      created_at: past,
-    })
+    await collections.organizations.insertOne(organization({}))
     await collections.subscriberCounts.insertOne({
       ...{ _id: '1:a0', organization_id: 1, mailing_list_id: 1 },
       ...{ active: 6, bounced: 0, unsubscribed: 0, scomp: 0, deactivated: 0 },

@@ -112,32 +112,35 @@ t.test('an engine that has lost the step or the chunk notes nothing', async (t) 
   t.same(await found(), before)
 })
 
-t.test('an engine leaves an import to the others for a minute, also where none is there just now', async (t) => {
-  const engine = {
-    ...{ _id: 'theirs', number: 1, host: 'h', process_id: 1, started_at: ago(60), dead: false },
-    ...{ session_ids: [], lease_until: ago(-60) },
-  }
-  const isTaken = async (changes: Partial<ImportDocument>) => {
-    await stored({ ...changes, step: null })
-    const working = await listWorkingImports(collections)
-    return (await withoutMissing(collections, working, 'mine')).length === 1
-  }
-  await collections.engines.insertOne(engine)
-  t.ok(await isTaken({}))
-  t.ok(await isTaken(noteOf('theirs', 1)), 'what another one has missed')
-  t.notOk(await isTaken(noteOf('mine', 50)))
-  t.ok(await isTaken(noteOf('mine', 70)))
-  await collections.engines.replaceOne({ _id: 'theirs' }, { ...engine, lease_until: ago(1) })
-  t.notOk(
-    await isTaken(noteOf('mine', 50)),
-    'after a failover leases have run out before anybody could renew them',
-  )
-  for (const gone of [{ sees_files: false }, { dead: true }]) {
-    await collections.engines.replaceOne({ _id: 'theirs' }, { ...engine, ...gone })
-    t.notOk(await isTaken(noteOf('mine', 50)), JSON.stringify(gone))
-    t.ok(await isTaken(noteOf('mine', 70)), JSON.stringify(gone))
-  }
-})
+t.test(
+  'an engine leaves an import to the others for a minute, also where none is there just now',
+  async (t) => {
+    const engine = {
+      ...{ _id: 'theirs', number: 1, host: 'h', process_id: 1, started_at: ago(60), dead: false },
+      ...{ session_ids: [], lease_until: ago(-60) },
+    }
+    const isTaken = async (changes: Partial<ImportDocument>) => {
+      await stored({ ...changes, step: null })
+      const working = await listWorkingImports(collections)
+      return (await withoutMissing(collections, working, 'mine')).length === 1
+    }
+    await collections.engines.insertOne(engine)
+    t.ok(await isTaken({}))
+    t.ok(await isTaken(noteOf('theirs', 1)), 'what another one has missed')
+    t.notOk(await isTaken(noteOf('mine', 50)))
+    t.ok(await isTaken(noteOf('mine', 70)))
+    await collections.engines.replaceOne({ _id: 'theirs' }, { ...engine, lease_until: ago(1) })
+    t.notOk(
+      await isTaken(noteOf('mine', 50)),
+      'after a failover leases have run out before anybody could renew them',
+    )
+    for (const gone of [{ sees_files: false }, { dead: true }]) {
+      await collections.engines.replaceOne({ _id: 'theirs' }, { ...engine, ...gone })
+      t.notOk(await isTaken(noteOf('mine', 50)), JSON.stringify(gone))
+      t.ok(await isTaken(noteOf('mine', 70)), JSON.stringify(gone))
+    }
+  },
+)
 
 t.test('the id of the folder is adopted once', async (t) => {
   await keyHashSecret(collections)

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { appendFile, mkdir, readdir, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, open, readdir, utimes, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { Registry } from 'prom-client'
 import t from 'tap'
@@ -45,11 +45,15 @@ async function beginImport(id: number, pinned: { upload?: ImportDocument['upload
 const pinned = async (importId: number): Promise<UploadPin> =>
   (await uploads.pin({ organizationId: 1, name: 'rows.csv', importId }))!
 
-/** An engine that takes the import's step; `opened` is what it finds behind the pin. */
+/**
+ * An engine that takes the import's step; `opened` is what it finds behind the pin, `beforeItEnters` happens when it has
+ * split and not said so yet.
+ */
 async function stepOf(
   id: number,
   engineId: string,
   opened: (file: PinnedUpload) => PinnedUpload | Promise<PinnedUpload> = (file) => file,
+  beforeItEnters: () => Promise<void> = () => Promise.resolve(),
 ): Promise<() => Promise<void>> {
   const token = randomUUID()
   const document = (await claimStep(collections, id, 'splitting', { engineId, token }))!
@@ -58,7 +62,7 @@ async function stepOf(
     ...{
       session,
       database,
-      folder: marked,
+      folder: lookingAtFolder(beforeItEnters),
       secrets: noKeys,
       staging,
       quota: new StagedQuota({ collections, uploads, limits: { bytes: Infinity, imports: 10 } }),
@@ -84,6 +88,79 @@ async function stepOf(
   }
 }
 
+/** The folder, where something happens when an engine looks whether it is still there. */
+const lookingAtFolder = (event: () => Promise<void>): MarkedFolder =>
+  new Proxy(marked, {
+    get(target, name) {
+      const value = Reflect.get(target, name) as unknown
+      if (typeof value !== 'function') return value
+      if (name !== 'require') return value.bind(target) as unknown
+      return async (options?: { fresh?: boolean }) => {
+        if (options?.fresh === true) await event()
+        await target.require(options)
+      }
+    },
+  })
+
+/** Another engine takes the step from `engineId` and does all of it. */
+async function succeed(id: number, engineId: string): Promise<void> {
+  await releaseStepsOf(collections, engineId, { died: true })
+  await (
+    await stepOf(id, 'successor')
+  )()
+}
+
+async function hasPartition(id: number): Promise<boolean> {
+  const document = (await collections.imports.findOne({ _id: id }))!
+  if (document.state !== 'importing' || document.partition === null) return false
+  const partition = await staging.open(document.partition)
+  await partition?.close()
+  return partition !== null
+}
+
+t.test('a split that was taken over removes nothing of its successor', async (t) => {
+  await beginImport(4, {})
+  await settleUpload(upload)
+  await collections.imports.updateOne(
+    { _id: 4 },
+    { $set: { upload: { pin: await pinned(4), waiting: null } } },
+  )
+  const suspended = await stepOf(4, 'suspended', undefined, () => succeed(4, 'suspended'))
+  await suspended()
+  t.ok(await hasPartition(4), 'the chunks of the successor can be read')
+})
+
+/** An upload of which a copy is taken, as it looks the same at the second look. */
+async function beginCopy(id: number): Promise<{ append: () => Promise<void>; pin: UploadPin }> {
+  await beginImport(id, {})
+  await settleUpload(upload)
+  const pin = { ...(await pinned(id)), is_settled: false }
+  const waiting = { since: new Date(), fingerprint: pin.fingerprint }
+  await collections.imports.updateOne({ _id: id }, { $set: { upload: { pin, waiting } } })
+  const file = await open(path.join(folder, 'staging', pin.reference), 'a')
+  return {
+    pin,
+    append: async () => {
+      await file.appendFile('late@example.com\n')
+      await file.close()
+    },
+  }
+}
+
+t.test('a copy that was taken over removes nothing of its successor', async (t) => {
+  const { append } = await beginCopy(5)
+  const suspended = await stepOf(5, 'suspended', (file) => ({
+    ...file,
+    content: async function* (signal) {
+      yield* file.content(signal)
+      await succeed(5, 'suspended')
+      await append()
+    },
+  }))
+  await suspended()
+  t.ok(await hasPartition(5), 'the chunks of the successor can be read')
+})
+
 t.test('a step that was taken over finds its upload still being written: the files stay', async (t) => {
   await beginImport(1, {})
   const pin = await pinned(1)
@@ -91,35 +168,30 @@ t.test('a step that was taken over finds its upload still being written: the fil
   await collections.imports.updateOne({ _id: 1 }, { $set: { upload: { pin, waiting: null } } })
   /** Suspended before its look at the file, for as long as its successor needs for the whole step. */
   const suspended = await stepOf(1, 'suspended', async (file) => {
-    await releaseStepsOf(collections, 'suspended', { died: true })
     await settleUpload(upload)
-    await (
-      await stepOf(1, 'successor')
-    )()
+    await succeed(1, 'suspended')
     await utimes(upload, new Date(), new Date())
     return file
   })
   await suspended()
   const document = (await collections.imports.findOne({ _id: 1 }))!
   t.match(document, { state: 'importing', number_of_records: 1_000, error_message: null, warnings: [] })
-  const partition = await staging.open(document.partition!)
-  t.ok(partition, 'the chunks of the successor can be read')
-  await partition?.close()
+  t.ok(await hasPartition(1), 'the chunks of the successor can be read')
 })
 
 t.test('a copy during which the upload was written into is removed, its pin is kept', async (t) => {
-  await beginImport(2, {})
-  await settleUpload(upload)
-  const pin = { ...(await pinned(2)), is_settled: false }
-  await collections.imports.updateOne({ _id: 2 }, { $set: { upload: { pin, waiting: null } } })
+  const { append, pin } = await beginCopy(2)
+  let isWhole = false
   const step = await stepOf(2, 'copying', (file) => ({
     ...file,
     content: async function* (signal) {
       yield* file.content(signal)
-      await appendFile(path.join(folder, 'staging', pin.reference), 'late@example.com\n')
+      isWhole = true
+      await append()
     },
   }))
   await step()
+  t.ok(isWhole)
   t.match(await collections.imports.findOne({ _id: 2 }), { state: 'splitting', step: null })
   t.same(await stagedNames(2), [path.basename(pin.reference)])
 })

@@ -169,6 +169,11 @@ t.test(
       error_message: /mapped by import/,
     })
     await post(`/subscriber_imports/${created.id}/cancel`)
+    // As long as another engine may write a batch of it.
+    await service.collections.imports.updateOne({ _id: created.id }, { $set: { holds_list: true } })
+    for (const refused of [setKey(null), call('DELETE', `${path}/custom_fields/${date.id}`)])
+      t.match((await refused).body, { error_code: 'validation_failed', error_message: /cleared up/ })
+    await service.collections.imports.updateOne({ _id: created.id }, { $unset: { holds_list: '' } })
     t.match((await setKey(null)).body, { success: true })
     t.match((await call('DELETE', `${path}/custom_fields/${date.id}`)).body, { success: true })
   },
