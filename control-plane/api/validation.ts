@@ -75,23 +75,48 @@ export function readBody<Body>(
   const heeded = Object.fromEntries(Object.entries(document).filter(([key]) => !ignored.includes(key)))
   const result = schema.safeParse(heeded, { reportInput: true, error: integerMessage })
   if (result.success) return result.data
-  throw new FaultyBody(sentencesOf(result.error.issues), withoutFaults(description, heeded, result.error))
+  throw new FaultyBody(result.error.issues, withoutFaults(description, heeded, result.error))
+}
+
+/** A request is refused for something, a sentence each. The message has the first hundred and says how many more there are. */
+class FaultyRequest extends RequestError {
+  readonly problems: readonly string[]
+  readonly omitted: number
+
+  constructor(code: RequestErrorCode, problems: readonly string[], omitted = 0) {
+    const told = problems.slice(0, maxProblems).map(shortened)
+    const more = problems.length - told.length + omitted
+    super(code, [...told, ...(more === 0 ? [] : [`and ${more} more problems`])].join('; '))
+    this.problems = problems
+    this.omitted = omitted
+  }
+}
+
+const maxProblems = 100
+const maxProblemLength = 500
+
+/** A sentence without its middle: it begins with the name of a key, which may be long, and ends with what is wrong. */
+function shortened(sentence: string): string {
+  if (sentence.length <= maxProblemLength) return sentence
+  return `${sentence.slice(0, maxProblemLength / 2)}...${sentence.slice(-maxProblemLength / 2)}`.toWellFormed()
 }
 
 /** What a schema finds wrong with a body; `sound` is the body with the example's values for the faulty keys, if it is one. */
-export class FaultyBody extends RequestError {
+export class FaultyBody extends FaultyRequest {
   readonly sound: SoundBody | null
 
-  constructor(sentences: string[], sound: SoundBody | null) {
-    super('validation_failed', sentences.join('; '))
+  constructor(issues: readonly z.core.$ZodIssue[], sound: SoundBody | null) {
+    super('validation_failed', sentencesOf(issues), omittedOf(issues))
     this.sound = sound
   }
 
   /** The error with what an examination of the sound body found, leaving out what it says of the faulty keys. */
   with(found: RequestError): RequestError {
     const keys = this.sound!.faultyKeys
-    const sentences = found.message.split('; ').filter((text) => !keys.has(/^\w*/.exec(text)![0]))
-    return new RequestError('validation_failed', [this.message, ...sentences].join('; '))
+    const { problems, omitted } =
+      found instanceof FaultyRequest ? found : { problems: [found.message], omitted: 0 }
+    const others = problems.filter((text) => !keys.has(/^\w*/.exec(text)![0]))
+    return new FaultyRequest('validation_failed', [...this.problems, ...others], this.omitted + omitted)
   }
 }
 
@@ -148,25 +173,21 @@ function parse<T>(
 ): T {
   const result = schema.safeParse(value, { reportInput: true, error: integerMessage })
   if (result.success) return result.data
-  throw new RequestError(code, sentencesOf(result.error.issues, at).join('; '))
+  const { issues } = result.error
+  throw new FaultyRequest(code, sentencesOf(issues, at), omittedOf(issues))
 }
 
-function sentencesOf(issues: z.core.$ZodIssue[], at: readonly string[] = []): string[] {
-  const sentences = issues
-    .slice(0, mostSentences)
-    .map((issue) => sentenceOf({ ...issue, path: [...at, ...issue.path] }))
-  if (issues.length > mostSentences) sentences.push(`and ${issues.length - mostSentences} more problems`)
-  return sentences
-}
+/** Of the first problems alone: there may be a hundred thousand. */
+const sentencesOf = (issues: readonly z.core.$ZodIssue[], at: readonly string[] = []): string[] =>
+  issues.slice(0, maxProblems).map((issue) => sentenceOf({ ...issue, path: [...at, ...issue.path] }))
+
+const omittedOf = ({ length }: readonly unknown[]): number => Math.max(0, length - maxProblems)
 
 /** The keys that were given, null ones too. */
 export const withoutUndefined = <Fields extends object>(fields: Fields) =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
     [Key in keyof Fields]?: Exclude<Fields[Key], undefined>
   }
-
-/** A thousand faulty records make no message of a megabyte. */
-const mostSentences = 50
 
 const notAnInteger = 'must be an integer'
 
@@ -177,8 +198,11 @@ const integerMessage: z.core.$ZodErrorMap = ({ code, inst }) => {
 }
 
 /** Problems that a schema can't see, as the same kind of message. Throws when there are any. */
-export function refuseProblems(problems: readonly string[]): void {
-  if (problems.length > 0) throw new RequestError('validation_failed', problems.join('; '))
+export function refuseProblems(
+  problems: readonly string[],
+  code: RequestErrorCode = 'validation_failed',
+): void {
+  if (problems.length > 0) throw new FaultyRequest(code, problems)
 }
 
 /** Writes what must be unique: what is taken already is refused with the message. */

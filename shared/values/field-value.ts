@@ -154,37 +154,25 @@ function shownOptions(field: FieldDefinition): string {
 
 /**
  * Several options in one text, split at "|" and ","; an option's own name may hold both, so at the start of each
- * part the longest option that ends at a separator is taken first. A part is tried up to as many separators further as
- * an option's name holds, so the time grows with the text alone.
+ * part the longest option that ends at a separator is taken first. The time grows with the text alone: each part is
+ * looked up once in the sorted names, which are short.
  */
 function checkboxReader(field: FieldDefinition): FieldReader {
   const byForm = optionsByForm(field)
-  const maxSeparators = Math.max(
-    0,
-    ...[...byForm.keys()].map((form) => (form.split(separators).length - 1) / 2),
-  )
+  const longestAt = longestOptionFinder([...byForm.keys()])
   const inListOrder = (chosen: Set<string>) => field.options.filter((option) => chosen.has(option))
 
   const fromText = (text: string): string[] | null => {
     const chosen = new Set<string>()
-    const parts = comparisonForm(text).split(separators)
-    // Separators stand between the parts: `parts[i + 1]` is the one after `parts[i]`.
-    for (let i = 0; i < parts.length;) {
-      let taken = 0
-      for (
-        let more = Math.min(maxSeparators, (parts.length - 1 - i) / 2);
-        taken === 0 && more >= 0;
-        more -= 1
-      ) {
-        const length = more * 2 + 1
-        const form = (more === 0 ? parts[i]! : parts.slice(i, i + length).join('')).trim()
-        const option = byForm.get(form)
-        if (option === undefined && !(more === 0 && form === '')) continue
-        if (option !== undefined) chosen.add(option)
-        taken = length
-      }
-      if (taken === 0) return null
-      i += taken + 1
+    const form = comparisonForm(text)
+    const isEnd = partEnds(form)
+    for (let at = 0; at <= form.length; at += 1) {
+      at = afterBlanks(form, at)
+      const name = longestAt(form, at, isEnd)
+      if (name !== null) {
+        chosen.add(byForm.get(name)!)
+        at = afterBlanks(form, at + name.length)
+      } else if (at < form.length && !isSeparator(form[at]!)) return null
     }
     return inListOrder(chosen)
   }
@@ -210,5 +198,63 @@ function checkboxReader(field: FieldDefinition): FieldReader {
   }
 }
 
-/** In a group, so that a split keeps them. */
-const separators = /([|,])/
+const isSeparator = (character: string): boolean => character === '|' || character === ','
+
+function afterBlanks(text: string, from: number): number {
+  let at = from
+  while (at < text.length && text[at]!.trim() === '') at += 1
+  return at
+}
+
+/** 1 where a part ends, without the blanks after it; a blank part ends where it begins. */
+function partEnds(text: string): Uint8Array {
+  const isEnd = new Uint8Array(text.length + 1)
+  let end = 0
+  for (let at = 0; at < text.length; at += 1) {
+    const character = text[at]!
+    if (isSeparator(character)) isEnd[end] = 1
+    if (isSeparator(character) || character.trim() !== '') end = at + 1
+  }
+  isEnd[end] = 1
+  return isEnd
+}
+
+/**
+ * Finds the longest of some names that stands in a text at a place and ends where it may; null where none does. The
+ * names that can stand there are the last one in order that isn't after the text, and those that it begins with.
+ */
+function longestOptionFinder(
+  names: string[],
+): (text: string, begin: number, isEnd: Uint8Array) => string | null {
+  const sorted = names.toSorted()
+  const firstUnits = new Set(names.map((name) => name.charCodeAt(0)))
+  const maxLength = Math.max(0, ...names.map((name) => name.length))
+  // The longest other name that this one begins with; -1 where there is none.
+  const prefixes: number[] = []
+  for (const [i, name] of sorted.entries()) {
+    let prefix = i - 1
+    while (prefix >= 0 && !name.startsWith(sorted[prefix]!)) prefix = prefixes[prefix]!
+    prefixes.push(prefix)
+  }
+  return (text, begin, isEnd) => {
+    if (!firstUnits.has(text.charCodeAt(begin))) return null
+    const rest = text.slice(begin, begin + maxLength)
+    let after = sorted.length
+    let found = -1
+    while (after - found > 1) {
+      const middle = (found + after) >> 1
+      if (sorted[middle]! <= rest) found = middle
+      else after = middle
+    }
+    const same = found === -1 ? 0 : sharedLength(sorted[found]!, rest)
+    while (found >= 0 && (sorted[found]!.length > same || isEnd[begin + sorted[found]!.length] !== 1))
+      found = prefixes[found]!
+    return sorted[found] ?? null
+  }
+}
+
+function sharedLength(a: string, b: string): number {
+  let length = 0
+  while (length < a.length && a[length] === b[length]) length += 1
+  return length
+}

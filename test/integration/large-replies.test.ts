@@ -289,3 +289,91 @@ t.test('imports and jobs are walked by tokens, and their plans stay in the datab
     t.ok(bytes < 100_000, `${path} reads ${bytes} bytes of 6 MB`)
   }
 })
+
+/** A name in many spellings of the same length: in either case, with blanks around it. */
+function* spellings(name: string): Generator<string> {
+  for (let blanks = 0; blanks < 30; blanks += 1)
+    for (let cases = 0; cases < 2 ** name.length; cases += 1) {
+      const spelled = Array.from(name, (letter, i) => (cases & (1 << i) ? letter.toUpperCase() : letter))
+      yield `${' '.repeat(blanks)}${spelled.join('')}${' '.repeat(29 - blanks)}`
+    }
+}
+
+t.test('900 kB of faults are answered shortly, also on a list with 500 fields', async (t) => {
+  const metrics = service.processes['control-plane']!.ready.metrics['control_plane']!
+  const cpuSeconds = async () =>
+    Number(/^process_cpu_seconds_total (\S+)$/m.exec(await (await fetch(metrics)).text())![1])
+  const [few, many] = [await createList(service), await createList(service)]
+  for (const { id } of [few, many]) {
+    const options = Array.from({ length: 20 }, (_, i) => String(i).padEnd(255, 'x'))
+    await post(`/mailing_lists/${id}/custom_fields`, {
+      custom_field: { name: 'boxes', field_type: 'select_multiple_checkboxes', options },
+    })
+    await post(`/mailing_lists/${id}/subscribers`, { subscriber: { email: 'a@example.com' } })
+  }
+  await fillFields(many.id, 499)
+  await collections.customFields.updateMany({ mailing_list_id: many.id }, { $set: { required: true } })
+  await collections.mailingLists.updateOne({ _id: many.id }, { $inc: { revision: 1 } })
+
+  const unknown = Object.fromEntries(Array.from({ length: 60_000 }, (_, i) => [`f${i}`, 1]))
+  const wrong = Object.fromEntries([...spellings('boxes')].map((name) => [name, ['x']]))
+  const longNamed = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [String(i).repeat(100_000), 1]))
+  const columns = Array.from({ length: 2_000 }, (_, i) => `f${i}`)
+  const file_source = { type: 'json', content: 'a@example.com' }
+  const requests: [method: string, path: string, body: (fields: Json) => Json, ...given: Json[]][] = [
+    [
+      'POST',
+      'subscribers',
+      (custom_fields) => ({ subscriber: { email: 'b@example.com', custom_fields } }),
+      ...[unknown, wrong, longNamed],
+    ],
+    [
+      'PUT',
+      'subscribers/a@example.com',
+      (custom_fields) => ({ subscriber: { custom_fields } }),
+      ...[unknown, wrong, longNamed],
+    ],
+    [
+      'POST',
+      'subscribers/a@example.com/trigger_autoresponders',
+      (for_new) => ({ autoresponder_names: ['*'], custom_fields: { for_new } }),
+      ...[unknown, wrong, longNamed],
+    ],
+    [
+      'POST',
+      'subscribers/a@example.com/trigger_autoresponders',
+      (content_replacement_fields) => ({ autoresponder_names: ['*'], content_replacement_fields }),
+      ...[unknown, longNamed],
+    ],
+    [
+      'POST',
+      'subscriber_imports',
+      (default_custom_fields) => ({
+        subscriber_import: { column_mapping: ['email'], default_custom_fields, file_source },
+      }),
+      ...[unknown, wrong, longNamed],
+    ],
+    [
+      'POST',
+      'subscriber_imports',
+      (column_mapping) => ({ subscriber_import: { column_mapping, file_source } }),
+      ...[columns, Object.keys(longNamed)],
+    ],
+  ]
+  for (const [method, path, body, ...all] of requests)
+    for (const [i, given] of all.entries()) {
+      const seconds: number[] = []
+      for (const { id } of [few, many]) {
+        const before = await cpuSeconds()
+        const answer = await call(method, `/mailing_lists/${id}/${path}`, body(given))
+        seconds.push((await cpuSeconds()) - before)
+        t.equal(answer.body.success, false, `${method} ${path} ${i}`)
+        t.ok(answer.text.length < 60_000, `${method} ${path} ${i}: ${answer.text.length} characters`)
+        t.ok(
+          Object.keys(given).length < 100 || /; and \d+ more problems$/.test(answer.body.error_message),
+          answer.text.slice(-100),
+        )
+      }
+      t.ok(seconds[1]! < 4 * seconds[0]! + 0.2, `${method} ${path} ${i}: ${seconds.join(' and ')} s`)
+    }
+})

@@ -8,8 +8,9 @@ import {
 import { builtInColumns, type ImportOptions } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { fileNameProblem } from '../../../shared/uploads/upload-names.ts'
-import { fieldReader } from '../../../shared/values/field-value.ts'
+import { fieldReader, type FieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
+import { fieldFinder } from '../custom-fields/field-finder.ts'
 import { fileNameOf, storedUrl, urlProblem } from './given-url.ts'
 import type { ImportCreation } from './schemas.ts'
 
@@ -39,7 +40,8 @@ export function checkOptions(
   problems: string[],
 ): CheckedOptions {
   const fieldIds: Record<string, number> = {}
-  const columnMapping = checkMapping(given.column_mapping, { list, fields }, fieldIds, problems)
+  const fieldNamed = fieldFinder(fields, ({ name }) => name)
+  const columnMapping = checkMapping(given.column_mapping, { list, fields, fieldNamed }, fieldIds, problems)
   const options: ImportOptions = {
     overwrite: given.overwrite,
     deactivate_subscribers_not_in_import: given.deactivate_subscribers_not_in_import,
@@ -53,7 +55,7 @@ export function checkOptions(
     overwrite_what: given.overwrite_what,
     overwrite_when_status: given.overwrite_when_status,
     column_mapping: columnMapping,
-    default_custom_fields: checkDefaults(given, fields, fieldIds, problems),
+    default_custom_fields: checkDefaults(given, fieldNamed, fieldIds, problems),
     subscriber_defaults: {
       status: given.subscriber_defaults.status,
       ...(list.has_confirmed ? { confirmed: given.subscriber_defaults.confirmed } : {}),
@@ -66,9 +68,11 @@ export function checkOptions(
   return { options, fieldIds }
 }
 
+type FieldNamed = (name: string) => CustomFieldDocument | undefined
+
 function checkMapping(
   mapping: (string | null)[],
-  { list, fields }: Pick<ImportSurroundings, 'list' | 'fields'>,
+  { list, fields, fieldNamed }: Pick<ImportSurroundings, 'list' | 'fields'> & { fieldNamed: FieldNamed },
   fieldIds: Record<string, number>,
   problems: string[],
 ): (string | null)[] {
@@ -78,7 +82,7 @@ function checkMapping(
     if (text === '') return null
     const at = `column_mapping.${i}`
     const builtIn = builtInColumns.find((name) => name === text.toLowerCase())
-    const field = builtIn === undefined ? fieldNamed(text, fields) : undefined
+    const field = builtIn === undefined ? fieldNamed(text) : undefined
     const name = builtIn ?? field?.name
     if (name === undefined) {
       problems.push(
@@ -125,21 +129,17 @@ function checkAutoresponder(
   return null
 }
 
-/** Custom fields match exactly first, then without case. */
-function fieldNamed(name: string, fields: CustomFieldDocument[]): CustomFieldDocument | undefined {
-  const key = comparisonForm(name)
-  return fields.find((field) => field.name === name) ?? fields.find((field) => field.name_key === key)
-}
-
 function checkDefaults(
   given: ImportCreation,
-  fields: CustomFieldDocument[],
+  fieldNamed: FieldNamed,
   fieldIds: Record<string, number>,
   problems: string[],
 ): Record<string, FieldValue> {
   const values: [string, FieldValue][] = []
+  // One name may come in many spellings.
+  const readers = new Map<number, FieldReader>()
   for (const [name, json] of Object.entries(given.default_custom_fields)) {
-    const field = fieldNamed(name.trim(), fields)
+    const field = fieldNamed(name.trim())
     if (field === undefined) {
       problems.push(`default_custom_fields.${name} is no custom field of the list`)
       continue
@@ -147,7 +147,9 @@ function checkDefaults(
     const isBlank =
       (typeof json === 'string' && json.trim() === '') || (Array.isArray(json) && json.length === 0)
     if (isBlank) continue
-    const reader = fieldReader(toFieldDefinition(field), given.file_format.date_format)
+    const reader =
+      readers.get(field._id) ?? fieldReader(toFieldDefinition(field), given.file_format.date_format)
+    readers.set(field._id, reader)
     const value = reader.fromJson(json)
     if (value === null) problems.push(`default_custom_fields.${name} must be ${reader.expectation}`)
     else {

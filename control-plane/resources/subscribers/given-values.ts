@@ -5,7 +5,7 @@ import type { FieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { canonicalIp, ipExpectation } from '../../../shared/values/ip.ts'
 import { isHash } from '../../api/validation.ts'
-import { fieldNamed, type SubscriberList } from './list-context.ts'
+import type { SubscriberList } from './list-context.ts'
 import type { GivenUpdate, SubscriberCreation } from './schemas.ts'
 
 /**
@@ -24,18 +24,22 @@ export interface GivenValues {
   confirmTime: Date | null | undefined
   /** By the field's id. */
   fields: ReadonlyMap<number, FieldValue | null>
+  /** Ids of the fields whose values are wrong. */
+  faultyFields: ReadonlySet<number>
 }
 
 export interface Reading {
   context: SubscriberList
   /** Grows with what is wrong. */
   problems: string[]
+  /** Where the custom fields stand in the request: `custom_fields` unless told. */
+  fieldsAt?: string
 }
 
 /** What is wrong goes to `problems`, and its value here means nothing then. */
 export function readGiven(
   given: Partial<SubscriberCreation> | Partial<GivenUpdate>,
-  { context, problems }: Reading,
+  { context, problems, fieldsAt = 'custom_fields' }: Reading,
 ): GivenValues {
   const email = given.email?.trim()
   const emailKey = email === undefined ? undefined : emailIdentity(email)
@@ -48,7 +52,7 @@ export function readGiven(
     removeTime: readTime('remove_time', given.remove_time, context.zone, problems),
     removeIp: readIp('remove_ip', given.remove_ip, problems),
     confirmTime: readTime('confirm_time', given.confirm_time, context.zone, problems),
-    fields: readFields(given.custom_fields ?? {}, { context, problems }),
+    ...readFields(given.custom_fields ?? {}, { context, problems, fieldsAt }),
   }
 }
 
@@ -81,22 +85,25 @@ export function readIp<Text extends string | null | undefined>(
 
 function readFields(
   given: Record<string, unknown>,
-  { context, problems }: Reading,
-): Map<number, FieldValue | null> {
+  { context, problems, fieldsAt }: Required<Reading>,
+): Pick<GivenValues, 'fields' | 'faultyFields'> {
   const values = new Map<number, FieldValue | null>()
+  const faultyFields = new Set<number>()
   for (const [name, json] of Object.entries(given)) {
-    const reader = fieldNamed(name.trim(), context)
+    const reader = context.fieldNamed(name.trim())
     if (reader === undefined) {
-      problems.push(`custom_fields.${name} is no custom field of the list`)
+      problems.push(`${fieldsAt}.${name} is no custom field of the list`)
       continue
     }
     const { id } = reader.field
-    if (values.has(id)) problems.push(`custom_fields.${name} is given twice`)
+    if (values.has(id)) problems.push(`${fieldsAt}.${name} is given twice`)
     const value = isHash(json) ? valueIn(json, reader) : readValue(json, reader)
-    if (value === undefined) problems.push(`custom_fields.${name} must be ${reader.expectation}`)
-    else values.set(id, value)
+    if (value === undefined) {
+      problems.push(`${fieldsAt}.${name} must be ${reader.expectation}`)
+      faultyFields.add(id)
+    } else values.set(id, value)
   }
-  return values
+  return { fields: values, faultyFields }
 }
 
 /** Of `{value: x}`; a hash without that key is no value of any field. */

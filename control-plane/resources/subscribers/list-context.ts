@@ -4,17 +4,19 @@ import { toFieldDefinition } from '../../../shared/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import type { SubscriberAddress } from '../../../shared/store/subscribers.ts'
 import { fieldReader, type FieldReader } from '../../../shared/values/field-value.ts'
-import { comparisonForm, subscriberKey } from '../../../shared/values/identity.ts'
+import { subscriberKey } from '../../../shared/values/identity.ts'
 import { gatheredRead } from '../../api/gathered-read.ts'
 import { missing, pathId, reaches, refuseRemoteList } from '../../api/scope.ts'
 import { sharedRead } from '../../api/shared-read.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { fieldFinder } from '../custom-fields/field-finder.ts'
 
 /** What reading, showing and writing a list's subscribers depends on. */
 export interface SubscriberList {
   list: MailingListDocument
   /** By id. */
   fields: readonly FieldReader[]
+  fieldNamed: (name: string) => FieldReader | undefined
   /** The field that tells subscribers apart; null where the email does. */
   primaryKey: FieldReader | null
   /** IANA name of the organization's zone. */
@@ -37,12 +39,12 @@ export async function findSubscriberList(
 export async function listWithContext(database: Database, id: number): Promise<SubscriberList | null> {
   const list = await listById(database, id)
   if (list === null) return null
-  const [fields, zone] = await Promise.all([
+  const [{ fields, fieldNamed }, zone] = await Promise.all([
     fieldsOf(database, list),
     zoneOfOrganization(database, list.organization_id),
   ])
   const primaryKey = fields.find(({ field }) => field.id === list.primary_key_custom_field_id) ?? null
-  return { list, fields, primaryKey, zone: zone ?? 'UTC' }
+  return { list, fields, fieldNamed, primaryKey, zone: zone ?? 'UTC' }
 }
 
 const listById = gatheredRead(async ({ collections }: Database, ids: number[]) => {
@@ -61,28 +63,25 @@ const zoneOfOrganization = gatheredRead(async ({ collections }: Database, ids: n
 const readFields = sharedRead(({ collections }: Database, listId: number) =>
   collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
 )
-const knownFields = new WeakMap<Database, Map<number, { revision: number; fields: FieldReader[] }>>()
+type KnownFields = Pick<SubscriberList, 'fields' | 'fieldNamed'> & { revision: number }
+const knownFields = new WeakMap<Database, Map<number, KnownFields>>()
 const mostKnownLists = 1_000
 
-async function fieldsOf(database: Database, list: MailingListDocument): Promise<FieldReader[]> {
-  const known = knownFields.get(database) ?? new Map<number, { revision: number; fields: FieldReader[] }>()
+async function fieldsOf(database: Database, list: MailingListDocument): Promise<KnownFields> {
+  const known = knownFields.get(database) ?? new Map<number, KnownFields>()
   knownFields.set(database, known)
   const entry = known.get(list._id)
-  if (entry?.revision === list.revision) return entry.fields
+  if (entry?.revision === list.revision) return entry
   const documents = await readFields(database, list._id)
   const fields = documents.map((document) => fieldReader(toFieldDefinition(document), 'mdy'))
   if (known.size >= mostKnownLists) known.clear()
-  known.set(list._id, { revision: list.revision, fields })
-  return fields
-}
-
-/** Custom fields match exactly first, then without case. */
-export function fieldNamed(name: string, { fields }: SubscriberList): FieldReader | undefined {
-  const form = comparisonForm(name)
-  return (
-    fields.find(({ field }) => field.name === name) ??
-    fields.find(({ field }) => comparisonForm(field.name) === form)
-  )
+  const read = {
+    revision: list.revision,
+    fields,
+    fieldNamed: fieldFinder(fields, ({ field }) => field.name),
+  }
+  known.set(list._id, read)
+  return read
 }
 
 /** Where the subscribers with an email are: one at most where the email is the identity, else any number. */

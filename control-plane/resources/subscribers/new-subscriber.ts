@@ -19,10 +19,7 @@ export function newSubscriber(
   for (const { field } of fields) {
     const value = values.fields.get(field.id) ?? (given.apply_custom_field_defaults ? field.default : null)
     if (value !== null) customFields[field.id] = value
-    else if (
-      field.required &&
-      !problems.some((problem) => problem.startsWith(`custom_fields.${field.name} `))
-    )
+    else if (field.required && !values.faultyFields.has(field.id))
       problems.push(`custom_fields.${field.name} is required`)
   }
   refuseProblems(problems)

@@ -1,4 +1,3 @@
-import { RequestError } from '../../../shared/errors.ts'
 import { codePoints } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { refuseProblems } from '../../api/validation.ts'
@@ -21,7 +20,7 @@ export function readReplacements({
 }: Triggering): Replacements {
   const given = Object.entries({ content_replacement_fields: fields, content_replacement_fields_raw: raw })
   const problems = given.flatMap(([name, hash]) => keyProblems(name, Object.keys(hash)))
-  if (problems.length > 0) throw new RequestError('invalid_request', problems.join('; '))
+  refuseProblems(problems, 'invalid_request')
   refuseProblems(given.flatMap(([name, hash]) => valueProblems(name, hash)))
   const characters = given
     .flatMap(([, hash]) => Object.entries(hash).flat())

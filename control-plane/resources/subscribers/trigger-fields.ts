@@ -1,6 +1,6 @@
 import { refuseProblems } from '../../api/validation.ts'
 import { readGiven } from './given-values.ts'
-import { fieldNamed, type SubscriberList } from './list-context.ts'
+import type { SubscriberList } from './list-context.ts'
 import type { FieldsBySection } from './trigger-schemas.ts'
 
 /** Custom fields of a trigger call, by what becomes of the subscriber: `for_all` with the specific ones over it. */
@@ -14,13 +14,11 @@ export function readSections(given: FieldsBySection, context: SubscriberList): F
   const problems: string[] = []
   const read = (section: keyof FieldsBySection): Record<string, unknown> => {
     const custom_fields = given[section] ?? {}
-    const own: string[] = []
-    readGiven({ custom_fields }, { context, problems: own })
-    problems.push(...own.map((problem) => problem.replace(/^custom_fields\./, `custom_fields.${section}.`)))
+    readGiven({ custom_fields }, { context, problems, fieldsAt: `custom_fields.${section}` })
     // By the field's own name: one spelling must not stand beside another.
     return Object.fromEntries(
       Object.entries(custom_fields).map(([name, value]) => [
-        fieldNamed(name.trim(), context)?.field.name ?? name,
+        context.fieldNamed(name.trim())?.field.name ?? name,
         value,
       ]),
     )

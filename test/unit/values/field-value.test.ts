@@ -1,7 +1,9 @@
+import fc from 'fast-check'
 import t from 'tap'
 import type { FieldDefinition } from '../../../shared/schemas/custom-field.ts'
 import { fieldReader } from '../../../shared/values/field-value.ts'
 import { makeField } from '../../helpers/make-plan.ts'
+import { readFieldCell } from '../../model/cells.ts'
 
 const field = (settings: Partial<FieldDefinition>): FieldDefinition =>
   makeField({ id: 1, name: 'F', ...settings })
@@ -73,6 +75,32 @@ t.test('checkboxes are split outside of option names, longest first, in list ord
   t.same(boxes.fromJson(['E', 'A']), ['a', 'E'])
   t.equal(boxes.fromJson(['E', 5]), null)
 })
+
+t.test(
+  'checkboxes are read as the independent model reads them, whatever separators options hold',
+  async (t) => {
+    const text = (maxLength: number) =>
+      fc.array(fc.constantFrom('a', 'B', ',', '|', ' ', '\u00a0'), { maxLength }).map((list) => list.join(''))
+    const options = fc
+      .uniqueArray(text(6), { selector: (option) => option.trim().toLowerCase(), minLength: 1, maxLength: 8 })
+      .map((list) => list.map((option) => option.trim()).filter((option) => option !== ''))
+    fc.assert(
+      fc.property(options, fc.array(fc.oneof(fc.nat(7), text(3)), { maxLength: 6 }), (names, pieces) => {
+        // Mostly the options themselves, in which separators stand beside them.
+        const cell = pieces
+          .map((piece) => (typeof piece === 'string' ? piece : `${names[piece] ?? ''},`))
+          .join('')
+        const boxes = field({ field_type: 'select_multiple_checkboxes', options: names })
+        return (
+          JSON.stringify(fieldReader(boxes, 'mdy').fromText(cell)) ===
+          JSON.stringify(readFieldCell(cell, boxes, 'mdy'))
+        )
+      }),
+      { numRuns: 3_000 },
+    )
+    t.pass('each cell')
+  },
+)
 
 t.test('dates and days', async (t) => {
   t.equal(fieldReader(field({ field_type: 'date' }), 'dmy').fromText('3/4/2014'), '2014-04-03')
