@@ -131,12 +131,20 @@ function fieldNamed(name: string, fields: CustomFieldDocument[]): CustomFieldDoc
   return fields.find((field) => field.name === name) ?? fields.find((field) => field.name_key === key)
 }
 
+/** An import keeps them for ever, as what its rows got. */
+const maxDefaultsBytes = 256 * 1024
+export const defaultsTooLarge = `default_custom_fields must have at most ${maxDefaultsBytes} bytes as JSON`
+
 function checkDefaults(
   given: ImportCreation,
   fields: CustomFieldDocument[],
   fieldIds: Record<string, number>,
   problems: string[],
 ): Record<string, FieldValue> {
+  if (Buffer.byteLength(JSON.stringify(given.default_custom_fields)) > maxDefaultsBytes) {
+    problems.push(defaultsTooLarge)
+    return {}
+  }
   const values: [string, FieldValue][] = []
   for (const [name, json] of Object.entries(given.default_custom_fields)) {
     const field = fieldNamed(name.trim(), fields)
