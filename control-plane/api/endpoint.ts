@@ -24,6 +24,8 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   /** Request headers with a meaning of their own, for the description. */
   headers?: Record<string, string>
   reply: ReplyDescription
+  /** Where one record may be large: the memory that such a reply takes while it is made. It waits for a turn before. */
+  largeReplyBytes?: number
   /**
    * What its handler refuses, by code, each message as the service says it (ids are examples). What follows from path,
    * query and body alike for all endpoints is added by `documentedRefusals`. The conformance test provokes every one.
@@ -115,8 +117,13 @@ export interface Paging extends TokenPaging {
   num_pages: number
 }
 
+export interface DataReply {
+  data: unknown
+  paging?: Paging | TokenPaging | WholePaging
+}
+
 export type Reply =
-  | { data: unknown; paging?: Paging | TokenPaging | WholePaging }
+  | DataReply
   /** Text that is sent as it comes. */
   | { stream: AsyncIterable<Uint8Array>; contentType: string; headers?: Record<string, string> }
   | { nothing: true }
@@ -133,6 +140,11 @@ export interface Call<Query, Body> {
   header: (name: string) => readonly string[]
   /** Called when the reply is over, in whatever way: who streams hears so that the client is gone. */
   onClose: (listener: () => void) => void
+  /**
+   * Resolves when a reply that is large may be made and sent; at once where its turn has begun already. Throws as
+   * OrganizationTurns does.
+   */
+  beginLargeReply: (bytes: number) => Promise<void>
   /** Aborted when the reply is over, or the client has closed its connection before. */
   clientGone: AbortSignal
   /** The query, checked; throws `invalid_request`. */

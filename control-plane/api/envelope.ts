@@ -4,7 +4,7 @@ import { retryReasonOfDriver } from '../../shared/database.ts'
 import { RequestError } from '../../shared/errors.ts'
 import { FolderUnavailable } from '../../shared/staging/marked-folder.ts'
 import { drain } from './body/body-pieces.ts'
-import type { Paging, TokenPaging, WholePaging } from './endpoint.ts'
+import type { DataReply } from './endpoint.ts'
 import { JsonRecords } from './json-page.ts'
 import { nextPiece, pieceBytes, writePieces } from './pieces.ts'
 import { localsOf } from './request-locals.ts'
@@ -14,10 +14,11 @@ import { localsOf } from './request-locals.ts'
 /** Larger replies are written in pieces as the client takes them. */
 const maxWholeBytes = 256 * 1024
 
+/** A large reply waits for its turn. Throws what `beginLarge` does. */
 export async function sendData(
   response: Response,
-  data: unknown,
-  paging?: Paging | TokenPaging | WholePaging,
+  { data, paging }: DataReply,
+  beginLarge: (bytes: number) => Promise<void>,
 ): Promise<void> {
   const rest = JSON.stringify({ error_code: null, error_message: null, ...paging }).slice(1)
   const texts = [
@@ -29,6 +30,7 @@ export async function sendData(
   response.type('application/json')
   if (length <= maxWholeBytes) response.send(Buffer.from(texts.join('')))
   else {
+    await beginLarge(length)
     response.set('Content-Length', String(length))
     await writePieces(response, piecesOf(texts))
   }

@@ -1,6 +1,5 @@
 import type { FindCursor } from 'mongodb'
 import type { Call } from './endpoint.ts'
-import { OrganizationTurns, refusalDelayMs } from './organization-turns.ts'
 import { nextPiece, pieceBytes } from './pieces.ts'
 
 /**
@@ -13,11 +12,9 @@ export const maxPageBytes = 8_000_000
 const largeBytes = 256 * 1024
 /** Records whose size is not known yet. */
 const firstGroup = 8
-/** A reply that its client takes slowly keeps its turn for so long; what is left of it then is its bytes alone. */
-const maxTurnMs = 30_000
 
 /** The part of a call that reading a page needs. */
-export type PageCall = Pick<Call<unknown, unknown>, 'deps' | 'caller' | 'onClose' | 'clientGone'>
+export type PageCall = Pick<Call<unknown, unknown>, 'deps' | 'caller' | 'beginLargeReply' | 'clientGone'>
 
 /** The records of a reply, each written as JSON already. */
 export class JsonRecords {
@@ -38,18 +35,6 @@ export class JsonRecords {
   }
 }
 
-const turns = new OrganizationTurns({
-  maxRunning: 8,
-  maxRunningPerOrganization: 4,
-  maxWaitingPerOrganization: 20,
-  tooMany: {
-    message: 'too many large replies of this organization are in progress, try again in 5 s',
-    retryAfterSeconds: 5,
-    delayMs: refusalDelayMs,
-  },
-  stoppingMessage: 'the service is stopping and read nothing: try again',
-})
-
 export interface PageReaderOptions<T> {
   call: PageCall
   /** Records on a page. */
@@ -65,7 +50,6 @@ export class PageReader<T extends object> {
   readonly #clientGone: AbortSignal
   readonly #texts: string[] = []
   #bytes = 0
-  #hasTurn = false
   #lastShown: T | null = null
   #hasMore = false
 
@@ -114,8 +98,7 @@ export class PageReader<T extends object> {
   }
 
   async #pause(): Promise<void> {
-    if (!this.#hasTurn) await beginTurn(this.#options.call, this.#clientGone)
-    this.#hasTurn = true
+    await this.#options.call.beginLargeReply(maxPageBytes)
     await nextPiece()
   }
 
@@ -142,18 +125,3 @@ export class PageReader<T extends object> {
 /** Asks the database only when all that it sent has been read. */
 const hasNext = <T>(cursor: FindCursor<T>): boolean | Promise<boolean> =>
   cursor.bufferedCount() > 0 || cursor.hasNext()
-
-/** Resolves when the reply's turn has come; the turn ends with the reply. */
-function beginTurn({ deps, caller, onClose }: PageCall, clientGone: AbortSignal): Promise<void> {
-  const { organizationId } = caller
-  return new Promise((resolve, reject) => {
-    const untilClosed = () => {
-      resolve()
-      return new Promise<void>((end) => {
-        setTimeout(end, maxTurnMs).unref()
-        onClose(end)
-      })
-    }
-    turns.run({ organizationId, stopping: deps.stopping, clientGone }, untilClosed).catch(reject)
-  })
-}

@@ -11,11 +11,13 @@ export interface TurnRequest {
 }
 
 export interface OrganizationTurnsOptions {
-  /** Works at once, of all organizations. */
+  /** Weight of the works at once, of all organizations. */
   maxRunning: number
-  /** Works at once of one organization; `maxRunning` unless told. */
+  /** Weight of the works at once of one organization, at most half of what no other organization has. */
   maxRunningPerOrganization?: number
   maxWaitingPerOrganization: number
+  /** For which work waits for its turn before it is refused with 503; any time unless told. */
+  maxWaitMs?: number
   /**
    * For the 429 of an organization whose line is full. It is sent after a random delay within these bounds: clients on
    * 500 connections that repeat at once would otherwise fill the event loop with refusals.
@@ -25,9 +27,15 @@ export interface OrganizationTurnsOptions {
   stoppingMessage: string
 }
 
+interface Waiting {
+  weight: number
+  begin: () => void
+}
+
 interface Line {
+  /** The weight of what runs. */
   running: number
-  waiting: { begin: () => void }[]
+  waiting: Waiting[]
 }
 
 /** For `tooMany` of requests over HTTP. */
@@ -36,7 +44,8 @@ export const refusalDelayMs = { min: 1_000, max: 5_000 }
 /**
  * A round-robin scheduler over organizations, in front of work that only a few requests can do at once. Each
  * organization has a line of its own, and the lines are served in turn: one that sends 200 requests at once delays
- * another by one piece of work, not by 200.
+ * another by one piece of work, not by 200. An organization gets more only while it leaves as much free as it has
+ * (dynamic thresholds, as in engine/slots.ts), so that a few of them can't fill everything.
  */
 export class OrganizationTurns {
   readonly #options: OrganizationTurnsOptions
@@ -48,34 +57,45 @@ export class OrganizationTurns {
     this.#options = options
   }
 
-  /**
-   * Runs `work` in its turn. Throws 429 when the organization's line is full and 503 when the process stops before;
-   * work whose client has gone before its turn is not run.
-   */
+  /** Runs `work` in its turn. Throws as `begin` does. */
   async run<T>(request: TurnRequest, work: () => Promise<T>): Promise<T> {
-    const { organizationId, stopping, clientGone } = request
-    if (stopping.aborted) throw this.#stoppingError()
-    if (clientGone?.aborted === true) throw clientGoneError()
-    const line = this.#lines.get(organizationId) ?? { running: 0, waiting: [] }
-    if (line.waiting.length >= this.#options.maxWaitingPerOrganization) throw await this.#refusal(request)
-    this.#lines.set(organizationId, line)
-    if (line.waiting.length === 0 && this.#hasRoomFor(line)) this.#count(line, 1)
-    else await this.#wait(line, request)
+    const end = await this.begin(request)
     try {
       return await work()
     } finally {
-      this.#count(line, -1)
-      this.#removeIfEmpty(organizationId, line)
-      this.#serveNext()
+      end()
     }
   }
 
-  #hasRoomFor(line: Line): boolean {
-    const { maxRunning, maxRunningPerOrganization = maxRunning } = this.#options
-    return this.#running < maxRunning && line.running < maxRunningPerOrganization
+  /**
+   * Resolves when its turn has come, to what ends the turn. Throws 429 when the organization's line is full, 503 when
+   * the process stops before or the turn doesn't come in time; a request whose client has gone leaves the line.
+   */
+  async begin(request: TurnRequest, weight = 1): Promise<() => void> {
+    const { organizationId, stopping } = request
+    if (stopping.aborted) throw this.#stoppingError()
+    if (request.clientGone?.aborted === true) throw clientGoneError()
+    const line = this.#lines.get(organizationId) ?? { running: 0, waiting: [] }
+    if (line.waiting.length >= this.#options.maxWaitingPerOrganization) throw await this.#refusal(request)
+    this.#lines.set(organizationId, line)
+    if (line.waiting.length === 0 && this.#hasRoomFor(line, weight)) this.#count(line, weight)
+    else await this.#wait(line, weight, request)
+    let isOver = false
+    return () => {
+      if (isOver) return
+      isOver = true
+      this.#count(line, -weight)
+      this.#removeIfEmpty(organizationId, line)
+      this.#serve()
+    }
   }
 
-  #count(line: Line, change: 1 | -1): void {
+  #hasRoomFor({ running }: Line, weight: number): boolean {
+    const { maxRunning, maxRunningPerOrganization = maxRunning } = this.#options
+    return running + weight <= Math.min(maxRunningPerOrganization, maxRunning - this.#running)
+  }
+
+  #count(line: Line, change: number): void {
     line.running += change
     this.#running += change
   }
@@ -84,9 +104,10 @@ export class OrganizationTurns {
     if (line.running === 0 && line.waiting.length === 0) this.#lines.delete(organizationId)
   }
 
-  #wait(line: Line, { organizationId, stopping, clientGone }: TurnRequest): Promise<void> {
+  #wait(line: Line, weight: number, { organizationId, stopping, clientGone }: TurnRequest): Promise<void> {
     return new Promise((resolve, reject) => {
       const unlisten = (): void => {
+        clearTimeout(timer)
         stopping.removeEventListener('abort', leave)
         clientGone?.removeEventListener('abort', leave)
       }
@@ -94,30 +115,48 @@ export class OrganizationTurns {
         unlisten()
         line.waiting.splice(line.waiting.indexOf(waiting), 1)
         this.#removeIfEmpty(organizationId, line)
-        reject(stopping.aborted ? this.#stoppingError() : clientGoneError())
+        reject(
+          stopping.aborted
+            ? this.#stoppingError()
+            : clientGone?.aborted === true
+              ? clientGoneError()
+              : busyError(),
+        )
+        // What waited behind it may be lighter.
+        this.#serve()
       }
       const waiting = {
+        weight,
         begin: () => {
           unlisten()
           resolve()
         },
       }
+      const { maxWaitMs } = this.#options
+      const timer = maxWaitMs === undefined ? undefined : setTimeout(leave, maxWaitMs)
+      line.waiting.push(waiting)
       stopping.addEventListener('abort', leave, { once: true })
       clientGone?.addEventListener('abort', leave, { once: true })
-      line.waiting.push(waiting)
     })
   }
 
-  /** Counts the next work as running before it begins, so that no newcomer takes its place; its line goes to the end. */
-  #serveNext(): void {
+  #serve(): void {
+    while (this.#beginNext()) continue
+  }
+
+  /** It counts as running before it begins, so that no newcomer takes its place; its line goes to the end. */
+  #beginNext(): boolean {
     for (const [organizationId, line] of this.#lines) {
-      if (line.waiting.length === 0 || !this.#hasRoomFor(line)) continue
+      const next = line.waiting[0]
+      if (next === undefined || !this.#hasRoomFor(line, next.weight)) continue
       this.#lines.delete(organizationId)
       this.#lines.set(organizationId, line)
-      this.#count(line, 1)
-      line.waiting.shift()!.begin()
-      return
+      this.#count(line, next.weight)
+      line.waiting.shift()
+      next.begin()
+      return true
     }
+    return false
   }
 
   async #refusal({ stopping, clientGone }: TurnRequest): Promise<RequestError> {
@@ -138,6 +177,13 @@ export class OrganizationTurns {
     })
   }
 }
+
+const busyError = (): RequestError =>
+  new RequestError(
+    'internal_error',
+    'the service has too much of this kind to do just now, and did nothing: try again in 5 s',
+    { status: 503, headers: { 'Retry-After': '5' } },
+  )
 
 /** No client reads it; it ends the request's work. */
 const clientGoneError = (): RequestError =>

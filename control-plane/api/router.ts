@@ -9,8 +9,10 @@ import { readInlineBody, readSmallBody } from './body/request-body.ts'
 import { credentialCandidates } from './credentials.ts'
 import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
+import type { TurnRequest } from './organization-turns.ts'
 import { writePieces } from './pieces.ts'
 import { localsOf } from './request-locals.ts'
+import { beginLargeReply, beginUntilClosed, largeBodies, whenClosed } from './request-turns.ts'
 import { documentIn, FaultyBody, readBody, readQuery, unknownKeysWarning } from './validation.ts'
 
 /**
@@ -113,10 +115,16 @@ function readBytes(described: Endpoint, deps: ControlPlane): RequestHandler[] {
   return [
     requireJson,
     async (request, response, next) => {
+      const beginLarge = () => beginUntilClosed(largeBodies, response, turnOf(response, deps))
       localsOf(response).body =
         body.stagedText === undefined
-          ? await readSmallBody(request, deps)
-          : await readInlineBody(request, { path: body.stagedText, sampledBytes: body.sampledBytes }, deps)
+          ? await readSmallBody(request, deps, beginLarge)
+          : await readInlineBody(
+              request,
+              { path: body.stagedText, sampledBytes: body.sampledBytes },
+              deps,
+              beginLarge,
+            )
       next()
     },
   ]
@@ -144,16 +152,18 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     const { body } = localsOf(response)
     const warning = unknownKeysWarning(described.query, request.query)
     if (warning !== null) response.set('Warning', warning)
+    let call: Call<unknown, unknown>
     let reply: Reply
     try {
-      const call = await callOf(request, response, described, deps)
+      call = await callOf(request, response, described, deps)
+      if (described.largeReplyBytes !== undefined) await call.beginLargeReply(described.largeReplyBytes)
       reply = await described.handle(call).catch(async (error: unknown) => {
         throw error instanceof FaultyBody ? await examined(error, call, described) : error
       })
     } finally {
       await body?.discard()
     }
-    await send(request, response, reply)
+    await send(request, response, reply, call)
   }
 }
 
@@ -181,6 +191,8 @@ async function callOf(
   const { caller, body: sent } = localsOf(response)
   const params = request.params as Record<string, string>
   const organizationId = await organizationOf(deps, caller, described, params)
+  const turn = turnOf(response, deps)
+  let largeReply: Promise<void> | undefined
   return {
     deps,
     caller,
@@ -191,13 +203,8 @@ async function callOf(
     onClose: (listener) => {
       whenClosed(response, listener)
     },
-    get clientGone() {
-      const gone = new AbortController()
-      whenClosed(response, () => {
-        gone.abort()
-      })
-      return gone.signal
-    },
+    beginLargeReply: (bytes) => (largeReply ??= beginLargeReply(response, turn, bytes)),
+    clientGone: turn.clientGone,
     query: () => readQuery(described.query, request.query),
     body: () =>
       described.body === undefined
@@ -210,17 +217,33 @@ async function callOf(
   }
 }
 
-function whenClosed(response: Response, listener: () => void): void {
-  if (response.closed || response.destroyed) listener()
-  else response.once('close', listener)
+/** On whose behalf a request waits for a turn. */
+function turnOf(response: Response, { stopping }: ControlPlane): TurnRequest & { clientGone: AbortSignal } {
+  const gone = new AbortController()
+  whenClosed(response, () => {
+    gone.abort()
+  })
+  return { organizationId: localsOf(response).caller.organizationId, stopping, clientGone: gone.signal }
 }
 
 const ignoredKeys = ({ forSystemAdmins = [] }: BodyDescription<unknown>, { role }: Caller) =>
   role === 'system_admin' ? [] : forSystemAdmins
 
-async function send(request: Request, response: Response, reply: Reply): Promise<void> {
+async function send(
+  request: Request,
+  response: Response,
+  reply: Reply,
+  { beginLargeReply }: Call<unknown, unknown>,
+): Promise<void> {
   if ('data' in reply) {
-    await sendData(response, reply.data, reply.paging)
+    const isRead = request.method === 'GET' || request.method === 'HEAD'
+    await sendData(response, reply, (bytes) =>
+      beginLargeReply(bytes).catch((error: unknown) => {
+        // A refusal would say that nothing was done. Without a reply the client has to look.
+        if (!isRead) request.socket.destroy()
+        throw error
+      }),
+    )
     return
   }
   if ('nothing' in reply) {

@@ -55,6 +55,11 @@ export class JsonSkeleton {
     this.#bytes = Buffer.allocUnsafe(Math.min(16 * 1024, options.limit))
   }
 
+  /** Of the skeleton so far, in bytes. */
+  get length(): number {
+    return this.#length
+  }
+
   /** Throws `invalid_request` on a large string that is none, and where the skeleton is over its limit. */
   write(piece: Buffer): void {
     let at = 0

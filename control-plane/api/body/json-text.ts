@@ -3,6 +3,8 @@ import { RequestError } from '../../../shared/errors.ts'
 
 /** Containers within one another. What looks at a document goes down it by recursion; nothing sensible has ten. */
 const mostLevels = 64
+/** Counted by brackets and commas. A value may take 40 bytes of memory and its refusal 200, for two bytes of JSON. */
+const maxValues = 50_000
 
 /** Why a body isn't taken as JSON, such as `is not valid JSON`. */
 export const refusedBody = (problem: string): RequestError =>
@@ -12,7 +14,9 @@ export const refusedBody = (problem: string): RequestError =>
 export function parseJson(bytes: Buffer): unknown {
   // Text that isn't whole would be stored as something else.
   if (!isUtf8(bytes)) throw refusedBody('is not valid UTF-8')
-  if (levelsOf(bytes) > mostLevels) throw refusedBody(`is nested more than ${mostLevels} levels deep`)
+  const { levels, values } = shapeOf(bytes)
+  if (levels > mostLevels) throw refusedBody(`is nested more than ${mostLevels} levels deep`)
+  if (values > maxValues) throw refusedBody(`holds more than ${maxValues} values`)
   let value: unknown
   try {
     value = JSON.parse(bytes.toString('utf8', hasByteOrderMark(bytes) ? 3 : 0))
@@ -30,9 +34,9 @@ export const halfPair = (): RequestError => refusedBody('holds half of a surroga
 const hasByteOrderMark = (bytes: Buffer): boolean =>
   bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf
 
-/** How deep the brackets outside of strings go; of what is no JSON, any number. */
-function levelsOf(bytes: Buffer): number {
-  let [levels, most] = [0, 0]
+/** How deep the brackets outside of strings go, and how many brackets and commas there are; of what is no JSON, any number. */
+function shapeOf(bytes: Buffer): { levels: number; values: number } {
+  let [depth, levels, values] = [0, 0, 0]
   let inString = false
   for (let i = 0; i < bytes.length; i++) {
     const byte = bytes[i]!
@@ -40,10 +44,13 @@ function levelsOf(bytes: Buffer): number {
       if (byte === 0x5c) i++
       else if (byte === 0x22) inString = false
     } else if (byte === 0x22) inString = true
-    else if (byte === 0x7b || byte === 0x5b) most = Math.max(most, ++levels)
-    else if (byte === 0x7d || byte === 0x5d) levels--
+    else if (byte === 0x2c) values++
+    else if (byte === 0x7b || byte === 0x5b) {
+      values++
+      levels = Math.max(levels, ++depth)
+    } else if (byte === 0x7d || byte === 0x5d) depth--
   }
-  return most
+  return { levels, values }
 }
 
 function isWellFormed(value: unknown): boolean {

@@ -24,13 +24,27 @@ export interface RequestBody {
   discard: () => Promise<void>
 }
 
-/** Reads a body of at most 1 MB. Throws `invalid_request`, 413, or 503 when the process stops before it is there. */
+/** What a body may keep in memory without a turn (largeBodies): small requests never wait for large ones. */
+const smallBytes = 4 * 1024
+
+/** Resolves when a body that isn't small may be read on. */
+export type BeginLargeBody = () => Promise<void>
+
+/**
+ * Reads a body of at most 1 MB. Throws `invalid_request`, 413, 503 when the process stops before it is there, and what
+ * `beginLarge` does.
+ */
 export async function readSmallBody(
   request: IncomingMessage,
   { stopping }: Pick<ControlPlane, 'stopping'>,
+  beginLarge: BeginLargeBody,
 ): Promise<RequestBody> {
   const pieces: Buffer[] = []
-  for await (const piece of bodyPieces(request, megabyte, { stopping })) pieces.push(piece)
+  let size = 0
+  for await (const piece of bodyPieces(request, megabyte, { stopping })) {
+    if (size <= smallBytes && (size += piece.length) > smallBytes) await beginLarge()
+    pieces.push(piece)
+  }
   const bytes = Buffer.concat(pieces)
   return {
     value: bytes.length === 0 ? undefined : parseJson(bytes),
@@ -43,12 +57,14 @@ export async function readSmallBody(
 
 /**
  * Reads a body of which the string at `path` may be large: it goes into the staging as it arrives, or with
- * `sampledBytes` its beginning is kept in memory. The rest is at most 1 MB. Throws as readSmallBody does, and what the staging throws; then nothing stays there.
+ * `sampledBytes` its beginning is kept in memory. The rest is at most 1 MB. Throws as readSmallBody does, and what the
+ * staging throws; then nothing stays there.
  */
 export async function readInlineBody(
   request: IncomingMessage,
   { path, sampledBytes }: { path: readonly string[]; sampledBytes: number | undefined },
   { settings, staging, database, stopping }: ControlPlane,
+  beginLarge: BeginLargeBody,
 ): Promise<RequestBody> {
   const hash = createHash('sha256')
   const staged = new StagedContent(staging, database)
@@ -56,6 +72,7 @@ export async function readInlineBody(
   const skeleton = new JsonSkeleton({ path, limit: megabyte, sink: sampled ?? staged })
   let refusal: { error: unknown } | null = null
   let isEmpty = true
+  let isLarge = false
   try {
     const limit = settings.HTTP_INLINE_LIMIT_MB * megabyte
     for await (const piece of bodyPieces(request, limit, { stopping })) {
@@ -66,6 +83,10 @@ export async function readInlineBody(
       try {
         skeleton.write(piece)
         await staged.settle()
+        if (!isLarge && skeleton.length + (sampled?.size ?? 0) > smallBytes) {
+          isLarge = true
+          await beginLarge()
+        }
       } catch (error) {
         if (error instanceof RequestError && error.status === 413) throw error
         refusal = { error }

@@ -25,6 +25,11 @@ export class SampledContent implements StringSink {
     this.#mostBytes = mostBytes
   }
 
+  /** Of the content so far, in bytes. */
+  get size(): number {
+    return this.#size
+  }
+
   begin(): void {
     this.#kept = []
     this.#size = 0

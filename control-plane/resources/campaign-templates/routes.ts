@@ -46,6 +46,9 @@ const faultySettings = [
   'dispatch_attributes.autowinner_percentage must be a percentage from 0 to 100 with at most 2 decimals, as a number or as a string',
 ]
 
+/** The 8 MB of its contents as a document and as JSON. */
+const largeReplyBytes = 16_000_000
+
 export const campaignTemplateEndpoints = [
   endpoint({
     method: 'get',
@@ -80,6 +83,7 @@ export const campaignTemplateEndpoints = [
     tag,
     needs: 'any_key',
     reply: { data: templateView, example: exampleTemplate },
+    largeReplyBytes,
     async handle({ deps, caller, params }) {
       return { data: await toView(deps, await findTemplate(deps, caller, params['template_id'])) }
     },
@@ -106,6 +110,7 @@ export const campaignTemplateEndpoints = [
       },
     },
     reply: { data: templateView, example: exampleTemplate },
+    largeReplyBytes,
     refusals: { validation_failed: faultySettings },
     async handle({ deps, caller, params, body, documentAsSent }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
@@ -137,6 +142,7 @@ export const campaignTemplateEndpoints = [
       },
     },
     reply: { data: templateView, example: exampleTemplate },
+    largeReplyBytes,
     refusals: {
       validation_failed: [
         ...faultySettings,

@@ -28,8 +28,8 @@ export const outboxEndpoints = [
       example: { outbox: { limit: 100, lease_seconds: 300 } },
     },
     reply: { data: z.array(messageView), example: [exampleMessage] },
-    async handle({ deps, caller, body, clientGone }) {
-      return { data: await takeMessages(deps, caller, body(), clientGone) }
+    async handle(call) {
+      return { data: await takeMessages(call, call.body()) }
     },
   }),
   endpoint({

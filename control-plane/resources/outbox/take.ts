@@ -12,7 +12,7 @@ import {
   type Lease,
   type OutboxScope,
 } from '../../../shared/store/outbox.ts'
-import { JsonRecords, maxPageBytes } from '../../api/json-page.ts'
+import { JsonRecords, maxPageBytes, type PageCall } from '../../api/json-page.ts'
 import { OrganizationTurns, refusalDelayMs } from '../../api/organization-turns.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { composeMessages } from './messages.ts'
@@ -41,16 +41,14 @@ const turns = new OrganizationTurns({
 const timeBudgetMs = { withSome: 5_000, withNone: 20_000 }
 
 /** Messages for a mail sender, in order of `due_at`, which are nobody else's until the lease ends. */
-export function takeMessages(
-  deps: ControlPlane,
-  caller: Caller,
-  asked: Taking,
-  clientGone: AbortSignal,
-): Promise<JsonRecords> {
+export function takeMessages(call: PageCall, asked: Taking): Promise<JsonRecords> {
+  const { deps, caller, clientGone } = call
   const { organizationId } = caller
-  return turns.run({ organizationId, stopping: deps.stopping, clientGone }, () =>
-    takeInTurn(deps, outboxScope(caller), asked, clientGone),
-  )
+  return turns.run({ organizationId, stopping: deps.stopping, clientGone }, async () => {
+    // Before: messages that were taken and can't be sent would wait for the end of their lease.
+    await call.beginLargeReply(maxPageBytes)
+    return takeInTurn(deps, outboxScope(caller), asked, clientGone)
+  })
 }
 
 async function takeInTurn(

@@ -12,6 +12,7 @@ import {
   type CheckedOptions,
   type CheckedSource,
   type ImportSurroundings,
+  defaultsTooLarge,
 } from './options.ts'
 import type { ImportCreation } from './schemas.ts'
 
@@ -30,6 +31,7 @@ export const creationRefusals = [
   'column_mapping.1 email_format needs a list with the format field',
   'default_custom_fields.Nothing is no custom field of the list',
   'default_custom_fields.Number must be an integer',
+  defaultsTooLarge,
   'autoresponders.api.trigger_new must have the key id or name',
   'autoresponders.api.trigger_new 4711 is no autoresponder of the list',
   'autoresponders.api.trigger_new 4711 is triggered by subscription, not by the API',

@@ -75,19 +75,19 @@ async function* failedLog(
   { encoding, isSafe }: { encoding: 'utf8' | 'latin1'; isSafe: boolean },
 ): AsyncGenerator<Buffer> {
   const { header, options } = document
-  const safeLine = (line: string): string =>
-    isSafe ? writeLine(readCells(line, options.file_format).map(withoutFormula), options.file_format) : line
-  if (header !== null) {
-    const padding = new Array<string>(Math.max(0, options.column_mapping.length - header.length)).fill('')
-    const line = writeLine([...header, ...padding, 'error'], options.file_format)
-    yield Buffer.from(`${safeLine(line)}\n`, encoding)
+  const { file_format: format, column_mapping: mapping } = options
+  const logLine = (cells: string[]): string => {
+    const padding = new Array<string>(Math.max(0, mapping.length + 1 - cells.length)).fill('')
+    const padded = cells.toSpliced(-1, 0, ...padding)
+    return `${writeLine(isSafe ? padded.map(withoutFormula) : padded, format)}\n`
   }
+  if (header !== null) yield Buffer.from(logLine([...header, 'error']), encoding)
   const failures = deps.database.collections.failures
     .find({ _id: idsOfImport(document._id) })
     .sort({ _id: 1 })
   let lines = ''
   for await (const failure of failures) {
-    lines += `${safeLine(failure.line)}\n`
+    lines += logLine(readCells(failure.line, format))
     if (lines.length < bytesPerPiece) continue
     yield Buffer.from(lines, encoding)
     lines = ''

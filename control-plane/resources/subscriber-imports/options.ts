@@ -129,12 +129,20 @@ function checkAutoresponder(
   return null
 }
 
+/** An import keeps them for ever, as what its rows got. */
+const maxDefaultsBytes = 256 * 1024
+export const defaultsTooLarge = `default_custom_fields must have at most ${maxDefaultsBytes} bytes as JSON`
+
 function checkDefaults(
   given: ImportCreation,
   fieldNamed: FieldNamed,
   fieldIds: Record<string, number>,
   problems: string[],
 ): Record<string, FieldValue> {
+  if (Buffer.byteLength(JSON.stringify(given.default_custom_fields)) > maxDefaultsBytes) {
+    problems.push(defaultsTooLarge)
+    return {}
+  }
   const values: [string, FieldValue][] = []
   // One name may come in many spellings.
   const readers = new Map<number, FieldReader>()

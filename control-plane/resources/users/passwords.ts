@@ -16,7 +16,8 @@ const parameters = { memory: 19_456, passes: 2, parallelism: 1 }
 const tagLength = 32
 const saltLength = 16
 
-const turns = hashingTurns({ maxRunning: 2, maxWaitingPerOrganization: 200 })
+/** Two of one organization at once, as a third may be another's. */
+const turns = hashingTurns({ maxRunning: 3, maxWaitingPerOrganization: 200 })
 
 const compute = promisify(argon2)
 

@@ -98,6 +98,10 @@ const faulty: Record<string, [more: Record<string, unknown>, message: RegExp]> =
     { default_custom_fields: { Number: 'x' } },
     /^default_custom_fields\.Number must be/,
   ],
+  'large defaults': [
+    { default_custom_fields: { Number: 'x'.repeat(262_144) } },
+    /^default_custom_fields must have at most 262144 bytes/,
+  ],
   'an autoresponder without id and name': [
     { autoresponders: { api: { trigger_new: {} } } },
     /must have the key id or name$/,

@@ -1,6 +1,7 @@
 import { parse } from 'csv-parse/sync'
 import t from 'tap'
 import { nextIds, openDatabase } from '../../../shared/database.ts'
+import { idsOfImport } from '../../../shared/schemas/import.ts'
 import { insertSubscriber } from '../../../shared/store/subscribers.ts'
 import { insertTogether } from '../../../shared/store/subscribers-together.ts'
 import { holdRow } from '../../helpers/held-row.ts'
@@ -115,6 +116,32 @@ t.test('added, failed and duplicate rows, with their logs', async (t) => {
   })
   t.same(countsOf(again), { added: 4, failed: 1 }, 'the failed log imports again after a fix')
 })
+
+t.test(
+  'a failed row takes its own length in the database, however many columns the mapping has',
+  async (t) => {
+    const list = await createList(service)
+    const view = await importText(service, list.id, 'x\ny,"a, b"\n'.repeat(2_000), {
+      column_mapping: ['email', ...Array<null>(1_999).fill(null)],
+      file_format: { csv_has_headers: false },
+    })
+    t.match(view, { state: 'finished', stats: { number_of_records: 4_000 } })
+    const [{ bytes }] = (await collections.failures
+      .aggregate([
+        { $match: { _id: idsOfImport(view.id) } },
+        { $group: { _id: null, bytes: { $sum: { $bsonSize: '$$ROOT' } } } },
+      ])
+      .toArray()) as [{ bytes: number }]
+    t.ok(bytes < 4_000 * 150, `4,000 rows take ${bytes} bytes`)
+    const lines = (await log(view, 'failed')).split('\n')
+    const blanks = (count: number) => ','.repeat(count)
+    t.same(lines.slice(0, 2), [
+      `x${blanks(2_000)}email: 'x' is not an email address`,
+      `y,"a, b"${blanks(1_999)}email: 'y' is not an email address`,
+    ])
+    t.equal(lines.length, 4_001)
+  },
+)
 
 t.test('a failed log can be asked for without formulas', async (t) => {
   const list = await createList(service, fields.slice(0, 1))

@@ -75,7 +75,7 @@ t.test('a stop sends those who wait away, and lets a hash under way end', async 
 })
 
 t.test('work whose client has gone leaves the line', async (t) => {
-  const turns = hashingTurns({ maxRunning: 2, maxWaitingPerOrganization: 10 })
+  const turns = hashingTurns({ maxRunning: 3, maxWaitingPerOrganization: 10 })
   const gate = Promise.withResolvers<string>()
   const ran: string[] = []
   const run = (name: string, clientGone?: AbortSignal) =>

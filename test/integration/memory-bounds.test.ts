@@ -1,0 +1,144 @@
+import { once } from 'node:events'
+import { request, type IncomingMessage } from 'node:http'
+import { connect, type AddressInfo } from 'node:net'
+import { json } from 'node:stream/consumers'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { gzipSync } from 'node:zlib'
+import express from 'express'
+import t, { type Test } from 'tap'
+import { OrganizationTurns } from '../../control-plane/api/organization-turns.ts'
+import { writePieces } from '../../control-plane/api/pieces.ts'
+import { beginLargeReply } from '../../control-plane/api/request-turns.ts'
+import { basic, createList, startService, until, type Json } from '../helpers/service.ts'
+
+/** A control plane with little memory lives on, and answers others, whatever one organization sends or doesn't read. */
+
+const service = await startService(t, ['control-plane'], { NODE_OPTIONS: '--max-old-space-size=192' })
+const { call, post, processes } = service
+const control = processes['control-plane']!
+const http = control.ready.http!
+const list = await createList(service)
+const attacker = await post('/organizations', { organization: { name: 'Attacker' } })
+const { key } = await post(`/organizations/${attacker.id}/api_keys`, {
+  api_key: { name: 'Attacker', role: 'organization_admin' },
+})
+const authorization = basic(`api:${key}`)
+
+/** Of small requests of another organization, and of a probe, as long as `attack` goes on. */
+async function othersBeside(t: Test, attack: Promise<unknown>): Promise<void> {
+  let isOver = false
+  void attack.finally(() => (isOver = true))
+  do {
+    t.equal((await fetch(`${http}/healthz`)).status, 200)
+    t.equal((await call('GET', `/mailing_lists/${list.id}`)).status, 200)
+    const email = `user${Math.random()}@example.com`
+    const created = await call('POST', `/mailing_lists/${list.id}/subscribers`, { subscriber: { email } })
+    t.equal(created.body.success, true, created.text)
+  } while (!isOver)
+  t.equal(control.child.exitCode, null, 'the process lives')
+}
+
+/** Sends a body to an endpoint; resolves to the status and whether it is said when to come again. */
+async function send(path: string, body: Uint8Array, headers: Record<string, string> = {}) {
+  const sent = request(`${http}/svc/api/v2${path}`, {
+    method: 'POST',
+    agent: false,
+    headers: { authorization, 'content-type': 'application/json', ...headers },
+  })
+  sent.end(body)
+  const [response] = (await once(sent, 'response')) as [IncomingMessage]
+  return {
+    status: response.statusCode!,
+    retryAfter: response.headers['retry-after'],
+    body: (await json(response)) as Json,
+  }
+}
+
+const arrays = (bytes: number): string => `[${'[],'.repeat(bytes / 3 - 2)}[]]`
+
+t.test('100 requests of 1 kB that unpack to a megabyte of arrays', async (t) => {
+  // 40 bytes for each array when it is parsed, and as many values as a body may hold.
+  const bodies = [
+    gzipSync(arrays(1_048_000)),
+    gzipSync(`{"event_ids":${arrays(70_000)},"a":"${'x'.repeat(970_000)}"}`),
+  ]
+  const paths = [`/mailing_lists/${list.id}/subscribers`, '/delivery_events', '/users', '/users/authenticate']
+  const sending = Promise.all(
+    Array.from({ length: 100 }, (_, i) =>
+      send(paths[i % 4]!, bodies[(i >> 2) % 2]!, { 'content-encoding': 'gzip' }),
+    ),
+  )
+  await othersBeside(t, sending)
+  const messages = new Set<string>()
+  for (const { status, retryAfter, body } of await sending)
+    if (status === 200) messages.add(body.error_message)
+    else t.ok([429, 503].includes(status) && retryAfter !== undefined, `status ${status}`)
+  t.ok(messages.has('the body holds more than 50000 values'), [...messages].join('\n'))
+})
+
+t.test('150 replies of 8 MB whose clients read nothing', async (t) => {
+  const ofAttacker = await call('POST', '/mailing_lists', { mailing_list: { name: 'Attacker' } }, { key })
+  const path = `/mailing_lists/${ofAttacker.body.data.id}/templates`
+  const campaign = { name: 'Large', contents: [{ name: 'A', subject: 'A', format: 'text', text: 'a' }] }
+  const { id } = (await call('POST', path, { campaign }, { key })).body.data
+  // Eight changes through the API would make it as large.
+  await service.collections.campaignTemplates.updateOne(
+    { _id: id },
+    { $set: { 'contents.0.text': 'x'.repeat(7_900_000) } },
+  )
+  const { hostname, port } = new URL(http)
+  const head = `Host: h\r\nAuthorization: ${authorization}\r\n\r\n`
+  const sockets = await Promise.all(
+    Array.from({ length: 150 }, async () => {
+      const socket = connect(Number(port), hostname)
+      socket.on('error', () => undefined)
+      await once(socket, 'connect')
+      return socket.pause()
+    }),
+  )
+  for (const socket of sockets) socket.write(`GET /svc/api/v2/templates/${id} HTTP/1.1\r\n${head}`)
+  await othersBeside(t, sleep(1_000))
+  for (const socket of sockets) socket.destroy()
+  const { status, text } = await call('GET', `/templates/${id}`, undefined, { key })
+  t.equal(status, 200, 'their turns have ended with them')
+  t.ok(text.length > 7_900_000)
+})
+
+t.test('a large reply that is not taken in time is cut, and the next one has its turn', async (t) => {
+  const turns = new OrganizationTurns({
+    maxRunning: 2,
+    maxWaitingPerOrganization: 10,
+    tooMany: { message: '', retryAfterSeconds: 1, delayMs: { min: 0, max: 0 } },
+    stoppingMessage: '',
+  })
+  const { signal } = new AbortController()
+  let cut = 0
+  const app = express().get('/', async (_request, response) => {
+    await beginLargeReply(response, { organizationId: 1, stopping: signal }, 1, { turns, maxMs: 200 })
+    response.once('close', () => (cut += 1))
+    await writePieces(
+      response,
+      Array.from({ length: 500 }, () => Buffer.alloc(64 * 1024)),
+    )
+  })
+  const server = app.listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const sockets = [0, 1].map(() => connect(port, '127.0.0.1').pause())
+  const closed = sockets.map((socket) =>
+    once(
+      socket.on('error', () => undefined),
+      'close',
+    ),
+  )
+  for (const socket of sockets) socket.write('GET / HTTP/1.1\r\nHost: h\r\n\r\n')
+  await until(
+    'one reply after the other is cut',
+    () => Promise.resolve(cut),
+    (count) => count === 2,
+  )
+  for (const socket of sockets) socket.resume()
+  await Promise.all(closed)
+  t.ok(sockets.every(({ bytesRead }) => bytesRead < 500 * 64 * 1024))
+})
