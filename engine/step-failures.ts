@@ -113,7 +113,14 @@ async function lookAgain({ fingerprint }: StillWritten, run: StepRun): Promise<v
   const { document, step } = run
   const { collections } = run.database
   const filename = JSON.stringify(document.source.filename)
-  if (await waitForUpload(collections, step, { fingerprint, lookAgainMs: uploadLookAgainMs, longestWaitMinutes, filename }))
+  if (
+    await waitForUpload(collections, step, {
+      fingerprint,
+      lookAgainMs: uploadLookAgainMs,
+      longestWaitMinutes,
+      filename,
+    })
+  )
     return
   await fail(
     run,
