@@ -315,8 +315,11 @@ t.test('900 kB of faults are answered shortly, also on a list with 500 fields', 
   await collections.customFields.updateMany({ mailing_list_id: many.id }, { $set: { required: true } })
   await collections.mailingLists.updateOne({ _id: many.id }, { $inc: { revision: 1 } })
 
-  const unknown = Object.fromEntries(Array.from({ length: 60_000 }, (_, i) => [`f${i}`, 1]))
-  const wrong = Object.fromEntries([...spellings('boxes')].map((name) => [name, ['x']]))
+  // A body has at most 50,000 values.
+  const unknown = Object.fromEntries(Array.from({ length: 49_000 }, (_, i) => [`field ${i}`, 1]))
+  const wrong = Object.fromEntries([...spellings('boxes')].slice(0, 24_000).map((name) => [name, ['x']]))
+  /** Of default_custom_fields 256 KiB are possible. */
+  const fewer = (given: Json) => Object.fromEntries(Object.entries(given).slice(0, 9_000))
   const longNamed = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [String(i).repeat(100_000), 1]))
   const columns = Array.from({ length: 2_000 }, (_, i) => `f${i}`)
   const file_source = { type: 'json', content: 'a@example.com' }
@@ -351,7 +354,7 @@ t.test('900 kB of faults are answered shortly, also on a list with 500 fields', 
       (default_custom_fields) => ({
         subscriber_import: { column_mapping: ['email'], default_custom_fields, file_source },
       }),
-      ...[unknown, wrong, longNamed],
+      ...[fewer(unknown), fewer(wrong), longNamed],
     ],
     [
       'POST',
