@@ -119,7 +119,7 @@ export function changeSubscriber(
         await takePlaceOrThrow(database, session, { organizationId, isInTurn })
       if (subscriber._id !== existing._id) {
         await subscribers.deleteOne({ _id: existing._id }, { session })
-        await subscribers.insertOne(subscriber, { session })
+        await subscribers.insertOne(await withoutDeletedValues(database, session, subscriber), { session })
       } else {
         const update = {
           ...updateOf(changes),
@@ -138,6 +138,20 @@ export function changeSubscriber(
       return 'done'
     }),
   )
+}
+
+/** Values of deleted fields don't move along: their removal goes by `_id` and may be past the new one. */
+async function withoutDeletedValues(
+  { collections }: Database,
+  session: ClientSession,
+  subscriber: SubscriberDocument,
+): Promise<SubscriberDocument> {
+  const deleted = await collections.deletedFields
+    .find({ mailing_list_id: subscriber.mailing_list_id }, { session })
+    .toArray()
+  const ids = new Set(deleted.map(({ _id }) => String(_id)))
+  const kept = Object.entries(subscriber.custom_fields).filter(([id]) => !ids.has(id))
+  return { ...subscriber, custom_fields: Object.fromEntries(kept) }
 }
 
 /** A write that waits so long for an import's batch is tried as a transaction instead. */

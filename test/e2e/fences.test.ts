@@ -5,7 +5,8 @@ import { countsOf, createList, importEnd, startService, until, type Json } from 
 
 /**
  * Requests whose answer must be final although an engine or a control plane is suspended, or killed, at the worst
- * moment: a batch of rows is about to commit when a pause, a cancel or a new limit is answered.
+ * moment: a batch of rows is about to commit when a pause, a cancel or a new limit is answered, or an import ends while
+ * a page of imports is read.
  */
 
 const preload = { NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}` }
@@ -120,6 +121,39 @@ t.test('fences', { timeout: 300_000 }, async (t) => {
       if (end === 'cancelled') t.equal(subscribers, 0)
       await engine.stop()
     }
+  })
+
+  t.test('an import that ends while a page of imports is read is on it once', async (t) => {
+    const list = await createList(service)
+    const imports = `/mailing_lists/${list.id}/subscriber_imports`
+    const create = () =>
+      post(imports, {
+        subscriber_import: {
+          ...{ column_mapping: ['email'], begins_at: '2100-01-01T00:00' },
+          file_source: { type: 'json', content: 'ann@example.com\n' },
+        },
+      })
+    const [ended, id] = [(await create()).id, (await create()).id]
+    await post(`/subscriber_imports/${ended}/cancel`)
+    const other = service.processes['control-plane']!
+    const reading = await service.start('control-plane', {
+      ...preload,
+      [crashSetting]: 'find imports "finished_at":null after 1 SIGSTOP',
+    })
+    const page = get(imports)
+    await until(
+      'the read of those that have not ended',
+      async () => reading.log(),
+      (text) => text.includes('SIGSTOP at'),
+    )
+    service.processes['control-plane'] = other
+    await post(`/subscriber_imports/${id}/cancel`)
+    reading.child.kill('SIGCONT')
+    t.same(
+      (await page).map((shown: Json) => shown.id),
+      [id, ended],
+    )
+    await reading.stop()
   })
 
   t.test('a limit whose request died after its commit is enforced on running chunks', async (t) => {

@@ -57,10 +57,14 @@ export async function listImports(
     query.scope === 'finished' ? 0 : imports.countDocuments(active),
     query.scope === 'active' ? 0 : imports.countDocuments(ended),
   ])
+  const shownIds: number[] = []
   const reader = new PageReader<ImportSummary>({
     call,
     most: query.per_page,
-    views: (documents) => listViews(call.deps, documents),
+    views: (documents) => {
+      shownIds.push(...documents.map(({ _id }) => _id))
+      return listViews(call.deps, documents)
+    },
   })
   const options = { projection: summaryFields }
   const position = after === null ? null : positionOf(after)
@@ -76,7 +80,14 @@ export async function listImports(
     await reader.read(
       imports
         .find<ImportSummary>(
-          { $and: [ended, behind('finished_at', '$lt', position?.isEnded === true ? position : null)] },
+          {
+            $and: [
+              ended,
+              behind('finished_at', '$lt', position?.isEnded === true ? position : null),
+              // One that has ended since the active ones were read is on the page already.
+              { _id: { $nin: shownIds } },
+            ],
+          },
           options,
         )
         .sort({ finished_at: -1, _id: -1 })

@@ -149,15 +149,24 @@ async function beginCopy(id: number): Promise<{ append: () => Promise<void>; pin
 
 t.test('a copy that was taken over removes nothing of its successor', async (t) => {
   const { append } = await beginCopy(5)
+  let isCopied = false
+  /** Suspended before its second look at the file: the copy is whole, and the successor's too. */
   const suspended = await stepOf(5, 'suspended', (file) => ({
     ...file,
     content: async function* (signal) {
       yield* file.content(signal)
-      await succeed(5, 'suspended')
-      await append()
+      isCopied = true
+    },
+    fingerprint: async () => {
+      if (isCopied) {
+        await succeed(5, 'suspended')
+        await append()
+      }
+      return file.fingerprint()
     },
   }))
   await suspended()
+  t.ok(isCopied)
   t.ok(await hasPartition(5), 'the chunks of the successor can be read')
 })
 

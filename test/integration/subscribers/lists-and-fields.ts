@@ -133,6 +133,26 @@ t.test('the type of a field stays, the rest may change', async (t) => {
 })
 
 t.test(
+  'a subscriber who moves behind the removal of a deleted field takes no value of it along',
+  async (t) => {
+    const list = await createList(service)
+    const path = `/mailing_lists/${list.id}`
+    const field = async (name: string): Promise<number> =>
+      (await post(`${path}/custom_fields`, { custom_field: { name, field_type: 'text' } })).id
+    const [deleted, kept] = [await field('Deleted'), await field('Kept')]
+    const { id } = await post(`${path}/subscribers`, {
+      subscriber: { email: 'zoe@example.com', custom_fields: { Deleted: 'x', Kept: 'y' } },
+    })
+    await call('DELETE', `${path}/custom_fields/${deleted}`)
+    // An engine has come as far as that.
+    const { deletedFields, subscribers } = service.collections
+    await deletedFields.updateOne({ _id: deleted }, { $set: { removed_to: `${list.id}:m` } })
+    await call('PUT', `${path}/subscribers/${id}`, { subscriber: { email: 'ann@example.com' } })
+    t.same((await subscribers.findOne({ id }))!.custom_fields, { [kept]: 'y' })
+  },
+)
+
+t.test(
   'the primary key is a required text or number field, and changes only on an empty list without imports',
   async (t) => {
     const list = await createList(service)
