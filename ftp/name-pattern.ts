@@ -1,11 +1,37 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { clock } from '../shared/clock.ts'
+
 /**
  * Patterns of names in LIST and NLST, which clients have the server expand for `mget` and the like: `*` is any
  * characters, `?` one, `[a-z]` one of these, `[!a-z]` one that is none of these. With case, as names have it.
  */
 
+/** As many as the longest name has bytes. */
+export const maxPatternLength = 200
+const pieceMs = 10
+
 type Token = '*' | ((character: string) => boolean)
 
 export const isPattern = (text: string): boolean => /[*?[]/.test(text)
+
+/** The files whose names match. Other sessions have their turn after each piece of the work. */
+export async function filesLike<File extends { name: string }>(
+  files: readonly File[],
+  pattern: string,
+  signal: AbortSignal,
+): Promise<File[]> {
+  const isMatch = patternMatcher(pattern)
+  const found: File[] = []
+  let pieceEndsAt = clock.monotonicMs() + pieceMs
+  for (const file of files) {
+    if (isMatch(file.name)) found.push(file)
+    if (clock.monotonicMs() < pieceEndsAt) continue
+    await nextTurn()
+    signal.throwIfAborted()
+    pieceEndsAt = clock.monotonicMs() + pieceMs
+  }
+  return found
+}
 
 /**
  * Makes the test whether a name matches. It only ever goes back to the last `*`, so it takes at most as many steps as

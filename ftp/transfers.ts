@@ -67,11 +67,11 @@ export function receiveUpload(session: FtpSession, begin: () => Promise<Upload>)
 /** `isFile`: the bytes are counted as those of files. */
 export function send(
   session: FtpSession,
-  open: () => Promise<Readable>,
+  open: (signal: AbortSignal) => Promise<Readable>,
   { isFile }: { isFile: boolean },
 ): Promise<void> {
   return transfer(session, isFile ? 'out' : 'list', async (signal) => {
-    const content = await open()
+    const content = await open(signal)
     try {
       const plain = await openData(session, signal)
       const socket = await beginData(session, { plain, signal, text: 'here it comes' })

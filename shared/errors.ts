@@ -80,7 +80,8 @@ export class StartError extends RollcallError {
 /** What an unknown thrown value says, in one line. */
 export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
-  if (error.message !== '') return error.message.replaceAll(/\s*\n\s*/g, ' ')
+  // The lookbehind keeps it linear: a run of blanks is gone through from its beginning alone.
+  if (error.message !== '') return error.message.replaceAll(/(?<!\s)\s*\n\s*/g, ' ')
   // Node's AggregateError (a host name with several addresses) has its texts inside.
   const inner = error instanceof AggregateError ? (error.errors as unknown[]).map(messageOf).join('; ') : ''
   return inner === '' ? error.name : inner

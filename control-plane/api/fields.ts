@@ -157,7 +157,10 @@ export function wholeNumber(least: number) {
 
 /** Of a thing that this system doesn't hold: its id and its name are stored as given. */
 export const outsideId = () => positiveId().nullable()
+const blankIsNull = <T extends z.ZodType>(schema: T) =>
+  z.preprocess((value) => (value === '' ? null : value), schema)
 /** Of a virtual MTA: 0 is the system default route; a blank text is null. */
-export const virtualMtaId = () =>
-  z.preprocess((value) => (value === '' ? null : value), z.int().min(0).nullable())
+export const virtualMtaId = () => blankIsNull(z.int().min(0).nullable())
+/** Half of a bounce address; a blank text is null. */
+export const bounceEmailId = () => blankIsNull(outsideId())
 export const outsideName = () => boundedText({ most: 255 }).nullable()

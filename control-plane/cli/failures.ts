@@ -40,13 +40,20 @@ export function isCertificateProblem(error: unknown): boolean {
   return false
 }
 
-function hintFor({ status }: ApiRefusal, { hasKey }: { hasKey: boolean }): string | null {
+/** Where the organization's quota is full, and not the body too large: the same file doesn't fit by another way either. */
+export const isOverQuota = ({ status, message }: ApiRefusal): boolean =>
+  status === 413 && message.includes("the organization's quota")
+
+function hintFor(refusal: ApiRefusal, { hasKey }: { hasKey: boolean }): string | null {
+  const { status } = refusal
   if (status === 401)
     return hasKey
       ? 'ROLLCALL_API_KEY has a key that this service does not take; "rollcall recover-key", run beside its database, makes a new one'
       : 'set ROLLCALL_API_KEY to the key that the first start printed, or to one of "rollcall key create"'
   if (status === 403)
     return "the key's role or its user's permissions are not enough: use the key of an administrator, or have the permission given"
+  if (isOverQuota(refusal))
+    return '"rollcall imports" shows which imports are unfinished and "rollcall cancel ID" ends one; uploads are removed by FTP; an operator may raise UPLOAD_MAX_MB'
   if (status === 413) return 'upload the file instead: --via ftp'
   if (status === 429) return 'wait as long as it says, and try again'
   return null

@@ -52,7 +52,8 @@ Settings, from the environment or a file .env in the working folder:
   ROLLCALL_API_KEY  the API key
   ROLLCALL_FTP      where large files are uploaded (port 2121 of the service's host)
 
-Exit codes: 0 done, 1 the service refused or failed, 2 wrong usage.
+Exit codes: 0 done, 1 the service refused or failed, 2 wrong usage,
+  3 with --watch: every row failed.
 
 Examples:
   rollcall start

@@ -50,7 +50,8 @@ export const connectionCommands: OwnCommands = {
     description: 'The server opens the data connection',
     async handler(session, arg) {
       refuseAfterEpsvAll(session)
-      const [, , family, address, port] = /^([!-~])(\d+)\1([\da-fA-F.:]+)\1(\d{1,5})\1$/.exec(arg ?? '') ?? []
+      const [, , family, address, port] =
+        /^([!-~])(\d{1,3})\1([\da-fA-F.:]{1,45})\1(\d{1,5})\1$/.exec(arg ?? '') ?? []
       if (address === undefined) throw new FtpError(501, 'that is no address and port')
       if (family !== '1' && family !== '2') throw new FtpError(522, 'that protocol is not known, use (1,2)')
       if (!(family === '1' ? isIPv4(address) : isIPv6(address)))

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import { FtpError } from '../ftp-error.ts'
 import { listingLine, type ListedFile } from '../ftp-srv-internals.ts'
 import { factLine } from '../listing.ts'
-import { isPattern, patternMatcher } from '../name-pattern.ts'
+import { filesLike, isPattern, maxPatternLength } from '../name-pattern.ts'
 import type { FtpSession } from '../session.ts'
 import { receiveUpload, send } from '../transfers.ts'
 import type { OwnCommands } from './command-table.ts'
@@ -84,8 +84,8 @@ async function store(
 const withoutFlags = (arg: string | null): string => (arg ?? '').replace(/^(-[A-Za-z]+( |$))+/, '')
 
 async function list(session: FtpSession, path: string, lineOf: (file: ListedFile) => string): Promise<void> {
-  const text = async () => {
-    const lines = (await listedFiles(session, path)).map((file) => `${lineOf(file)}\r\n`)
+  const text = async (signal: AbortSignal) => {
+    const lines = (await listedFiles(session, path, signal)).map((file) => `${lineOf(file)}\r\n`)
     return Readable.from(lines, { objectMode: false })
   }
   await send(session, text, { isFile: false })
@@ -93,15 +93,16 @@ async function list(session: FtpSession, path: string, lineOf: (file: ListedFile
 }
 
 /** A pattern that nothing matches is an empty list: for `mget` that isn't an error. */
-async function listedFiles(session: FtpSession, path: string): Promise<ListedFile[]> {
+async function listedFiles(session: FtpSession, path: string, signal: AbortSignal): Promise<ListedFile[]> {
   const pattern = path.replace(/^(\.?\/)+/, '')
   if (!isPattern(pattern) || pattern.includes('/')) return session.fs!.list(path)
+  if (pattern.length > maxPatternLength)
+    throw new FtpError(501, `a pattern has at most ${maxPatternLength} characters`)
   const files = await session.fs!.list()
   // A name may look like a pattern.
   const named = files.filter(({ name }) => name === pattern)
   if (named.length > 0) return named
-  const isMatch = patternMatcher(pattern)
-  return files.filter(({ name }) => isMatch(name))
+  return filesLike(files, pattern, signal)
 }
 
 /** REST is for the next transfer only, also when that is refused. */

@@ -18,7 +18,7 @@ export function canonicalIp(text: string): string | null {
  * among 2^64 addresses. What is no address stands for itself.
  */
 export function networkOf(address: string): string {
-  const withoutZone = address.replace(/%.*$/, '')
+  const withoutZone = address.split('%', 1)[0]!
   if (!isIPv6(withoutZone)) return address
   const parsed = ipaddr.IPv6.parse(withoutZone)
   if (parsed.isIPv4MappedAddress()) return parsed.toIPv4Address().toString()

@@ -1,4 +1,5 @@
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { mkdir, open, readdir, writeFile } from 'node:fs/promises'
@@ -23,7 +24,14 @@ import { uploadFolder } from '../../shared/uploads/upload-names.ts'
 import { makeCertificate } from '../helpers/certificate.ts'
 import { crashSetting } from '../helpers/crash-at.ts'
 import { missing } from '../helpers/missing-programs.ts'
-import { bootstrapKey, startProgram, startService, until, type Json } from '../helpers/service.ts'
+import {
+  bootstrapKey,
+  startProcess,
+  startProgram,
+  startService,
+  until,
+  type Json,
+} from '../helpers/service.ts'
 
 /**
  * The command line as it is called, against a running service: as a process where exit codes, pipes, signals, settings or
@@ -402,6 +410,19 @@ t.test('says what is wrong, and by its exit code whose fault it is', async (t) =
   t.match(bad, { code: 1, err: /ROLLCALL_URL must be/ })
   t.match(help, { code: 0, out: /Examples:\n {2}rollcall import/ })
   t.notMatch(help.out, /\u001b/)
+})
+
+t.test('says what to do where the quota is full, and uploads nothing then', async (t) => {
+  const full = await startProcess('control-plane', { ...service.settings, UPLOAD_MAX_MB: '1' })
+  t.teardown(() => full.stop())
+  const rows = Array.from(
+    { length: 40_000 },
+    (_, i) => `${createHash('sha256').update(`${i}`).digest('hex')}@example.com`,
+  )
+  const large = await file('large.csv', `email\n${rows.join('\n')}`)
+  const refused = await call(['import', large, '--list', String(listId)], { ROLLCALL_URL: full.ready.http! })
+  t.match(refused, { code: 1, err: /quota of 1 MB.*\n?"rollcall imports" shows/ })
+  t.notMatch(refused.err, /--via ftp/)
 })
 
 t.test('goes on watching when the service was restarted', async (t) => {

@@ -450,6 +450,10 @@ t.test('LIST and NLST expand patterns of names', async (t) => {
   t.same(await named('glob-[!b]?.csv'), ['glob-a1.csv', 'glob-a2.csv'])
   t.same(await named('glob-[a]1.csv'), ['glob-[a]1.csv'], 'a file of that very name')
   t.same(await named('*.nothing'), [])
+  t.match(
+    (await session.download(`NLST ${'*'.repeat(201)}`)).last,
+    /^501 a pattern has at most 200 characters/,
+  )
   t.match((await session.download('LIST -l glob-b*')).text, /^-\S+ .* glob-b1\.txt\r\n$/)
   session.close()
 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isPattern, patternMatcher } from '../../ftp/name-pattern.ts'
+import { filesLike, isPattern, maxPatternLength, patternMatcher } from '../../ftp/name-pattern.ts'
 
 t.test('names match patterns as in a shell', async (t) => {
   const matching: [string, string][] = [
@@ -39,3 +39,32 @@ t.test('a pattern of many stars takes no time to speak of', async (t) => {
   const isMatch = patternMatcher(`${'*a'.repeat(5_000)}*b`)
   t.notOk(isMatch('a'.repeat(20_000)))
 })
+
+t.test(
+  'other sessions have their turn while thousands of names are compared with a hostile pattern',
+  async (t) => {
+    const files = Array.from({ length: 3_000 }, () => ({ name: 'a'.repeat(200) }))
+    let turns = 0
+    let isOver = false
+    const takeTurns = (): void => {
+      turns += 1
+      if (!isOver) setImmediate(takeTurns)
+    }
+    takeTurns()
+    const pattern = `*${'a'.repeat(maxPatternLength / 2)}[${'b'.repeat(maxPatternLength / 2 - 3)}]`
+    t.equal(pattern.length, maxPatternLength)
+    t.same(await filesLike(files, pattern, new AbortController().signal), [])
+    isOver = true
+    t.ok(turns > 5, `${turns} turns`)
+
+    const ended = new AbortController()
+    setImmediate(() => {
+      ended.abort()
+    })
+    await t.rejects(
+      filesLike(files, pattern, ended.signal),
+      { name: 'AbortError' },
+      'it ends with its session',
+    )
+  },
+)

@@ -1,6 +1,6 @@
 import { messageOf } from '../../../shared/errors.ts'
 import { ApiRefusal, type ImportView } from '../api-client.ts'
-import { CommandFailure, usage } from '../failures.ts'
+import { CommandFailure, isOverQuota, usage } from '../failures.ts'
 import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'
 import type { Session } from '../session.ts'
 import type { SourceFile } from '../source-file.ts'
@@ -33,7 +33,8 @@ export async function sendFile(
       if (content !== null) return { created: await create({ type: 'json', content }), uploadedAs: null }
     } catch (error) {
       // A service may take less inline than we send.
-      if (via === 'inline' || !(error instanceof ApiRefusal) || error.status !== 413) throw error
+      const isTooLarge = error instanceof ApiRefusal && error.status === 413 && !isOverQuota(error)
+      if (via === 'inline' || !isTooLarge) throw error
     }
   }
   const filename = await upload(session, file)

@@ -6,6 +6,7 @@ import {
 } from '../../../shared/schemas/autoresponder.ts'
 import { contentFormats } from '../../../shared/schemas/campaign-template.ts'
 import {
+  bounceEmailId,
   boundedText,
   flag,
   headerEmail,
@@ -40,8 +41,8 @@ const settings = {
   from_email: headerEmail().nullable(),
   from_name: headerText(255).nullable(),
   reply_to: headerEmail().nullable(),
-  bounce_email_domain_id: outsideId(),
-  bounce_email_user_id: outsideId(),
+  bounce_email_domain_id: bounceEmailId(),
+  bounce_email_user_id: bounceEmailId(),
   url_domain_id: outsideId(),
   virtual_mta_id: virtualMtaId(),
   use_external_delivery_setting: flag(),

@@ -171,7 +171,7 @@ export const subscriberImportEndpoints = [
   moveEndpoint('unpause', 'Lets a paused import go on from where it stood'),
   moveEndpoint(
     'cancel',
-    'Ends an import for good: rows that are written stay, and none is written after the reply',
+    'Ends an import for good; rows that are written stay. The reply has the counts of its moment: a batch a lane that was with the database already may still be counted within 2 s, and the events, the callback and later views have the final counts',
   ),
   endpoint({
     method: 'get',

@@ -140,11 +140,14 @@ t.test('every field, set and cleared', async (t) => {
   t.same((await update(created, readOnly)).data, created, 'what is read-only is ignored')
 })
 
-t.test('a blank virtual MTA is none', async (t) => {
+t.test('a blank virtual MTA or bounce address is none', async (t) => {
   const list = await createList(service)
-  const created = await create(list, { virtual_mta_id: 5 })
-  t.match((await update(created, { virtual_mta_id: '' })).data, { virtual_mta_id: null })
-  t.match(await create(list, { virtual_mta_id: '' }), { virtual_mta_id: null })
+  const names = ['virtual_mta_id', 'bounce_email_domain_id', 'bounce_email_user_id']
+  const all = (value: unknown) => Object.fromEntries(names.map((name) => [name, value]))
+  const created = await create(list, all(5))
+  t.match(created, all(5))
+  t.match((await update(created, all(''))).data, all(null))
+  t.match(await create(list, all('')), all(null))
 })
 
 t.test('another thing outside has another name', async (t) => {

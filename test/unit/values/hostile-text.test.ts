@@ -1,5 +1,7 @@
 import t from 'tap'
 import { parseEnclosedRecords, readCells } from '../../../shared/records/csv-cells.ts'
+import { messageOf } from '../../../shared/errors.ts'
+import { maskPassword, withoutData } from '../../../shared/logger.ts'
 import type { FieldDefinition } from '../../../shared/schemas/custom-field.ts'
 import { withoutFormula, writeLine } from '../../../shared/values/csv-line.ts'
 import { parseApiTime, parseDateTime, parseDayOfYear } from '../../../shared/values/date-time.ts'
@@ -42,6 +44,10 @@ const hostile: Record<string, string> = {
   blanks: repeat(' '),
   'blanks and a letter': `${repeat(' ')}x`,
   'line ends': repeat('\r\n'),
+  'per cent and a line end': `${repeat('%')}\n`,
+  letters: repeat('a'),
+  'at signs': repeat('@'),
+  'letters and at signs': repeat('a@'),
   digits: repeat('1'),
   dots: repeat('.'),
   'labels of a domain': `a@${repeat('a.')}`,
@@ -75,6 +81,9 @@ const functions: Record<string, (text: string) => unknown> = {
   emailIdentity,
   canonicalIp,
   networkOf,
+  messageOf: (text) => messageOf(new Error(text)),
+  withoutData,
+  maskPassword,
   codePoints,
   'parseDateTime, mdy': (text) => parseDateTime(text, 'mdy'),
   'parseDateTime, dmy': (text) => parseDateTime(text, 'dmy'),
