@@ -24,6 +24,10 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   /** Request headers with a meaning of their own, for the description. */
   headers?: Record<string, string>
   reply: ReplyDescription
+  /** Whether it works on much (costlyRequests), by the path's last segment where that tells. */
+  isCostly?: boolean | ((lastSegment: string) => boolean)
+  /** Its work waits in a line of its own (outbox, passwords), and must not keep other requests waiting meanwhile. */
+  hasOwnTurns?: true
   /** Where one record may be large: the memory that such a reply takes while it is made. It waits for a turn before. */
   largeReplyBytes?: number
   /**
@@ -145,6 +149,8 @@ export interface Call<Query, Body> {
    * OrganizationTurns does.
    */
   beginLargeReply: (bytes: number) => Promise<void>
+  /** Ends the request's turn before its work is over: what is left is to wait for others. */
+  endTurn: () => void
   /** Aborted when the reply is over, or the client has closed its connection before. */
   clientGone: AbortSignal
   /** The query, checked; throws `invalid_request`. */

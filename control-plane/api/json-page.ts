@@ -9,7 +9,7 @@ import { nextPiece, pieceBytes } from './pieces.ts'
 
 export const maxPageBytes = 8_000_000
 /** From here on a reply is large: it needs a turn. */
-const largeBytes = 256 * 1024
+export const largeBytes = 256 * 1024
 /** Records whose size is not known yet. */
 const firstGroup = 8
 

@@ -2,9 +2,42 @@ import type { Response } from 'express'
 import { OrganizationTurns, refusalDelayMs, type TurnRequest } from './organization-turns.ts'
 
 /**
- * What a control plane does for a few requests at once, as each takes much memory. How much all of them may take is
- * summed up in docs/decisions/135-memory-of-requests.md.
+ * What a control plane does for a few requests at once, in turns by organization: docs/decisions/136-cost-of-requests.md
+ * has why, docs/decisions/135-memory-of-requests.md how much memory all of it takes.
  */
+
+const tooManyRequests = {
+  message: 'too many requests of this organization are in progress, try again in 5 s',
+  retryAfterSeconds: 5,
+  delayMs: refusalDelayMs,
+}
+const stoppingMessage = 'the service is stopping and did nothing: try again'
+
+/**
+ * Requests from when their body is there until their reply is made. The event loop and the database serve what is in
+ * progress side by side: another organization's request gets a share of both, and must not be one of a thousand.
+ */
+export const requests = new OrganizationTurns({
+  maxRunning: 192,
+  maxRunningPerOrganization: 64,
+  maxWaitingPerOrganization: 1_000,
+  maxWaitMs: 60_000,
+  tooMany: tooManyRequests,
+  stoppingMessage,
+})
+
+/** A page of a list weighs as much as so many requests for one record. */
+export const listWeight = 8
+
+/** Requests that work on hundreds of records or a megabyte. They have lines of their own: others don't wait for them. */
+export const costlyRequests = new OrganizationTurns({
+  maxRunning: 4,
+  maxRunningPerOrganization: 1,
+  maxWaitingPerOrganization: 100,
+  maxWaitMs: 60_000,
+  tooMany: tooManyRequests,
+  stoppingMessage,
+})
 
 /**
  * Bodies above 4 KiB, from when they are read until the reply is over. Each takes up to 16 MB: a megabyte of bytes,
@@ -20,7 +53,7 @@ export const largeBodies = new OrganizationTurns({
     retryAfterSeconds: 5,
     delayMs: refusalDelayMs,
   },
-  stoppingMessage: 'the service is stopping and did nothing: try again',
+  stoppingMessage,
 })
 
 /** Replies above 256 KiB, by their bytes, until their client has taken them. */

@@ -12,7 +12,15 @@ import { notAnEndpoint, sendData } from './envelope.ts'
 import type { TurnRequest } from './organization-turns.ts'
 import { writePieces } from './pieces.ts'
 import { localsOf } from './request-locals.ts'
-import { beginLargeReply, beginUntilClosed, largeBodies, whenClosed } from './request-turns.ts'
+import {
+  beginLargeReply,
+  beginUntilClosed,
+  costlyRequests,
+  largeBodies,
+  listWeight,
+  requests,
+  whenClosed,
+} from './request-turns.ts'
 import { documentIn, FaultyBody, readBody, readQuery, unknownKeysWarning } from './validation.ts'
 
 /**
@@ -152,19 +160,38 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     const { body } = localsOf(response)
     const warning = unknownKeysWarning(described.query, request.query)
     if (warning !== null) response.set('Warning', warning)
+    const turn = turnOf(response, deps)
     let call: Call<unknown, unknown>
     let reply: Reply
+    let end = (): void => undefined
     try {
-      call = await callOf(request, response, described, deps)
+      end = await beginRequest(described, request, turn)
+      // A large reply has a turn of its own: while it waits for that, others of the organization go on.
+      call = await callOf(request, response, described, deps, turn, end)
       if (described.largeReplyBytes !== undefined) await call.beginLargeReply(described.largeReplyBytes)
       reply = await described.handle(call).catch(async (error: unknown) => {
         throw error instanceof FaultyBody ? await examined(error, call, described) : error
       })
     } finally {
+      end()
       await body?.discard()
     }
     await send(request, response, reply, call)
   }
+}
+
+const lastSegmentOf = (request: Request): string => request.path.replace(/\/$/, '').split('/').at(-1)!
+
+/** Resolves to what ends the request's turn. */
+async function beginRequest(
+  { isCostly = false, hasOwnTurns, reply }: Endpoint,
+  request: Request,
+  turn: TurnRequest,
+): Promise<() => void> {
+  if (hasOwnTurns === true) return () => undefined
+  if (typeof isCostly === 'boolean' ? isCostly : isCostly(lastSegmentOf(request)))
+    return costlyRequests.begin(turn)
+  return requests.begin(turn, 'paging' in reply ? listWeight : 1)
 }
 
 /** The error with the faults that only the handler's own checks find. */
@@ -187,23 +214,28 @@ async function callOf(
   response: Response,
   described: Endpoint,
   deps: ControlPlane,
+  turn: ReturnType<typeof turnOf>,
+  end: () => void,
 ): Promise<Call<unknown, unknown>> {
   const { caller, body: sent } = localsOf(response)
   const params = request.params as Record<string, string>
   const organizationId = await organizationOf(deps, caller, described, params)
-  const turn = turnOf(response, deps)
   let largeReply: Promise<void> | undefined
   return {
     deps,
     caller,
     organizationId,
     params,
-    lastSegment: request.path.replace(/\/$/, '').split('/').at(-1)!,
+    lastSegment: lastSegmentOf(request),
     header: (name) => request.headersDistinct[name] ?? [],
     onClose: (listener) => {
       whenClosed(response, listener)
     },
-    beginLargeReply: (bytes) => (largeReply ??= beginLargeReply(response, turn, bytes)),
+    endTurn: end,
+    beginLargeReply(bytes) {
+      end()
+      return (largeReply ??= beginLargeReply(response, turn, bytes))
+    },
     clientGone: turn.clientGone,
     query: () => readQuery(described.query, request.query),
     body: () =>

@@ -113,7 +113,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
         }),
     '429': {
       ...refusal(
-        'Too many wrong credentials from this address, or too many requests with this key; where passwords are checked or set, 200 others of the organization that wait for it; where imports are created, too many unfinished ones of the organization; 500 others of the organization that wait with bodies above 4 KiB, or 50 that wait for replies above 256 KiB',
+        'Too many wrong credentials from this address, or too many requests with this key; where passwords are checked or set, 200 others of the organization that wait for it; where imports are created, too many unfinished ones of the organization; too many of the organization that wait for their turn: 1,000 requests, 100 that cost much, 500 with bodies above 4 KiB, 50 for replies above 256 KiB',
         'not_authorized',
         'too many wrong credentials came from this address: try again in 42 s',
         ...(isStaged ? [tooManyImportsRefusal(2_000)] : []),
@@ -127,7 +127,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
     ),
     '503': {
       ...refusal(
-        'The database, or the folder where files are kept, is out of reach, the same records are written by many at once, large bodies or replies are too many, or the service is stopping',
+        'The database, or the folder where files are kept, is out of reach, the same records are written by many at once, a request has waited too long for its turn, or the service is stopping',
         'internal_error',
         "the database can't be reached just now, try again (request 7f0c)",
         ...(isStaged ? [folderRefusal] : []),

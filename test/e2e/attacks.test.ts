@@ -239,6 +239,91 @@ await attack('six clients read autoresponders of a megabyte', (stop) =>
     send('GET', `/mailing_lists/${attacker.listId}/autoresponders`, undefined, { agent: keepAlive }),
   ),
 )
+let eventId = 0
+/** Mails of 1,000 subscribers of whom none is known: all that is asked of the database, and little that is written. */
+const deliveryEvents = (): string =>
+  JSON.stringify({
+    delivery_events: Array.from({ length: 1_000 }, () => ({
+      id: `event ${(eventId += 1)}`,
+      type: 'sent',
+      occurred_at: '2026-01-31T08:00:00Z',
+      message_id: String(eventId),
+      autoresponder_id: 1_000_000,
+      subscriber_id: firstSubscriberId + (eventId % 500),
+      format: 'text',
+    })),
+  })
+const inspected = JSON.stringify({
+  subscriber_import: {
+    file_source: { type: 'json', content: `email;a;b\n${'someone@example.com;1,2;"x"\n'.repeat(36_000)}` },
+  },
+})
+
+/** What costs the control plane or the database much, by requests that are small or usual. */
+const costly: Record<string, () => Promise<number | null>> = {
+  'delivery events by the thousand': () =>
+    send('POST', '/delivery_events', deliveryEvents(), { agent: keepAlive }),
+  'inspections of a megabyte': () =>
+    send('POST', `/mailing_lists/${attacker.listId}/subscriber_imports/inspect`, inspected, {
+      agent: keepAlive,
+    }),
+  'statistics of all days': () =>
+    send('GET', `/mailing_lists/${attacker.listId}/autoresponders/1000000/statistics`, undefined, {
+      agent: keepAlive,
+    }),
+  'a hundred subscribers at once': () => {
+    const ids = Array.from({ length: 100 }, (_, i) => firstSubscriberId + i)
+    return send('GET', `/mailing_lists/${attacker.listId}/subscribers/${ids.join(',')}`, undefined, {
+      agent: keepAlive,
+    })
+  },
+  'users by a part of their names': () =>
+    send('GET', '/users?full_name_contains=nobody&email_contains=nobody', undefined, { agent: keepAlive }),
+}
+
+let firstSubscriberId = 0
+await t.test('with users, and days with figures', async () => {
+  firstSubscriberId = (await collections.subscribers
+    .find({ mailing_list_id: attacker.listId })
+    .sort({ id: 1 })
+    .next())!.id
+  const { id } = await service.post('/users', {
+    user: {
+      email: 'user@example.com',
+      full_name: 'User',
+      password1: 'password',
+      password2: 'password',
+      active: true,
+      role: 'standard',
+      organization_id: attacker.id,
+    },
+  })
+  const user = (await collections.users.findOne({ _id: id }))!
+  await collections.users.insertMany(
+    Array.from({ length: 20_000 }, (_, i) => ({
+      ...user,
+      _id: 1_000_000 + i,
+      email_key: `user${i}@example.com`,
+    })),
+  )
+  await collections.bounceCodes.insertMany(
+    Array.from({ length: 20_000 }, (_, i) => ({
+      _id: `1000000:20260131:0:code ${i}`,
+      code: `code ${i}`,
+      bounces: 1,
+    })),
+  )
+})
+
+// Together, as each takes seconds; each alone where it is measured for longer.
+if (process.env['ROLLCALL_SECONDS'] === undefined)
+  await attack('40 clients with requests that cost much', (stop) =>
+    repeat(40, stop, (client) => Object.values(costly)[client % 5]!()),
+  )
+else
+  for (const [name, one] of Object.entries(costly))
+    await attack(`40 clients: ${name}`, (stop) => repeat(40, stop, one))
+
 await attack('imports are created on that list', (stop) =>
   repeat(2, stop, () =>
     send(

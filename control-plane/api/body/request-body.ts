@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { RequestError } from '../../../shared/errors.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { nextPiece, pieceBytes } from '../pieces.ts'
 import { bodyPieces } from './body-pieces.ts'
 import { JsonSkeleton } from './json-skeleton.ts'
 import { parseJson } from './json-text.ts'
@@ -42,9 +43,12 @@ export async function readSmallBody(
   const pieces: Buffer[] = []
   let size = 0
   for await (const piece of bodyPieces(request, megabyte, { stopping })) {
-    if (size <= smallBytes && (size += piece.length) > smallBytes) await beginLarge()
+    if (size <= smallBytes && size + piece.length > smallBytes) await beginLarge()
+    size += piece.length
     pieces.push(piece)
   }
+  // A megabyte of JSON is parsed at once.
+  if (size > smallBytes) await nextPiece()
   const bytes = Buffer.concat(pieces)
   return {
     value: bytes.length === 0 ? undefined : parseJson(bytes),
@@ -72,7 +76,8 @@ export async function readInlineBody(
   const skeleton = new JsonSkeleton({ path, limit: megabyte, sink: sampled ?? staged })
   let refusal: { error: unknown } | null = null
   let isEmpty = true
-  let isLarge = false
+  // Of what is kept in memory; the first time it needs a turn.
+  let pauseAt = smallBytes
   try {
     const limit = settings.HTTP_INLINE_LIMIT_MB * megabyte
     for await (const piece of bodyPieces(request, limit, { stopping })) {
@@ -83,10 +88,11 @@ export async function readInlineBody(
       try {
         skeleton.write(piece)
         await staged.settle()
-        if (!isLarge && skeleton.length + (sampled?.size ?? 0) > smallBytes) {
-          isLarge = true
-          await beginLarge()
-        }
+        const kept = skeleton.length + (sampled?.size ?? 0)
+        if (kept <= pauseAt) continue
+        if (pauseAt === smallBytes) await beginLarge()
+        pauseAt = kept + pieceBytes
+        await nextPiece()
       } catch (error) {
         if (error instanceof RequestError && error.status === 413) throw error
         refusal = { error }

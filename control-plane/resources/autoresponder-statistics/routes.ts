@@ -18,6 +18,7 @@ export const autoresponderStatisticsEndpoints = [
     tag: 'Autoresponders',
     needs: permission('autoresponder', 'read_stats'),
     query: sendingDays,
+    isCostly: true,
     reply: { data: statisticsView, example: exampleStatistics },
     refusals: {
       not_found: 'there is no autoresponder 4711',

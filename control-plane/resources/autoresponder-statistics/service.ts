@@ -33,7 +33,8 @@ export function sumDays(
           { $sort: { bounces: -1, _id: 1 } },
           { $limit: mostCodes },
         ],
-        { session },
+        // Others are served between two batches.
+        { session, batchSize: 1_000 },
       )
       .toArray()
     return {

@@ -18,6 +18,7 @@ export const deliveryEventEndpoints = [
       schema: deliveryEvents,
       example: { delivery_events: exampleEvents },
     },
+    isCostly: true,
     reply: { data: deliveryEventsView, example: { accepted: 9, duplicates: 1, ignored: 0 } },
     refusals: {
       validation_failed: faultyEvents,

@@ -21,6 +21,7 @@ export const importInspectionEndpoints = [
       sampledBytes: mostBytes,
       example: exampleInspectionRequest,
     },
+    isCostly: true,
     reply: { data: inspectionView, example: exampleInspection },
     refusals: {
       invalid_request: [remoteListRefusal],
@@ -30,10 +31,10 @@ export const importInspectionEndpoints = [
         "file_source.url can't be read: http://127.0.0.1:8000/subscribers.csv answered with status 404, expected 200",
       ],
     },
-    async handle({ deps, caller, params, body, sample }) {
+    async handle({ deps, caller, params, body, sample, endTurn }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       refuseRemoteList(list)
-      return { data: await inspectSource(deps, { list, given: body(), content: sample }) }
+      return { data: await inspectSource(deps, { list, given: body(), content: sample, endTurn }) }
     },
   }),
 ]

@@ -28,13 +28,21 @@ export async function inspectSource(
     list,
     given,
     content,
-  }: { list: MailingListDocument; given: InspectionRequest; content: ContentSample | null },
+    endTurn,
+  }: {
+    list: MailingListDocument
+    given: InspectionRequest
+    content: ContentSample | null
+    endTurn: () => void
+  },
 ): Promise<InspectionView> {
   const surroundings = await creationSurroundings(deps, list)
   const { source } = await checkCreation(deps, surroundings, {
     given: asCreation(given, surroundings),
     content,
   })
+  // Its server, or the folder, may take 30 s.
+  if (source.type !== 'json') endTurn()
   const sample = await takeSample(deps, list.organization_id, source, content)
   // Inline content came as text.
   const characterSet = source.type === 'json' ? 'utf-8' : detectCharacterSet(sample.bytes, sample)

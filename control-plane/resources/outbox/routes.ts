@@ -27,6 +27,7 @@ export const outboxEndpoints = [
       optional: true,
       example: { outbox: { limit: 100, lease_seconds: 300 } },
     },
+    hasOwnTurns: true,
     reply: { data: z.array(messageView), example: [exampleMessage] },
     async handle(call) {
       return { data: await takeMessages(call, call.body()) }

@@ -8,9 +8,9 @@ import type { SubscriberAddress } from '../../../shared/store/subscribers.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
 import { gatheredRead } from '../../api/gathered-read.ts'
-import { JsonRecords, maxPageBytes, PageReader, type PageCall } from '../../api/json-page.ts'
+import { JsonRecords, largeBytes, maxPageBytes, PageReader, type PageCall } from '../../api/json-page.ts'
+import { nextPiece, pieceBytes } from '../../api/pieces.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
-import type { ControlPlane } from '../../control-plane.ts'
 import { addressOfEmail, type SubscriberList } from './list-context.ts'
 import { toView } from './view.ts'
 
@@ -60,7 +60,7 @@ const mostFound = 500
  * Throws `requested_too_many` for more than 100 names, more than 500 subscribers, or 8 MB of several.
  */
 export async function namedSubscribers(
-  { database }: ControlPlane,
+  { deps: { database }, beginLargeReply }: PageCall,
   context: SubscriberList,
   segment: string,
 ): Promise<JsonRecords> {
@@ -85,6 +85,7 @@ export async function namedSubscribers(
   const filters = filtersOf(list, addresses)
   const found: Named[] = []
   let bytes = 0
+  let pausedAt = 0
   for (const filter of filters) {
     const cursor = subscribers.find(filter).limit(mostFound + 1)
     while (await cursor.hasNext())
@@ -98,6 +99,10 @@ export async function namedSubscribers(
             `what is asked for has more than ${maxPageBytes} bytes in all: ask for fewer subscribers at once`,
           )
         found.push({ _id, id, email_key, text })
+        if (bytes > largeBytes) await beginLargeReply(maxPageBytes)
+        if (bytes - pausedAt < pieceBytes) continue
+        pausedAt = bytes
+        await nextPiece()
       }
   }
   if (new Set(found.map(({ id }) => id)).size > mostFound)

@@ -78,6 +78,8 @@ export const subscriberEndpoints = [
       'The subscribers with up to 100 comma-separated ids or emails, in that order, each once; who is not there is left out',
     tag,
     needs: mayRead,
+    // One subscriber is the usual request; of a hundred all that they have comes too.
+    isCostly: (lastSegment) => /,|%2c/i.test(lastSegment),
     reply: { data: z.array(subscriberView), example: [exampleSubscriber] },
     refusals: {
       invalid_request: remoteListRefusal,
@@ -87,9 +89,9 @@ export const subscriberEndpoints = [
         'what is asked for has more than 8000000 bytes in all: ask for fewer subscribers at once',
       ],
     },
-    async handle({ deps, caller, params, lastSegment }) {
-      const context = await findSubscriberList(deps, caller, params['mailing_list_id'])
-      return { data: await namedSubscribers(deps, context, lastSegment) }
+    async handle(call) {
+      const context = await findSubscriberList(call.deps, call.caller, call.params['mailing_list_id'])
+      return { data: await namedSubscribers(call, context, call.lastSegment) }
     },
   }),
   endpoint({

@@ -52,6 +52,8 @@ function listing({ path, operationId, summary, isOfAll }: Listing): Endpoint {
     needs: 'admin',
     ...(isOfAll ? { scope: 'own_organization_or_all' as const } : {}),
     query: userQuery,
+    // Parts of names are looked for in all of them.
+    isCostly: true,
     reply: { data: z.array(userView), paging: 'pages', example: [userExample] },
     handle(call) {
       const isEverywhere = isOfAll && call.caller.role === 'system_admin'
@@ -87,6 +89,7 @@ export const userEndpoints = [
       schema: signIn,
       example: { user: { email: 'jane@example.com', password: 'correct horse battery' } },
     },
+    hasOwnTurns: true,
     reply: { data: userView, example: userExample },
     refusals: {
       not_authorized: 'the email or the password is wrong, or the user is inactive or locked out',
@@ -132,6 +135,7 @@ export const userEndpoints = [
         },
       },
     },
+    hasOwnTurns: true,
     reply: { data: userView, example: userExample },
     refusals: {
       validation_failed: [
@@ -157,6 +161,7 @@ export const userEndpoints = [
     tag,
     needs: 'admin',
     body: { wrapper: 'user', schema: userChange, isUpdate: true, example: { user: { active: false } } },
+    hasOwnTurns: true,
     reply: { data: userView, example: { ...userExample, active: false } },
     refusals: {
       not_found: noUser,
