@@ -40,9 +40,10 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   handle: (call: Call<Query, Body>) => Promise<Reply>
   /**
    * Throws what the handler would refuse of a body that a schema has passed, and writes nothing. A body with faults that
-   * the schema finds is examined without them, so that one answer names the faults of both stages.
+   * the schema finds is examined without them, so that one answer names the faults of both stages. `faultyKeys` are
+   * missing in it, or hold what the example has where they are required; problems that name them are left out anyway.
    */
-  examine?: (call: Call<Query, Body>, given: Body) => Promise<void>
+  examine?: (call: Call<Query, Body>, given: Body, faultyKeys: ReadonlySet<string>) => Promise<void>
 }
 
 /** Who may call: any key, an admin, a system admin, or whoever holds the permission (admins hold all). */

@@ -202,7 +202,7 @@ async function examined(
 ): Promise<RequestError> {
   if (examine === undefined || error.sound === null) return error
   try {
-    await examine(call, error.sound.body)
+    await examine(call, error.sound.body, error.sound.faultyKeys)
     return error
   } catch (found) {
     return found instanceof RequestError && found.code === 'validation_failed' ? error.with(found) : error

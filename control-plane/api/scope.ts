@@ -64,3 +64,12 @@ const remoteList = (id: number): string =>
 
 /** What `refuseRemoteList` says, for descriptions. */
 export const remoteListRefusal = remoteList(12)
+
+/** Of an organization that a body names; a path's is `not_found`. */
+export async function missingOrganization({ database }: ControlPlane, id: number): Promise<string[]> {
+  const organization = await database.collections.organizations.findOne(
+    { _id: id },
+    { projection: { _id: 1 } },
+  )
+  return organization === null ? [`organization_id: there is no organization ${id}`] : []
+}

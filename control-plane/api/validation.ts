@@ -101,7 +101,7 @@ function shortened(sentence: string): string {
   return `${sentence.slice(0, maxProblemLength / 2)}...${sentence.slice(-maxProblemLength / 2)}`.toWellFormed()
 }
 
-/** What a schema finds wrong with a body; `sound` is the body with the example's values for the faulty keys, if it is one. */
+/** What a schema finds wrong with a body; `sound` is the body without the faulty keys, see `Endpoint.examine`. */
 export class FaultyBody extends FaultyRequest {
   readonly sound: SoundBody | null
 
@@ -110,12 +110,13 @@ export class FaultyBody extends FaultyRequest {
     this.sound = sound
   }
 
-  /** The error with what an examination of the sound body found, leaving out what it says of the faulty keys. */
+  /** The error with what an examination of the sound body found, leaving out problems that name a faulty key. */
   with(found: RequestError): RequestError {
     const keys = this.sound!.faultyKeys
     const { problems, omitted } =
       found instanceof FaultyRequest ? found : { problems: [found.message], omitted: 0 }
-    const others = problems.filter((text) => !keys.has(/^\w*/.exec(text)![0]))
+    const keysIn = (text: string): string[] => text.match(/^\w+|\b[a-z]+_\w+/g) ?? []
+    const others = problems.filter((text) => !keysIn(text).some((key) => keys.has(key)))
     return new FaultyRequest('validation_failed', [...this.problems, ...others], this.omitted + omitted)
   }
 }
@@ -132,11 +133,13 @@ function withoutFaults(
 ): SoundBody | null {
   const faultyKeys = new Set(issues.map(({ path }) => String(path[0])))
   const shown = wrapper === null || !isHash(example) ? example : example[wrapper]
-  if (!isHash(shown)) return null
   const sound = Object.entries(document).filter(([key]) => !faultyKeys.has(key))
-  const stand = Object.entries(shown).filter(([key]) => faultyKeys.has(key))
-  const { success, data } = schema.safeParse(Object.fromEntries([...sound, ...stand]))
-  return success ? { body: data, faultyKeys } : null
+  const required = isHash(shown) ? Object.entries(shown).filter(([key]) => faultyKeys.has(key)) : []
+  for (const stand of [[], required]) {
+    const { success, data } = schema.safeParse(Object.fromEntries([...sound, ...stand]))
+    if (success) return { body: data, faultyKeys }
+  }
+  return null
 }
 
 /** What stands in the wrapper, whatever it is. */

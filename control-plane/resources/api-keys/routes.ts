@@ -2,9 +2,11 @@ import { z } from 'zod'
 import { refuseMoreThanAsked } from '../../api/authorization.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
+import { withoutUndefined } from '../../api/validation.ts'
 import { apiKeyChange, apiKeyCreation, apiKeyView, createdApiKeyView, exampleApiKey } from './schemas.ts'
 import {
   changeApiKey,
+  checkApiKey,
   createApiKey,
   deleteApiKey,
   findApiKey,
@@ -56,6 +58,8 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
         data: createdApiKeyView,
         example: { ...exampleApiKey, key: 'rollcall_4t5r8wqx1h0g6y2m9c3k7v5b' },
       },
+      examine: ({ deps, organizationId }, given) =>
+        checkApiKey(deps, { ...given, organization_id: organizationId }, null),
       async handle({ deps, caller, organizationId, body, documentAsSent }) {
         refuseMoreThanAsked(documentAsSent(), caller, 'an API key')
         const { document, secret } = await createApiKey(deps, caller, organizationId, body())
@@ -78,6 +82,10 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       refusals: { not_found: noKey, validation_failed: [foreignUser, misplacedRole, lastKey] },
       forbids: [more],
       reply: { data: apiKeyView, example: { ...exampleApiKey, active: false } },
+      async examine({ deps, caller, organizationId, params }, given) {
+        const key = await findApiKey(deps, caller, params['id'], scopeOf(organizationId))
+        await checkApiKey(deps, { ...key, ...withoutUndefined(given) }, key.user_id)
+      },
       async handle({ deps, caller, organizationId, params, body, documentAsSent }) {
         const key = await findApiKey(deps, caller, params['id'], scopeOf(organizationId))
         // Before any other rule about it, the body's shape included.

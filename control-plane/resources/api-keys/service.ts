@@ -2,7 +2,6 @@ import type { ClientSession } from 'mongodb'
 import { generateKey, hashKey, type Caller } from '../../../shared/api-keys.ts'
 import { clock } from '../../../shared/clock.ts'
 import { nextIds } from '../../../shared/database.ts'
-import { RequestError } from '../../../shared/errors.ts'
 import type { ApiKeyDocument, Role } from '../../../shared/schemas/api-key.ts'
 import { systemOrganizationId } from '../../../shared/schemas/organization.ts'
 import { refuseMore } from '../../api/authorization.ts'
@@ -10,7 +9,7 @@ import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
-import { withoutUndefined } from '../../api/validation.ts'
+import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurns } from '../credential-changes.ts'
 import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
@@ -19,6 +18,8 @@ import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
  * API keys. Two rules stand over all others: nobody makes, changes or deletes a key that is more than he is himself,
  * and after any change at least one usable system-admin key is left.
  */
+
+type KeyOwner = 'role' | 'user_id' | 'organization_id'
 
 /** One page of the organization's keys, by id. */
 export const listApiKeys = (call: PageCall, organizationId: number, query: TokenPageQuery) =>
@@ -53,8 +54,7 @@ export async function createApiKey(
   document._id = await nextIds(collections, 'api_key')
   await takingTurns(deps, caller, async (session) => {
     await refuseMoreThanCaller(deps, caller, document, session)
-    refuseMisplacedRole(document)
-    await refuseForeignUser(deps, document, session)
+    await checkApiKey(deps, document, null, session)
     await collections.apiKeys.insertOne(document, { session })
   })
   return { document, secret }
@@ -74,9 +74,7 @@ export async function changeApiKey(
     await refuseMoreThanCaller(deps, caller, current, session)
     const wanted = { ...current, ...set }
     await refuseMoreThanCaller(deps, caller, wanted, session)
-    refuseMisplacedRole(wanted)
-    // The user of a key may be gone by now; what is left of it can still be renamed or switched off.
-    if (wanted.user_id !== current.user_id) await refuseForeignUser(deps, wanted, session)
+    await checkApiKey(deps, wanted, current.user_id, session)
     if (Object.keys(set).length > 0)
       await collections.apiKeys.updateOne({ _id: current._id }, { $set: set }, { session })
     return wanted
@@ -146,7 +144,7 @@ export async function toViews({ database }: ControlPlane, keys: ApiKeyDocument[]
 export async function refuseMoreThanCaller(
   { database }: ControlPlane,
   caller: Caller,
-  key: Pick<ApiKeyDocument, 'role' | 'user_id' | 'organization_id'>,
+  key: Pick<ApiKeyDocument, KeyOwner>,
   session?: ClientSession,
 ): Promise<void> {
   refuseMore({ role: key.role, permissions: {} }, caller, 'an API key')
@@ -159,27 +157,25 @@ export async function refuseMoreThanCaller(
   if (user !== null) refuseMore(user, caller, 'an API key')
 }
 
-function refuseMisplacedRole(key: ApiKeyDocument): void {
-  if (key.role === 'system_admin' && key.organization_id !== systemOrganizationId)
-    throw new RequestError(
-      'validation_failed',
-      `role can be system_admin only in organization ${systemOrganizationId}`,
-    )
-}
-
-async function refuseForeignUser(
+/**
+ * Throws `validation_failed` for a role or a user that the key can't have. The user of a key may be gone by now; what is
+ * left of it can still be renamed or switched off.
+ */
+export async function checkApiKey(
   { database }: ControlPlane,
-  key: ApiKeyDocument,
-  session: ClientSession,
+  { role, user_id: userId, organization_id: organizationId }: Pick<ApiKeyDocument, KeyOwner>,
+  storedUserId: number | null,
+  session?: ClientSession,
 ): Promise<void> {
-  if (key.user_id === null) return
-  const user = await database.collections.users.findOne(
-    { _id: key.user_id, organization_id: key.organization_id },
-    { session, projection: { _id: 1 } },
-  )
-  if (user === null)
-    throw new RequestError(
-      'validation_failed',
-      `user_id names no user of organization ${key.organization_id}`,
+  const problems: string[] = []
+  if (role === 'system_admin' && organizationId !== systemOrganizationId)
+    problems.push(`role can be system_admin only in organization ${systemOrganizationId}`)
+  if (userId !== null && userId !== storedUserId) {
+    const user = await database.collections.users.findOne(
+      { _id: userId, organization_id: organizationId },
+      { ...(session === undefined ? {} : { session }), projection: { _id: 1 } },
     )
+    if (user === null) problems.push(`user_id names no user of organization ${organizationId}`)
+  }
+  refuseProblems(problems)
 }

@@ -14,7 +14,14 @@ import {
   minimalAutoresponderView,
   type AutoresponderChange,
 } from './schemas.ts'
-import { changeAutoresponder, createAutoresponder, findAutoresponder, listAutoresponders } from './service.ts'
+import {
+  changeAutoresponder,
+  createAutoresponder,
+  findAutoresponder,
+  listAutoresponders,
+  changedAutoresponder,
+  newAutoresponder,
+} from './service.ts'
 import { viewer } from './view.ts'
 
 const tag = 'Autoresponders'
@@ -88,6 +95,10 @@ export const autoresponderEndpoints = [
     },
     reply: { data: autoresponderView, example: exampleAutoresponder },
     refusals: { invalid_request: remoteListRefusal, validation_failed: faultySettings },
+    async examine({ deps, caller, params }, given, faultyKeys) {
+      const list = await findList(deps, caller, params['mailing_list_id'])
+      if (!decidesOthers(faultyKeys)) newAutoresponder(0, list, given)
+    },
     async handle({ deps, caller, params, body }) {
       const list = await findList(deps, caller, params['mailing_list_id'])
       const created = await createAutoresponder(deps, list, body())
@@ -121,6 +132,11 @@ export const autoresponderEndpoints = [
       ],
     },
     forbids: [`this needs ${describeNeed(mayUpdate)}`],
+    async examine({ deps, caller, params }, given, faultyKeys) {
+      const list = await findList(deps, caller, params['mailing_list_id'])
+      const current = await findAutoresponder(deps, list, params['id'])
+      if (!decidesOthers(faultyKeys)) changedAutoresponder(current, given)
+    },
     async handle({ deps, caller, params, body }) {
       const list = await findList(deps, caller, params['mailing_list_id'])
       const { _id: id } = await findAutoresponder(deps, list, params['id'])
@@ -131,6 +147,10 @@ export const autoresponderEndpoints = [
     },
   }),
 ]
+
+/** Whether a fault is in a key by which the others are right or wrong. */
+const decidesOthers = (faultyKeys: ReadonlySet<string>): boolean =>
+  ['trigger', 'delay', 'delay_unit'].some((key) => faultyKeys.has(key))
 
 async function findList(
   deps: ControlPlane,

@@ -83,10 +83,24 @@ export async function createAutoresponder(
   given: AutoresponderCreation,
 ): Promise<AutoresponderDocument> {
   const { collections } = deps.database
+  const document = newAutoresponder(await nextIds(collections, 'autoresponder'), list, given)
+  await takingTurnsOnList(deps, list._id, taken(document.name), async (session) => {
+    await refuseMissingTargets(collections, document, session)
+    await collections.autoresponders.insertOne(document, { session })
+  })
+  return document
+}
+
+/** Throws `validation_failed` with what doesn't go together in it. */
+export function newAutoresponder(
+  id: number,
+  list: MailingListDocument,
+  given: AutoresponderCreation,
+): AutoresponderDocument {
   const now = clock.now()
   const unnamed: AutoresponderDocument = {
     ...autoresponderDefaults,
-    _id: await nextIds(collections, 'autoresponder'),
+    _id: id,
     organization_id: list.organization_id,
     mailing_list_id: list._id,
     name: given.name,
@@ -96,10 +110,16 @@ export async function createAutoresponder(
   }
   const document = changedBy(unnamed, given, now)
   refuseProblems(faultsOf(document))
-  await takingTurnsOnList(deps, list._id, taken(document.name), async (session) => {
-    await refuseMissingTargets(collections, document, session)
-    await collections.autoresponders.insertOne(document, { session })
-  })
+  return document
+}
+
+/** As newAutoresponder. */
+export function changedAutoresponder(
+  current: AutoresponderDocument,
+  given: AutoresponderChange,
+): AutoresponderDocument {
+  const document = changedBy(current, given, clock.now())
+  refuseProblems([...faultsOf(document), ...sizeFaults(document, current)])
   return document
 }
 
@@ -111,15 +131,13 @@ export async function changeAutoresponder(
   given: AutoresponderChange,
 ): Promise<AutoresponderDocument> {
   const { collections } = deps.database
-  const now = clock.now()
   const changed = await takingTurnsOnList(deps, list._id, taken(given.name), async (session) => {
     const current = await collections.autoresponders.findOne(
       { _id: id, mailing_list_id: list._id },
       { session },
     )
     if (current === null) throw missing('autoresponder', id)
-    const document = changedBy(current, given, now)
-    refuseProblems([...faultsOf(document), ...sizeFaults(document, current)])
+    const document = changedAutoresponder(current, given)
     await refuseMissingTargets(collections, document, session)
     if (triggeredBy(document)?.id !== triggeredBy(current)?.id)
       await raiseRevisions(deps, await refuseRing(collections, document, session), list, session)

@@ -1,4 +1,4 @@
-import { isHash, refuseProblems } from '../../api/validation.ts'
+import { isHash } from '../../api/validation.ts'
 
 /** What the service keeps: here, and nowhere else in the API, a request that brings it is refused. */
 const ofTemplate = [
@@ -30,9 +30,9 @@ const ofDispatch = [
   'finished_at',
 ]
 
-/** Throws `validation_failed` for each of these keys that a document brings, with whatever value. */
-export function refuseReadOnly(document: unknown): void {
-  if (!isHash(document)) return
+/** A sentence on each of these keys that a document brings, with whatever value. */
+export function readOnlyFaults(document: unknown): string[] {
+  if (!isHash(document)) return []
   const dispatch = document['dispatch_attributes']
   const found = [
     ...ofTemplate.filter((key) => Object.hasOwn(document, key)),
@@ -40,5 +40,5 @@ export function refuseReadOnly(document: unknown): void {
       ? ofDispatch.filter((key) => Object.hasOwn(dispatch, key)).map((key) => `dispatch_attributes.${key}`)
       : []),
   ]
-  refuseProblems(found.map((name) => `${name} is read-only and must not be sent`))
+  return found.map((name) => `${name} is read-only and must not be sent`)
 }

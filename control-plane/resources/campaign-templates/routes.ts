@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList } from '../../api/scope.ts'
 import { wholeQuery } from '../../api/token-paging.ts'
-import { refuseReadOnly } from './read-only.ts'
+import { readOnlyFaults } from './read-only.ts'
 import {
   exampleTemplate,
   templateChange,
@@ -10,7 +10,7 @@ import {
   templateSummaryView,
   templateView,
 } from './schemas.ts'
-import { changeTemplate, createTemplate, findTemplate } from './service.ts'
+import { changeTemplate, createTemplate, findTemplate, blankTemplate, checkTemplate } from './service.ts'
 import { summaries, toView } from './view.ts'
 
 const tag = 'Campaign templates'
@@ -112,11 +112,15 @@ export const campaignTemplateEndpoints = [
     reply: { data: templateView, example: exampleTemplate },
     largeReplyBytes,
     refusals: { validation_failed: faultySettings },
+    async examine({ deps, caller, params, documentAsSent }, given) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      const faults = readOnlyFaults(documentAsSent())
+      await checkTemplate(deps, blankTemplate(list, given), { given, faults })
+    },
     async handle({ deps, caller, params, body, documentAsSent }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      const given = body()
-      refuseReadOnly(documentAsSent())
-      return { data: await toView(deps, await createTemplate(deps, list, given)) }
+      const request = { given: body(), faults: readOnlyFaults(documentAsSent()) }
+      return { data: await toView(deps, await createTemplate(deps, list, request)) }
     },
   }),
   endpoint({
@@ -152,11 +156,14 @@ export const campaignTemplateEndpoints = [
         'contents must have at most 8000000 bytes in all',
       ],
     },
+    async examine({ deps, caller, params, documentAsSent }, given) {
+      const found = await findTemplate(deps, caller, params['template_id'])
+      await checkTemplate(deps, found, { given, faults: readOnlyFaults(documentAsSent()) })
+    },
     async handle({ deps, caller, params, body, documentAsSent }) {
       const found = await findTemplate(deps, caller, params['template_id'])
-      const given = body()
-      refuseReadOnly(documentAsSent())
-      return { data: await toView(deps, await changeTemplate(deps, found, given)) }
+      const request = { given: body(), faults: readOnlyFaults(documentAsSent()) }
+      return { data: await toView(deps, await changeTemplate(deps, found, request)) }
     },
   }),
 ]

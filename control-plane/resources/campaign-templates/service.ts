@@ -24,19 +24,23 @@ export async function findTemplate(
   return found
 }
 
-/** The template as stored. Throws `validation_failed` with all that is wrong, or for a name that is taken. */
-export async function createTemplate(
-  deps: ControlPlane,
+/** A request, and what is wrong with it before its values are looked at. */
+export interface GivenTemplate<Given> {
+  given: Given
+  faults: string[]
+}
+
+/** Of a list, with nothing in it yet. */
+export function blankTemplate(
   list: MailingListDocument,
-  given: TemplateCreation,
-): Promise<CampaignTemplateDocument> {
-  const { collections } = deps.database
+  { name }: TemplateCreation,
+): CampaignTemplateDocument {
   const now = clock.now()
-  const blank: CampaignTemplateDocument = {
-    _id: await nextIds(collections, 'campaign_template'),
+  return {
+    _id: 0,
     organization_id: list.organization_id,
     mailing_list_id: list._id,
-    name: given.name,
+    name,
     name_key: '',
     segmentation_criteria_id: null,
     segmentation_criteria_remote_sql: null,
@@ -47,7 +51,30 @@ export async function createTemplate(
     created_at: now,
     updated_at: now,
   }
-  const document = changedBy(blank, given, await circumstancesOf(deps, blank, given))
+}
+
+/** Throws `validation_failed` with all that is wrong but the name of another template. */
+export async function checkTemplate(
+  deps: ControlPlane,
+  stored: CampaignTemplateDocument,
+  request: GivenTemplate<TemplateChange>,
+): Promise<void> {
+  changedBy(stored, request, await circumstancesOf(deps, stored, 0))
+}
+
+/** The template as stored. Throws as checkTemplate, or for a name that is taken. */
+export async function createTemplate(
+  deps: ControlPlane,
+  list: MailingListDocument,
+  request: GivenTemplate<TemplateCreation>,
+): Promise<CampaignTemplateDocument> {
+  const { collections } = deps.database
+  const { given } = request
+  const blank = {
+    ...blankTemplate(list, given),
+    _id: await nextIds(collections, 'campaign_template'),
+  }
+  const document = changedBy(blank, request, await circumstancesOf(deps, blank, newContentsIn(given)))
   await refusingTaken(taken(document.name), () => collections.campaignTemplates.insertOne(document))
   return document
 }
@@ -60,13 +87,13 @@ export async function createTemplate(
 export async function changeTemplate(
   deps: ControlPlane,
   found: CampaignTemplateDocument,
-  given: TemplateChange,
+  request: GivenTemplate<TemplateChange>,
 ): Promise<CampaignTemplateDocument> {
   const { campaignTemplates } = deps.database.collections
-  const circumstances = await circumstancesOf(deps, found, given)
+  const circumstances = await circumstancesOf(deps, found, newContentsIn(request.given))
   let current = found
   for (;;) {
-    const { _id, ...fields } = changedBy(current, given, circumstances)
+    const { _id, ...fields } = changedBy(current, request, circumstances)
     const { matchedCount } = await refusingTaken(taken(fields.name), () =>
       campaignTemplates.updateOne({ _id, revision: current.revision }, { $set: fields }),
     )
@@ -88,14 +115,13 @@ interface Circumstances {
 async function circumstancesOf(
   { database }: ControlPlane,
   { organization_id, mailing_list_id }: CampaignTemplateDocument,
-  given: TemplateChange,
+  newContents: number,
 ): Promise<Circumstances> {
   const { collections } = database
-  const amount = newContentsIn(given)
   const [organization, list, firstContentId] = await Promise.all([
     collections.organizations.findOne({ _id: organization_id }),
     collections.mailingLists.findOne({ _id: mailing_list_id }),
-    amount === 0 ? 0 : nextIds(collections, 'campaign_content', amount),
+    newContents === 0 ? 0 : nextIds(collections, 'campaign_content', newContents),
   ])
   return {
     now: clock.now(),
@@ -108,7 +134,7 @@ async function circumstancesOf(
 /** The whole document as the request leaves it. Throws what is wrong with the request. */
 function changedBy(
   stored: CampaignTemplateDocument,
-  given: TemplateChange,
+  { given, faults }: GivenTemplate<TemplateChange>,
   { now, zoneName, isRemoteList, firstContentId }: Circumstances,
 ): CampaignTemplateDocument {
   const { contents, faults: contentFaults } = changedContents(stored.contents, given, firstContentId)
@@ -117,7 +143,7 @@ function changedBy(
     given.dispatch_attributes,
     zoneName,
   )
-  refuseProblems([...segmentFaults(given, isRemoteList), ...contentFaults, ...dispatchFaults])
+  refuseProblems([...faults, ...segmentFaults(given, isRemoteList), ...contentFaults, ...dispatchFaults])
   const name = given.name ?? stored.name
   return {
     ...stored,

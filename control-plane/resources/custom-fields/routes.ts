@@ -10,6 +10,8 @@ import {
   findCustomField,
   listCustomFields,
   toView,
+  changedField,
+  newField,
 } from './service.ts'
 
 const tag = 'Custom fields'
@@ -31,6 +33,10 @@ const faultySettings = [
 
 const tooLarge =
   'the custom fields of mailing list 12 would have more than 4000000 bytes in all: give them fewer or shorter options'
+
+/** Whether a fault is in a key by which the others are right or wrong. */
+const decidesOthers = (faultyKeys: ReadonlySet<string>): boolean =>
+  faultyKeys.has('field_type') || faultyKeys.has('options')
 
 export const customFieldEndpoints = [
   endpoint({
@@ -74,6 +80,10 @@ export const customFieldEndpoints = [
         tooLarge,
       ],
     },
+    async examine({ deps, caller, params }, given, faultyKeys) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      if (!decidesOthers(faultyKeys)) newField(0, list, given)
+    },
     async handle({ deps, caller, params, body }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       return { data: toView(await createCustomField(deps, list, body())) }
@@ -104,6 +114,11 @@ export const customFieldEndpoints = [
         'required must be true for the primary key of the list',
         tooLarge,
       ],
+    },
+    async examine({ deps, caller, params }, given, faultyKeys) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      const field = await findCustomField(deps, list, params['id'])
+      if (!decidesOthers(faultyKeys)) changedField(field, given)
     },
     async handle({ deps, caller, params, body }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])

@@ -62,18 +62,37 @@ export async function createCustomField(
   given: CustomFieldCreation,
 ): Promise<CustomFieldDocument> {
   const { collections } = deps.database
-  const document = checked({
-    _id: await nextIds(collections, 'custom_field'),
-    mailing_list_id: list._id,
-    ...given,
-    name_key: comparisonForm(given.name),
-    created_at: clock.now(),
-  })
+  const document = newField(await nextIds(collections, 'custom_field'), list, given)
   await takingTurnsOnList(deps, list._id, taken(document.name), async (session) => {
     await refuseTooMany(collections, document, session)
     await collections.customFields.insertOne(document, { session })
   })
   return document
+}
+
+/** Throws `validation_failed` with all that is wrong but the name of another field. */
+export const newField = (
+  id: number,
+  { _id: listId }: MailingListDocument,
+  given: CustomFieldCreation,
+): CustomFieldDocument =>
+  checked({
+    _id: id,
+    mailing_list_id: listId,
+    ...given,
+    name_key: comparisonForm(given.name),
+    created_at: clock.now(),
+  })
+
+/** As newField. */
+export function changedField(field: CustomFieldDocument, given: CustomFieldChange): CustomFieldDocument {
+  if (given.field_type !== undefined && given.field_type !== field.field_type)
+    throw new RequestError('validation_failed', "field_type can't be changed")
+  return checked({
+    ...field,
+    ...withoutUndefined(given),
+    name_key: comparisonForm(given.name ?? field.name),
+  })
 }
 
 /** Each subscriber's record shows all fields of the list, and requests on the list read all of their definitions. */
@@ -126,14 +145,7 @@ export async function changeCustomField(
   field: CustomFieldDocument,
   given: CustomFieldChange,
 ): Promise<CustomFieldDocument> {
-  if (given.field_type !== undefined && given.field_type !== field.field_type)
-    throw new RequestError('validation_failed', "field_type can't be changed")
-  const changes = withoutUndefined(given)
-  const { _id, ...changed } = checked({
-    ...field,
-    ...changes,
-    name_key: comparisonForm(given.name ?? field.name),
-  })
+  const { _id, ...changed } = changedField(field, given)
   await takingTurnsOnList(deps, list._id, taken(changed.name), async (session, current) => {
     if (current.primary_key_custom_field_id === _id && !changed.required)
       throw new RequestError('validation_failed', 'required must be true for the primary key of the list')

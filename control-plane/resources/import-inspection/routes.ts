@@ -3,7 +3,7 @@ import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/
 import { creationRefusals } from '../subscriber-imports/creation-check.ts'
 import { mostBytes } from './sample.ts'
 import { exampleInspection, exampleInspectionRequest, inspectionRequest, inspectionView } from './schemas.ts'
-import { inspectSource } from './service.ts'
+import { checkInspection, inspectSource } from './service.ts'
 
 export const importInspectionEndpoints = [
   endpoint({
@@ -30,6 +30,10 @@ export const importInspectionEndpoints = [
         'file_source.filename can\'t be read: "subscribers.csv.gz" is no intact gzip file: incorrect header check',
         "file_source.url can't be read: http://127.0.0.1:8000/subscribers.csv answered with status 404, expected 200",
       ],
+    },
+    async examine({ deps, caller, params, sample }, given) {
+      const list = await findMailingList(deps, caller, params['mailing_list_id'])
+      await checkInspection(deps, { list, given, content: sample })
     },
     async handle({ deps, caller, params, body, sample, endTurn }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])

@@ -6,7 +6,11 @@ import type { FileFormat } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { checkCreation, creationSurroundings } from '../subscriber-imports/creation-check.ts'
+import {
+  checkCreation,
+  creationSurroundings,
+  type CreationSurroundings,
+} from '../subscriber-imports/creation-check.ts'
 import {
   checkOptions,
   type CheckedOptions,
@@ -21,26 +25,30 @@ import { rehearse, shortened, type RehearsedRecord } from './rehearsal.ts'
 import { takeSample, type Sample } from './sample.ts'
 import type { InspectionRequest, InspectionView } from './schemas.ts'
 
+interface Inspection {
+  list: MailingListDocument
+  given: InspectionRequest
+  content: ContentSample | null
+}
+
+/** Throws `validation_failed` with all that is wrong with the request, before its source is looked at. */
+export async function checkInspection(
+  deps: ControlPlane,
+  { list, given, content }: Inspection,
+): Promise<{ surroundings: CreationSurroundings; source: CheckedSource }> {
+  const surroundings = await creationSurroundings(deps, list)
+  const creation = { given: asCreation(given, surroundings), content }
+  const { source } = await checkCreation(deps, surroundings, creation)
+  return { surroundings, source }
+}
+
 /** What an import of a source would be like: how the file reads, which columns are which, and its first records. */
 export async function inspectSource(
   deps: ControlPlane,
-  {
-    list,
-    given,
-    content,
-    endTurn,
-  }: {
-    list: MailingListDocument
-    given: InspectionRequest
-    content: ContentSample | null
-    endTurn: () => void
-  },
+  inspection: Inspection & { endTurn: () => void },
 ): Promise<InspectionView> {
-  const surroundings = await creationSurroundings(deps, list)
-  const { source } = await checkCreation(deps, surroundings, {
-    given: asCreation(given, surroundings),
-    content,
-  })
+  const { list, given, content, endTurn } = inspection
+  const { surroundings, source } = await checkInspection(deps, inspection)
   // Its server, or the folder, may take 30 s.
   if (source.type !== 'json') endTurn()
   const sample = await takeSample(deps, list.organization_id, source, content)

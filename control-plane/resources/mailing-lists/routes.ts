@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import { endpoint, permission } from '../../api/endpoint.ts'
-import { findMailingList } from '../../api/scope.ts'
+import { findMailingList, missingOrganization } from '../../api/scope.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
+import { refuseProblems } from '../../api/validation.ts'
 import { exampleMailingList, mailingListChange, mailingListCreation, mailingListView } from './schemas.ts'
 import { changeMailingList, createMailingList, listMailingLists, toView } from './service.ts'
 
@@ -65,6 +66,9 @@ export const mailingListEndpoints = [
         'primary_key_custom_field_id names no custom field of the list, which has none yet: set it when the field is there',
         'organization_id: there is no organization 4711',
       ],
+    },
+    async examine({ deps, caller }, { organization_id: organizationId = caller.organizationId }) {
+      refuseProblems(await missingOrganization(deps, organizationId))
     },
     async handle({ deps, caller, body }) {
       return { data: toView(await createMailingList(deps, caller, body())) }

@@ -10,8 +10,9 @@ import { keepOutNewSubscribers } from '../../../shared/store/subscriber-counts.t
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
+import { missingOrganization } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
-import { refusingTaken, withoutUndefined } from '../../api/validation.ts'
+import { refuseProblems, refusingTaken, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurnsOnList } from '../list-changes.ts'
 import type { MailingListChange, MailingListCreation } from './schemas.ts'
@@ -39,11 +40,7 @@ export async function createMailingList(
   const { collections } = deps.database
   const { organization_id: wanted, ...fields } = given
   const organizationId = wanted ?? caller.organizationId
-  if (
-    (await collections.organizations.findOne({ _id: organizationId }, { projection: { _id: 1 } })) === null
-  ) {
-    throw new RequestError('validation_failed', `organization_id: there is no organization ${organizationId}`)
-  }
+  refuseProblems(await missingOrganization(deps, organizationId))
   const document: MailingListDocument = {
     _id: await nextIds(collections, 'mailing_list'),
     organization_id: organizationId,

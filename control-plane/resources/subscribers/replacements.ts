@@ -13,22 +13,24 @@ export interface Replacements {
 const mostCharacters = 100_000
 const longestKey = 50
 
-/** Throws `invalid_request` for keys that don't do, `validation_failed` for values. */
-export function readReplacements({
-  content_replacement_fields: fields = {},
-  content_replacement_fields_raw: raw = {},
-}: Triggering): Replacements {
+/** Throws `invalid_request` for keys that don't do; what is wrong with values goes to `problems`. */
+export function readReplacements(
+  { content_replacement_fields: fields = {}, content_replacement_fields_raw: raw = {} }: Triggering,
+  problems: string[],
+): Replacements {
   const given = Object.entries({ content_replacement_fields: fields, content_replacement_fields_raw: raw })
-  const problems = given.flatMap(([name, hash]) => keyProblems(name, Object.keys(hash)))
-  refuseProblems(problems, 'invalid_request')
-  refuseProblems(given.flatMap(([name, hash]) => valueProblems(name, hash)))
+  refuseProblems(
+    given.flatMap(([name, hash]) => keyProblems(name, Object.keys(hash))),
+    'invalid_request',
+  )
+  for (const [name, hash] of given) addValueProblems(name, hash, problems)
   const characters = given
     .flatMap(([, hash]) => Object.entries(hash).flat())
     .reduce((sum: number, text) => sum + codePoints(String(text)), 0)
   if (characters > mostCharacters)
-    refuseProblems([
+    problems.push(
       `content_replacement_fields and content_replacement_fields_raw must have at most ${mostCharacters} characters together, and have ${characters}`,
-    ])
+    )
   return {
     ...(Object.keys(fields).length === 0 ? {} : { fields: fields as Record<string, string> }),
     ...(Object.keys(raw).length === 0 ? {} : { rawFields: raw as Record<string, string> }),
@@ -50,8 +52,8 @@ function keyProblems(name: string, keys: readonly string[]): string[] {
   })
 }
 
-const valueProblems = (name: string, hash: Record<string, unknown>): string[] =>
-  Object.entries(hash).flatMap(([key, value]) => {
-    if (typeof value !== 'string') return [`${name}.${key} must be a string`]
-    return value.includes('\0') ? [`${name}.${key} must not hold NUL characters`] : []
-  })
+function addValueProblems(name: string, hash: Record<string, unknown>, problems: string[]): void {
+  for (const [key, value] of Object.entries(hash))
+    if (typeof value !== 'string') problems.push(`${name}.${key} must be a string`)
+    else if (value.includes('\0')) problems.push(`${name}.${key} must not hold NUL characters`)
+}

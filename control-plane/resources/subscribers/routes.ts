@@ -26,7 +26,7 @@ import {
   unsubscription,
 } from './schemas.ts'
 import { exampleTriggered, triggeredView, faultyTriggering, triggering } from './trigger-schemas.ts'
-import { needOfCreation, triggerAutoresponders } from './trigger.ts'
+import { needOfCreation, readTriggering, triggerAutoresponders } from './trigger.ts'
 import { unsubscribe } from './unsubscription.ts'
 
 const tag = 'Subscribers'
@@ -191,6 +191,9 @@ export const subscriberEndpoints = [
       validation_failed: [...faultyTriggering.validation_failed, takenIdentity, ...noPlace],
     },
     forbids: [`this needs ${describeNeed(needOfCreation)}`],
+    async examine({ deps, caller, params }, given) {
+      readTriggering(given, await findSubscriberList(deps, caller, params['mailing_list_id']))
+    },
     async handle({ deps, caller, params, body, documentAsSent }) {
       const path = { listText: params['mailing_list_id'], subscriberText: params['id_or_email']! }
       return { data: await triggerAutoresponders(deps, caller, path, { body, documentAsSent }) }

@@ -1,6 +1,4 @@
-import { refuseProblems } from '../../api/validation.ts'
-import { readGiven } from './given-values.ts'
-import type { SubscriberList } from './list-context.ts'
+import { readGiven, type Reading } from './given-values.ts'
 import type { FieldsBySection } from './trigger-schemas.ts'
 
 /** Custom fields of a trigger call, by what becomes of the subscriber: `for_all` with the specific ones over it. */
@@ -8,10 +6,9 @@ export type FieldSections = Record<'for_new' | 'for_active' | 'for_reactivated',
 
 /**
  * All sections are checked in every call, so that a fault in one shows before the first subscriber whom it is for.
- * Throws what is wrong with them.
+ * What is wrong with them goes to `problems`.
  */
-export function readSections(given: FieldsBySection, context: SubscriberList): FieldSections {
-  const problems: string[] = []
+export function readSections(given: FieldsBySection, { context, problems }: Reading): FieldSections {
   const read = (section: keyof FieldsBySection): Record<string, unknown> => {
     const custom_fields = given[section] ?? {}
     readGiven({ custom_fields }, { context, problems, fieldsAt: `custom_fields.${section}` })
@@ -24,11 +21,9 @@ export function readSections(given: FieldsBySection, context: SubscriberList): F
     )
   }
   const forAll = read('for_all')
-  const sections = {
+  return {
     for_new: { ...forAll, ...read('for_new') },
     for_active: { ...forAll, ...read('for_active') },
     for_reactivated: { ...forAll, ...read('for_reactivated') },
   }
-  refuseProblems(problems)
-  return sections
 }

@@ -16,7 +16,7 @@ import {
 import { refuseUnless } from '../../api/authorization.ts'
 import { permission } from '../../api/endpoint.ts'
 import { missing } from '../../api/scope.ts'
-import { refusingTaken } from '../../api/validation.ts'
+import { refuseProblems, refusingTaken } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { bodyAfterRecord, changeOf, refuseUnlessOne } from './change.ts'
 import { addressOf } from './find.ts'
@@ -53,12 +53,7 @@ export async function triggerAutoresponders(
     const address = addressOf(context.list, path.subscriberText)
     if (address === null) throw missing('subscriber', path.subscriberText)
     const mayCreate = typeof address === 'string' || 'emailKey' in address
-    const read = (): Pick<TriggerCall, 'given' | 'replacements' | 'sections'> => {
-      const given = body()
-      const replacements = readReplacements(given)
-      refuseUnlessEither(given)
-      return { given, replacements, sections: readSections(given.custom_fields ?? {}, context) }
-    }
+    const read = () => readTriggering(body(), context)
     const asked = await bodyAfterRecord(read, async () => {
       if (!mayCreate || !asksToCreate(documentAsSent()))
         await refuseUnlessOne(deps, address, path.subscriberText)
@@ -71,6 +66,19 @@ export async function triggerAutoresponders(
     refuseUnless(caller, needOfCreation)
     return createAndTrigger(call)
   })
+}
+
+/** Throws what is wrong with a call, as far as it doesn't depend on the subscriber and the autoresponders. */
+export function readTriggering(
+  given: Triggering,
+  context: SubscriberList,
+): Pick<TriggerCall, 'given' | 'replacements' | 'sections'> {
+  const problems: string[] = []
+  const replacements = readReplacements(given, problems)
+  refuseUnlessEither(given)
+  const sections = readSections(given.custom_fields ?? {}, { context, problems })
+  refuseProblems(problems)
+  return { given, replacements, sections }
 }
 
 interface TriggerCall {

@@ -10,7 +10,15 @@ import {
   userQuery,
   userView,
 } from './schemas.ts'
-import { changeUser, createUser, deleteUser, findUser, listUsers } from './service.ts'
+import {
+  changeUser,
+  checkChange,
+  checkCreation,
+  createUser,
+  deleteUser,
+  findUser,
+  listUsers,
+} from './service.ts'
 import { authenticate, resetLockout } from './sign-in.ts'
 import { toView } from './view.ts'
 
@@ -148,6 +156,7 @@ export const userEndpoints = [
       ],
     },
     forbids: [more],
+    examine: ({ deps, caller }, given) => checkCreation(deps, caller, given),
     async handle({ deps, caller, body, documentAsSent, clientGone }) {
       refuseMoreThanAsked(documentAsSent(), caller, 'a user')
       return { data: await toView(deps, await createUser(deps, caller, body(), clientGone)) }
@@ -176,6 +185,9 @@ export const userEndpoints = [
       ],
     },
     forbids: [more],
+    async examine({ deps, caller, params }, given) {
+      checkChange(deps, await findUser(deps, caller, params['id']), given)
+    },
     async handle({ deps, caller, params, body, documentAsSent, clientGone }) {
       const user = await findUser(deps, caller, params['id'])
       // Before any other rule about it, the body's shape included.

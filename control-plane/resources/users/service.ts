@@ -10,7 +10,7 @@ import { comparisonForm } from '../../../shared/values/identity.ts'
 import { refuseMore } from '../../api/authorization.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
-import { missing, pathId, reaches } from '../../api/scope.ts'
+import { missing, missingOrganization, pathId, reaches } from '../../api/scope.ts'
 import { refuseProblems, refusingTaken, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { takingTurns } from '../credential-changes.ts'
@@ -71,6 +71,30 @@ export async function findUser(
   return user
 }
 
+type UserCreation = z.infer<typeof userCreation>
+type UserChange = z.infer<typeof userChange>
+
+/** Throws `validation_failed` with all that is wrong but the email of another user. */
+export async function checkCreation(
+  deps: ControlPlane,
+  { organizationId: own }: Caller,
+  { organization_id: organizationId = own, role, terms_and_conditions_version: terms }: UserCreation,
+): Promise<void> {
+  refuseProblems([
+    ...(await missingOrganization(deps, organizationId)),
+    ...misplacedRole(role, organizationId),
+    ...termsProblems(deps, terms, null),
+  ])
+}
+
+/** As checkCreation. */
+export function checkChange(deps: ControlPlane, found: UserDocument, given: UserChange): void {
+  refuseProblems([
+    ...misplacedRole(given.role ?? found.role, found.organization_id),
+    ...termsProblems(deps, given.terms_and_conditions_version, found.terms_and_conditions_version),
+  ])
+}
+
 /**
  * The user as stored. Throws `validation_failed` with all that is wrong, or for an email that is taken; 429 and 503 when
  * the password has no turn to be hashed (OrganizationTurns); and what takingTurns throws.
@@ -78,16 +102,17 @@ export async function findUser(
 export async function createUser(
   deps: ControlPlane,
   caller: Caller,
-  { organization_id: wanted, password1, password2: _same, ...given }: z.infer<typeof userCreation>,
+  wanted: UserCreation,
   clientGone: AbortSignal,
 ): Promise<UserDocument> {
+  await checkCreation(deps, caller, wanted)
   const { collections } = deps.database
-  const organizationId = wanted ?? caller.organizationId
-  refuseProblems([
-    ...(await missingOrganization(deps, organizationId)),
-    ...misplacedRole(given.role, organizationId),
-    ...termsProblems(deps, given.terms_and_conditions_version, null),
-  ])
+  const {
+    organization_id: organizationId = caller.organizationId,
+    password1,
+    password2: _same,
+    ...given
+  } = wanted
   const document: UserDocument = {
     _id: await nextIds(collections, 'user'),
     organization_id: organizationId,
@@ -115,13 +140,11 @@ export async function changeUser(
   deps: ControlPlane,
   caller: Caller,
   found: UserDocument,
-  { password1, password2: _same, permissions, ...given }: z.infer<typeof userChange>,
+  wanted: UserChange,
   clientGone: AbortSignal,
 ): Promise<UserDocument> {
-  refuseProblems([
-    ...misplacedRole(given.role ?? found.role, found.organization_id),
-    ...termsProblems(deps, given.terms_and_conditions_version, found.terms_and_conditions_version),
-  ])
+  checkChange(deps, found, wanted)
+  const { password1, password2: _same, permissions, ...given } = wanted
   const set: Record<string, unknown> = {
     ...withoutUndefined(given),
     ...(given.full_name === undefined ? {} : { full_name_key: comparisonForm(given.full_name) }),
@@ -162,14 +185,6 @@ export async function deleteUser(
       throw new RequestError('validation_failed', `nobody deletes himself: user ${user._id} is the caller`)
     await users.deleteOne({ _id: user._id }, { session })
   })
-}
-
-async function missingOrganization({ database }: ControlPlane, id: number): Promise<string[]> {
-  const organization = await database.collections.organizations.findOne(
-    { _id: id },
-    { projection: { _id: 1 } },
-  )
-  return organization === null ? [`organization_id: there is no organization ${id}`] : []
 }
 
 const misplacedRole = (role: UserDocument['role'], organizationId: number): string[] =>

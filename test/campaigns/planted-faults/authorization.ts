@@ -144,8 +144,8 @@ const faults: readonly Fault[] = [
   {
     name: 'a key is made for a user of another organization',
     file: `${resources}/api-keys/service.ts`,
-    text: '{ _id: key.user_id, organization_id: key.organization_id },\n    { session, projection',
-    replacement: '{ _id: key.user_id },\n    { session, projection',
+    text: '{ _id: userId, organization_id: organizationId },',
+    replacement: '{ _id: userId },',
   },
   {
     name: 'a primary key may be a field of another list',

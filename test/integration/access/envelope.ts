@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { basic, bootstrapKey } from '../../helpers/service.ts'
+import { basic, bootstrapKey, createList, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
 const { call, post } = service
@@ -223,5 +223,145 @@ t.test('rubbish on the wire neither ends the process nor shows a stack', async (
       })
     ).status,
     200,
+  )
+})
+
+t.test('what a schema finds and what only the handler can find come in one answer, everywhere', async (t) => {
+  const list = await createList(service, [{ name: 'Age', field_type: 'number' }])
+  const lists = `/mailing_lists/${list.id}`
+  const other = await post('/organizations', { organization: { name: 'Two stages' } })
+  const template = await post(`${lists}/templates`, { campaign: { name: 'Stored' } })
+  const fields = `${lists}/custom_fields`
+  const field = await post(fields, { custom_field: { name: 'Size', field_type: 'text' } })
+  const answering = `${lists}/autoresponders`
+  const autoresponder = await post(answering, {
+    autoresponder: { name: 'Stored', trigger: 'api', use_external_delivery_setting: true },
+  })
+  await post(`${lists}/subscribers`, { subscriber: { email: 'a@example.com' } })
+  const rows: [method: string, path: string, body: Json, ...sentences: (RegExp | string)[]][] = [
+    [
+      'POST',
+      `${lists}/subscriber_imports/inspect`,
+      { subscriber_import: { overwrite: 'x', callback_url: 'ftp://x', file_source: { type: 'url' } } },
+      ...['overwrite must be a boolean', 'file_source.url is required', /^callback_url must be/],
+    ],
+    [
+      'POST',
+      `${lists}/subscribers/a@example.com/trigger_autoresponders`,
+      {
+        autoresponder_names: ['*'],
+        reactivate_subscriber: 'x',
+        content_replacement_fields: { a: 1 },
+        custom_fields: { for_all: { Age: 'x' } },
+      },
+      'reactivate_subscriber must be a boolean',
+      'content_replacement_fields.a must be a string',
+      /^custom_fields.for_all.Age must be an integer/,
+    ],
+    [
+      'POST',
+      '/mailing_lists',
+      { mailing_list: { name: 5, organization_id: 999_999 } },
+      ...['name must be a string', 'organization_id: there is no organization 999999'],
+    ],
+    [
+      'POST',
+      '/users',
+      {
+        user: {
+          full_name: 'A',
+          email: 'a@example.com',
+          role: 'standard',
+          active: 'x',
+          organization_id: 999_999,
+        },
+      },
+      'active must be a boolean',
+      /^password1 is required/,
+      /^password2 is required/,
+      'organization_id: there is no organization 999999',
+    ],
+    [
+      'POST',
+      `/organizations/${other.id}/api_keys`,
+      { api_key: { name: 5, role: 'system_admin', user_id: 999_999 } },
+      'name must be a string',
+      'role can be system_admin only in organization 1',
+      `user_id names no user of organization ${other.id}`,
+    ],
+    [
+      'POST',
+      fields,
+      { custom_field: { name: 'email', field_type: 'text', required: 'x', maximum_value: 5 } },
+      'required must be a boolean',
+      'name "email" is that of a built-in column',
+      'minimum_value and maximum_value are not possible for a field of type text',
+    ],
+    [
+      'PUT',
+      `${fields}/${field.id}`,
+      { custom_field: { required: 'x', minimum_length: 5, maximum_length: 4 } },
+      ...['required must be a boolean', 'minimum_length must not be more than maximum_length'],
+    ],
+    [
+      'POST',
+      fields,
+      { custom_field: { name: 'Choice', field_type: 'checkbox', options: ['a'] } },
+      /^field_type must be one of/,
+    ],
+    [
+      'POST',
+      answering,
+      { autoresponder: { name: 'A', trigger: 'autoresponder_open', paused: 'x', content_text: 'x' } },
+      'paused must be a boolean',
+      'trigger_autoresponder_to_open_id is required by trigger autoresponder_open',
+      'content_subject is required where there is content_html or content_text',
+    ],
+    [
+      'PUT',
+      `${answering}/${autoresponder.id}`,
+      { autoresponder: { paused: 'x', use_external_delivery_setting: false } },
+      'paused must be a boolean',
+      'from_email is required when use_external_delivery_setting is false',
+    ],
+    [
+      'POST',
+      answering,
+      { autoresponder: { name: 'A', trigger: 'never', use_external_delivery_setting: true } },
+      /^trigger must be one of/,
+    ],
+    [
+      'POST',
+      `${lists}/templates`,
+      { campaign: { name: 5, archived: true, segmentation_criteria_remote_sql: 'SELECT' } },
+      'name must be a string',
+      'archived is read-only and must not be sent',
+      'segmentation_criteria_remote_sql is possible only on Remote Lists',
+    ],
+    [
+      'PUT',
+      `/templates/${template.id}`,
+      { campaign: { name: 5, id: 1, dispatch_attributes: { begins_at: 'soon' } } },
+      'name must be a string',
+      'id is read-only and must not be sent',
+      /^dispatch_attributes.begins_at must be an ISO 8601 time/,
+    ],
+  ]
+  for (const [method, path, body, ...sentences] of rows) {
+    const answer = await call(method, path, body)
+    t.equal(answer.body.error_code, 'validation_failed', answer.text)
+    t.match(answer.body.error_message.split('; '), sentences, `${method} ${path}: ${answer.text}`)
+    t.equal(answer.body.error_message.split('; ').length, sentences.length, answer.body.error_message)
+  }
+})
+
+t.test('a value that looks like two sentences stays in its own', async (t) => {
+  const list = await createList(service)
+  const { body } = await call('POST', `/mailing_lists/${list.id}/subscribers`, {
+    subscriber: { email: 'a@example.com', status: 'x', custom_fields: { 'a; status b': 1 } },
+  })
+  t.match(
+    body.error_message,
+    /^status must be .*; custom_fields\.a; status b is no custom field of the list$/,
   )
 })
