@@ -57,8 +57,9 @@ export class OrganizationTurns {
     this.#options = options
   }
 
-  /** Runs `work` in its turn. Throws as `begin` does. */
+  /** Runs `work` in its turn, none once the process stops. Throws as `begin` does. */
   async run<T>(request: TurnRequest, work: () => Promise<T>): Promise<T> {
+    if (request.stopping.aborted) throw this.#stoppingError()
     const end = await this.begin(request)
     try {
       return await work()
@@ -69,11 +70,11 @@ export class OrganizationTurns {
 
   /**
    * Resolves when its turn has come, to what ends the turn. Throws 429 when the organization's line is full, 503 when
-   * the process stops before or the turn doesn't come in time; a request whose client has gone leaves the line.
+   * it would have to wait and the process stops, or the turn doesn't come in time; a request whose client has gone
+   * leaves the line.
    */
   async begin(request: TurnRequest, weight = 1): Promise<() => void> {
-    const { organizationId, stopping } = request
-    if (stopping.aborted) throw this.#stoppingError()
+    const { organizationId } = request
     if (request.clientGone?.aborted === true) throw clientGoneError()
     const line = this.#lines.get(organizationId) ?? { running: 0, waiting: [] }
     if (line.waiting.length >= this.#options.maxWaitingPerOrganization) throw await this.#refusal(request)
@@ -105,6 +106,10 @@ export class OrganizationTurns {
   }
 
   #wait(line: Line, weight: number, { organizationId, stopping, clientGone }: TurnRequest): Promise<void> {
+    if (stopping.aborted) {
+      this.#removeIfEmpty(organizationId, line)
+      throw this.#stoppingError()
+    }
     return new Promise((resolve, reject) => {
       const unlisten = (): void => {
         clearTimeout(timer)
