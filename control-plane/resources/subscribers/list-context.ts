@@ -1,3 +1,4 @@
+import { BSON } from 'mongodb'
 import type { Caller } from '../../../shared/api-keys.ts'
 import type { Database } from '../../../shared/database.ts'
 import { toFieldDefinition } from '../../../shared/schemas/custom-field.ts'
@@ -64,23 +65,44 @@ const readFields = sharedRead(({ collections }: Database, listId: number) =>
   collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
 )
 type KnownFields = Pick<SubscriberList, 'fields' | 'fieldNamed'> & { revision: number }
-const knownFields = new WeakMap<Database, Map<number, KnownFields>>()
-const mostKnownLists = 1_000
+
+/** The fields of the lists that were last asked for. Options make definitions large: 4 MB of a list at most. */
+class FieldCache {
+  static readonly maxBytes = 16 * 1024 * 1024
+  readonly #lists = new Map<number, KnownFields>()
+  #bytes = 0
+
+  get(listId: number): KnownFields | undefined {
+    return this.#lists.get(listId)
+  }
+
+  set(listId: number, fields: KnownFields, bytes: number): void {
+    if (this.#bytes + bytes > FieldCache.maxBytes) {
+      this.#lists.clear()
+      this.#bytes = 0
+    }
+    this.#bytes += bytes
+    this.#lists.set(listId, fields)
+  }
+}
+const caches = new WeakMap<Database, FieldCache>()
+/** A list without fields takes that, too. */
+const entryBytes = 1_024
 
 async function fieldsOf(database: Database, list: MailingListDocument): Promise<KnownFields> {
-  const known = knownFields.get(database) ?? new Map<number, KnownFields>()
-  knownFields.set(database, known)
-  const entry = known.get(list._id)
+  const cache = caches.get(database) ?? new FieldCache()
+  caches.set(database, cache)
+  const entry = cache.get(list._id)
   if (entry?.revision === list.revision) return entry
   const documents = await readFields(database, list._id)
   const fields = documents.map((document) => fieldReader(toFieldDefinition(document), 'mdy'))
-  if (known.size >= mostKnownLists) known.clear()
   const read = {
     revision: list.revision,
     fields,
     fieldNamed: fieldFinder(fields, ({ field }) => field.name),
   }
-  known.set(list._id, read)
+  const bytes = documents.reduce((sum, document) => sum + BSON.calculateObjectSize(document), entryBytes)
+  cache.set(list._id, read, bytes)
   return read
 }
 
