@@ -213,6 +213,7 @@ export class BatchDraft {
     failures.string('line', line)
     failures.end(failure)
     failures.documents += 1
+    this.counts.kept_bytes = failures.length
   }
 
   #log(kind: Exclude<LogKind, 'failed'>, email: string): void {

@@ -8,6 +8,7 @@ import type { Collections } from '../../shared/schemas/collections.ts'
 import {
   outcomeId,
   type ChunkDocument,
+  furtherCounts,
   logKinds,
   type ImportCounts,
   type LogKind,
@@ -271,8 +272,7 @@ interface BatchWork {
 function sumCounts(a: ImportCounts, b: ImportCounts): ImportCounts {
   const sum = { ...a }
   for (const kind of logKinds) sum[kind] += b[kind]
-  if (b.month_first_dates !== undefined)
-    sum.month_first_dates = (a.month_first_dates ?? 0) + b.month_first_dates
+  for (const kind of furtherCounts) if (b[kind] !== undefined) sum[kind] = (a[kind] ?? 0) + b[kind]
   return sum
 }
 

@@ -32,7 +32,11 @@ const countsByKind = z.object(
 const importCounts = countsByKind.extend({
   /** Dates that were read month first although `date_format` is `dmy`; absent is 0. */
   month_first_dates: count().optional(),
+  /** Bytes that failed rows take in the database, at the end those of the import's defaults too; absent is 0. */
+  kept_bytes: count().optional(),
 })
+/** Beside the counts by kind. */
+export const furtherCounts = ['month_first_dates', 'kept_bytes'] as const
 export type ImportCounts = z.infer<typeof importCounts>
 
 export const noCounts = (): ImportCounts =>

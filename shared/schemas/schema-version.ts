@@ -6,7 +6,7 @@ import { integer } from './bson-schema.ts'
  * collection, index or optional field. They leave validators and indexes as they find them. `major` goes up with every
  * change that they can't live with: they refuse to start on such a database.
  */
-export const schemaVersion: SchemaVersion = { major: 2, minor: 3 }
+export const schemaVersion: SchemaVersion = { major: 2, minor: 4 }
 
 export interface SchemaVersion {
   major: number

@@ -50,6 +50,8 @@ export const uploadUsageDocument = z.object({
     .optional(),
   /** Bytes of uploads that imports keep although no name leads to them any more. */
   pinned: integer().min(0).optional(),
+  /** Bytes that ended imports keep in the database until their logs are purged: failed rows, and defaults. */
+  kept: integer().min(0).optional(),
   counted_at: instant(),
 })
 export type UploadUsageDocument = z.infer<typeof uploadUsageDocument>

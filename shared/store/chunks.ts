@@ -1,6 +1,12 @@
 import type { ClientSession } from 'mongodb'
 import type { Collections } from '../schemas/collections.ts'
-import { noCounts, type ChunkDocument, type ImportCounts, type ImportDocument } from '../schemas/import.ts'
+import {
+  furtherCounts,
+  noCounts,
+  type ChunkDocument,
+  type ImportCounts,
+  type ImportDocument,
+} from '../schemas/import.ts'
 
 /**
  * Chunk documents: claimed by an engine, moved on by its worker batch by batch, given back or done. Every write names
@@ -251,7 +257,7 @@ async function sumChunkCounts(
   importIds: number[],
 ): Promise<Map<number, ImportCounts>> {
   if (importIds.length === 0) return new Map()
-  const kinds = [...Object.keys(noCounts()), 'month_first_dates']
+  const kinds = [...Object.keys(noCounts()), ...furtherCounts]
   const group = {
     _id: '$import_id',
     ...Object.fromEntries(kinds.map((kind) => [kind, { $sum: `$counts.${kind}` }])),

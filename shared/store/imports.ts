@@ -12,6 +12,7 @@ import { logDays, type ImportCounts, type ImportDocument, type UploadDocument } 
 import { releaseFailedChunk, type HeldChunk } from './chunks.ts'
 import { endingHolders, fenceChunks, type FenceContext } from './fence.ts'
 import { failedWith } from './import-steps.ts'
+import { freeKept } from './staged-usage.ts'
 
 /**
  * Import documents. Each move is one guarded write: the states it may come from are in its filter, and where an
@@ -134,9 +135,15 @@ export async function listImportsWithOldLogs(collections: Collections): Promise<
   return old.map(({ _id }) => _id)
 }
 
-/** By the database's clock; after the logs were removed. */
+/** By the database's clock, after the logs were removed: they count to no quota any more. */
 export async function markLogsPurged(collections: Collections, id: number): Promise<void> {
-  await collections.imports.updateOne({ _id: id }, [{ $set: { logs_purged_at: '$$NOW' } }])
+  const marked = await collections.imports.findOneAndUpdate(
+    { _id: id, logs_purged_at: null },
+    [{ $set: { logs_purged_at: '$$NOW' } }],
+    { projection: { organization_id: 1, 'totals.kept_bytes': 1 } },
+  )
+  const bytes = marked?.totals?.kept_bytes ?? 0
+  if (bytes > 0) await freeKept(collections, marked!.organization_id, bytes)
 }
 
 /**
@@ -231,12 +238,24 @@ export async function finishImport(
   return ended?.finished_at ?? null
 }
 
+/** Of an empty document. */
+const emptyBytes = 5
+
 /** Fixes the counts of an ended import, for which nobody can write a row any more, and gives its list free. */
 export async function fixTotals(collections: Collections, id: number, totals: ImportCounts): Promise<void> {
-  await collections.imports.updateOne(
-    { _id: id, state: { $in: [...endedStates] }, totals: null },
-    { $set: { totals }, $unset: { holds_list: '' } },
-  )
+  await collections.imports.updateOne({ _id: id, state: { $in: [...endedStates] }, totals: null }, [
+    {
+      $set: {
+        totals: {
+          ...totals,
+          kept_bytes: {
+            $add: [totals.kept_bytes ?? 0, { $bsonSize: '$options.default_custom_fields' }, -emptyBytes],
+          },
+        },
+      },
+    },
+    { $unset: 'holds_list' },
+  ])
 }
 
 /** Nothing is left to do for an ended import. */

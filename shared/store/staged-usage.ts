@@ -60,17 +60,35 @@ export async function makeUsage({ uploadUsage }: Collections, organizationId: nu
     })
 }
 
-/** The import's files are gone, or it wasn't created. Resolves to the figures as they are then; null when there are none. */
-export function leaveImport(
+/**
+ * The import's files are gone, or it wasn't created; `kept` are the bytes that stay of it until its logs are purged.
+ * Resolves to the figures as they are then; null when there are none.
+ */
+export async function leaveImport(
   { uploadUsage }: Collections,
   organizationId: number,
   importId: number,
+  kept: number,
 ): Promise<UploadUsageDocument | null> {
-  return uploadUsage.findOneAndUpdate(
-    { _id: organizationId },
-    { $pull: { imports: { import_id: importId } }, $inc: { revision: 1 } },
+  const usage = await uploadUsage.findOneAndUpdate(
+    { _id: organizationId, 'imports.import_id': importId },
+    { $pull: { imports: { import_id: importId } }, $inc: { revision: 1, kept } },
     { returnDocument: 'after' },
   )
+  // It has left before: what it keeps is counted once.
+  return usage ?? uploadUsage.findOne({ _id: organizationId })
+}
+
+/** The logs of an ended import are gone. One of before there were figures of it leaves none below zero. */
+export async function freeKept(
+  { uploadUsage }: Collections,
+  organizationId: number,
+  bytes: number,
+): Promise<void> {
+  const kept = { $max: [0, { $subtract: [{ $ifNull: ['$kept', 0] }, bytes] }] }
+  await uploadUsage.updateOne({ _id: organizationId }, [
+    { $set: { kept, revision: { $add: ['$revision', 1] } } },
+  ])
 }
 
 /** Says what an entered import has staged, whatever the limits. */
@@ -114,8 +132,8 @@ export async function growSource(
 
 /**
  * Reserves the partition of an entered import. False when what the organization's imports have staged would pass the
- * limit, and another one of them has a partition: the only one is never refused, or a file that nearly fills the quota
- * could not be imported.
+ * limit, and another one of them has a partition: the only one is refused only where failed rows of ended imports fill
+ * the quota alone, or a file that nearly fills the quota could not be imported.
  */
 export async function reservePartition(
   { uploadUsage }: Collections,
@@ -136,9 +154,14 @@ export async function reservePartition(
       _id: organizationId,
       'imports.import_id': importId,
       $expr: {
-        $or: [
-          { $lte: [{ $add: [{ $subtract: [stagedBytes, own] }, bytes] }, maxBytes] },
-          { $eq: [{ $sum: '$imports.partition' }, own] },
+        $and: [
+          { $lte: [{ $ifNull: ['$kept', 0] }, maxBytes] },
+          {
+            $or: [
+              { $lte: [{ $add: [{ $subtract: [stagedBytes, own] }, bytes] }, maxBytes] },
+              { $eq: [{ $sum: '$imports.partition' }, own] },
+            ],
+          },
         ],
       },
     },

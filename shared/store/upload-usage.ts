@@ -25,7 +25,7 @@ export const stagedBytes = {
 }
 
 const total = {
-  bytes: { $add: ['$bytes', { $sum: '$uploads.bytes' }, stagedBytes] },
+  bytes: { $add: ['$bytes', { $sum: '$uploads.bytes' }, stagedBytes, { $ifNull: ['$kept', 0] }] },
   files: { $add: ['$files', { $sum: '$uploads.files' }] },
 }
 

@@ -61,7 +61,10 @@ export class StagedQuota {
 
   /** The import was not created, or its files are gone. */
   async leave({ _id, organization_id }: OfImport): Promise<void> {
-    const usage = await leaveImport(this.#options.collections, organization_id, _id)
+    const { collections } = this.#options
+    const ended = await collections.imports.findOne({ _id }, { projection: { 'totals.kept_bytes': 1 } })
+    const kept = ended?.totals?.kept_bytes ?? 0
+    const usage = await leaveImport(collections, organization_id, _id, kept)
     if ((usage?.pinned ?? 0) > 0) await this.#countPinned(organization_id)
   }
 
@@ -138,7 +141,7 @@ export class StagedQuota {
   #overQuota(within: 'all' | 'staged'): ImportError {
     const what =
       within === 'all'
-        ? 'its uploads and the files of its unfinished imports'
+        ? 'its uploads, the files of its unfinished imports and the failed rows of the last 7 days'
         : 'the files of its unfinished imports'
     return new ImportError(
       'quota_exceeded',

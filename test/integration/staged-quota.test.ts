@@ -5,7 +5,10 @@ import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
+import { purgeLogs } from '../../engine/maintenance/purge-logs.ts'
+import { openDatabase } from '../../shared/database.ts'
 import { messageOf } from '../../shared/errors.ts'
+import { createLogger } from '../../shared/logger.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import {
   callerOf,
@@ -13,6 +16,7 @@ import {
   importEnd,
   startProcess,
   startService,
+  testMongodbUri,
   until,
   type Json,
   type Service,
@@ -326,4 +330,50 @@ t.test('a disk with less than the reserve takes nothing, and imports wait', asyn
   await engine.stop()
   await service.start('engine')
   t.match(await importEnd(service, id), { state: 'finished' }, 'it goes on when there is space')
+})
+
+t.test('failed rows of ended imports count until their logs are purged', async (t) => {
+  const service = await startService(t, ['control-plane', 'engine'], settings)
+  const { collections } = service
+  const database = await openDatabase({ uri: testMongodbUri(), name: service.settings['MONGODB_DATABASE']! })
+  t.teardown(() => database.close())
+  const rows = 'x\n'.repeat(60_000)
+  const { body } = await create(service, { type: 'json', content: `email\n${rows}` })
+  await importEnd(service, body.data.id)
+  await until(
+    'its clearing up',
+    () => collections.imports.countDocuments({ settled: true }),
+    (count) => count === 1,
+  )
+  const [{ bytes }] = (await collections.failures
+    .aggregate([{ $group: { _id: null, bytes: { $sum: { $bsonSize: '$$ROOT' } } } }])
+    .toArray()) as [{ bytes: number }]
+  t.ok(bytes > 4_000_000)
+  t.match(await usageOf(service), { imports: [], kept: bytes })
+  const refused = await createInline(service, 'email\nann@example.com\n')
+  t.equal(refused.status, 413)
+  t.match(refused.body.error_message, /failed rows of the last 7 days/)
+
+  await collections.imports.updateOne(
+    {},
+    { $set: { finished_at: new Date(Date.now() - 7 * 24 * 3_600_000) } },
+  )
+  const purge = purgeLogs(database, createLogger({ process: 'test', level: 'silent' }))
+  await purge.run()
+  await purge.run()
+  t.match(await usageOf(service), { kept: 0 })
+
+  const list = await createList(service, [{ name: 'Note', field_type: 'text_multiline' }])
+  const defaults = { column_mapping: ['email'], default_custom_fields: { Note: 'x'.repeat(60_000) } }
+  const cancelled = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: { ...defaults, begins_at: later, file_source: { type: 'json', content: 'email\n' } },
+  })
+  await service.post(`/subscriber_imports/${cancelled.id}/cancel`)
+  await until(
+    'its clearing up',
+    () => collections.imports.countDocuments({ settled: true }),
+    (count) => count === 2,
+  )
+  const { kept } = (await usageOf(service))!
+  t.ok(kept! > 60_000 && kept! < 60_100, `the defaults of a cancelled one count ${kept}`)
 })

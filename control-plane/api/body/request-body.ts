@@ -48,7 +48,7 @@ export async function readSmallBody(
     pieces.push(piece)
   }
   // A megabyte of JSON is parsed at once.
-  if (size > smallBytes) await nextPiece()
+  if (size > pieceBytes) await nextPiece()
   const bytes = Buffer.concat(pieces)
   return {
     value: bytes.length === 0 ? undefined : parseJson(bytes),
@@ -90,9 +90,8 @@ export async function readInlineBody(
         await staged.settle()
         const kept = skeleton.length + (sampled?.size ?? 0)
         if (kept <= pauseAt) continue
-        if (pauseAt === smallBytes) await beginLarge()
+        await (pauseAt === smallBytes ? beginLarge() : nextPiece())
         pauseAt = kept + pieceBytes
-        await nextPiece()
       } catch (error) {
         if (error instanceof RequestError && error.status === 413) throw error
         refusal = { error }

@@ -6,7 +6,7 @@ import type { ControlPlane } from '../../control-plane.ts'
 /** Whether the organization may have one more import: its quota, and how many are unfinished at once. */
 
 export const overQuotaRefusal = (megabytes: number): string =>
-  `the content does not fit into the organization's quota of ${megabytes} MB, which its uploads and the files of its unfinished imports share, and nothing was created: remove uploads, cancel imports or let them end, and create the import again`
+  `the content does not fit into the organization's quota of ${megabytes} MB, which its uploads, the files of its unfinished imports and the failed rows of the last 7 days share, and nothing was created: remove uploads, cancel imports or let them end, and create the import again`
 
 export const tooManyImportsRefusal = (most: number): string =>
   `the organization has ${most} imports that are not finished, failed or cancelled, and may not have more; nothing was created: cancel some or let them end, and create the import again`
