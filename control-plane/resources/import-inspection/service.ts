@@ -36,7 +36,7 @@ export async function checkInspection(
   deps: ControlPlane,
   { list, given, content }: Inspection,
 ): Promise<{ surroundings: CreationSurroundings; source: CheckedSource }> {
-  const surroundings = await creationSurroundings(deps, list)
+  const surroundings = await creationSurroundings(deps, list, given)
   const creation = { given: asCreation(given, surroundings), content }
   const { source } = await checkCreation(deps, surroundings, creation)
   return { surroundings, source }

@@ -13,6 +13,7 @@ import {
   type CheckedSource,
   type ImportSurroundings,
   defaultsTooLarge,
+  filterOfReference,
 } from './options.ts'
 import type { ImportCreation } from './schemas.ts'
 
@@ -61,26 +62,33 @@ export interface CreationSurroundings extends ImportSurroundings {
   now: Date
 }
 
-/** What creations on a list are checked against, as it is now. */
+/** What a creation on a list is checked against, as it is now. */
 export async function creationSurroundings(
   { database }: ControlPlane,
   known: MailingListDocument,
+  { autoresponders: { api } }: Pick<ImportCreation, 'autoresponders'>,
 ): Promise<CreationSurroundings> {
   const { db, collections } = database
+  const references = [api.trigger_new, api.trigger_updated].filter((reference) => reference !== null)
   const [list, fields, autoresponders, organization, now] = await Promise.all([
     collections.mailingLists.findOne({ _id: known._id }),
     collections.customFields.find({ mailing_list_id: known._id }).sort({ _id: 1 }).toArray(),
-    // Their contents may be hundreds of megabytes.
-    collections.autoresponders
-      .find<ImportSurroundings['autoresponders'][number]>(
-        { mailing_list_id: known._id },
-        { projection: { name: 1, name_key: 1, trigger: 1 } },
-      )
-      .toArray(),
+    // Only those that are named: the contents of all, which the server would read, may be hundreds of megabytes.
+    Promise.all(
+      references.map((reference) =>
+        collections.autoresponders.findOne<ImportSurroundings['autoresponders'][number]>(
+          { mailing_list_id: known._id, ...filterOfReference(reference) },
+          { projection: { name: 1, name_key: 1, trigger: 1 } },
+        ),
+      ),
+    ),
     collections.organizations.findOne({ _id: known.organization_id }),
     databaseTime(db),
   ])
-  return { list: list!, fields, autoresponders, zoneName: organization!.time_zone_name, now }
+  return {
+    ...{ list: list!, fields, zoneName: organization!.time_zone_name, now },
+    autoresponders: autoresponders.filter((found) => found !== null),
+  }
 }
 
 export interface CheckedCreation extends CheckedOptions {

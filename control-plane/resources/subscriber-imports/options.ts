@@ -21,6 +21,7 @@ import type { ImportCreation } from './schemas.ts'
 export interface ImportSurroundings {
   list: MailingListDocument
   fields: CustomFieldDocument[]
+  /** Those of the list that the creation names. */
   autoresponders: Pick<AutoresponderDocument, '_id' | 'name' | 'name_key' | 'trigger'>[]
 }
 
@@ -107,6 +108,13 @@ function checkMapping(
 }
 
 /** By id, or by name without case where no id is given. */
+export const filterOfReference = ({
+  id,
+  name = '',
+}: NonNullable<ImportCreation['autoresponders']['api']['trigger_new']>):
+  { _id: number } | { name_key: string } =>
+  id === undefined ? { name_key: comparisonForm(name.trim()) } : { _id: id }
+
 function checkAutoresponder(
   given: ImportCreation,
   key: 'trigger_new' | 'trigger_updated',
@@ -115,9 +123,9 @@ function checkAutoresponder(
 ): ImportOptions['autoresponders']['api']['trigger_new'] {
   const reference = given.autoresponders.api[key]
   if (reference === null) return null
-  const nameKey = comparisonForm((reference.name ?? '').trim())
+  const filter = filterOfReference(reference)
   const found = autoresponders.find((candidate) =>
-    reference.id === undefined ? candidate.name_key === nameKey : candidate._id === reference.id,
+    '_id' in filter ? candidate._id === filter._id : candidate.name_key === filter.name_key,
   )
   if (found?.trigger === 'api') return { id: found._id, name: found.name }
   const named = reference.id ?? JSON.stringify(reference.name)

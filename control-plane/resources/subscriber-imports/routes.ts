@@ -112,7 +112,7 @@ export const subscriberImportEndpoints = [
     },
     async examine({ deps, caller, params, content }, given) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      await checkCreation(deps, await creationSurroundings(deps, list), { given, content })
+      await checkCreation(deps, await creationSurroundings(deps, list, given), { given, content })
     },
     async handle({ deps, caller, params, header, body, bodyHash, content }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])

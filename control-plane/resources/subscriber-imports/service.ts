@@ -273,7 +273,7 @@ async function checkedDocument(
   { list: known, given, content }: CreationRequest,
   knownId: number | null,
 ): Promise<CheckedDocument> {
-  const surroundings = await creationSurroundings(deps, known)
+  const surroundings = await creationSurroundings(deps, known, given)
   const { options, fieldIds, source, beginsAt, callback } = await checkCreation(deps, surroundings, {
     given,
     content,
