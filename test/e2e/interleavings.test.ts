@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import { ensureSchema } from '../../shared/database.ts'
 import { createLogger } from '../../shared/logger.ts'
-import { keep, makeFixture, fixtureNames } from '../campaigns/interleavings/fixtures.ts'
+import { keep, makeFixture, fixtureNames, stagingOf, type Kept } from '../campaigns/interleavings/fixtures.ts'
 import { openSide } from '../campaigns/interleavings/side.ts'
 import {
   countCommands,
@@ -31,6 +31,7 @@ const expression = new RegExp(wanted === 'all' ? '' : wanted)
 const seed = Number(
   process.env['ROLLCALL_SEED'] ?? (process.env['CI'] === 'true' ? Date.now() % 1_000_000 : 1),
 )
+const isDrawn = wanted === '' || process.env['ROLLCALL_CASES'] !== undefined
 const isShort = wanted === '' && process.env['ROLLCALL_CASES'] === undefined
 const cases = Number(process.env['ROLLCALL_CASES'] ?? 30)
 const maxFixturesOfShortForm = 3
@@ -44,27 +45,25 @@ const skipUnless = (hows: readonly How[]): string | false =>
 t.ok(skipUnless([...onOneServer, ...withStepDowns]) === false, `some interleavings are called ${wanted}`)
 
 t.test(`interleavings, seed ${seed}`, { skip: skipUnless(onOneServer), timeout: 36_000_000 }, async (t) => {
-  const sides = await openSides(t, await databaseAndFolder(t), testMongodbUri())
-  await sweep(t, sides, onOneServer, cases)
+  await sweep(t, (staging) => openSides(t, testMongodbUri(), staging), onOneServer, cases)
 })
 
 /** On a server of its own: others would lose their primary too. Each takes some seconds. */
 const stepDownOptions = { skip: skipUnless(withStepDowns), timeout: 36_000_000 }
 t.test(`interleavings with the primary stepping down, seed ${seed}`, stepDownOptions, async (t) => {
   const set = await startReplicaSet(t, 1)
-  const sides = await openSides(t, await databaseAndFolder(t, set.uri), set.uri)
   const stepDown = async (): Promise<void> => {
     await set.command({ replSetStepDown: 1, secondaryCatchUpPeriodSecs: 0, force: true })
     await set.primary()
   }
-  await sweep(t, { ...sides, stepDown }, withStepDowns, isShort ? stepDownsOfShortForm : cases)
+  const open = async (staging: Staging) => ({ ...(await openSides(t, set.uri, staging)), stepDown })
+  await sweep(t, open, withStepDowns, isShort ? stepDownsOfShortForm : cases)
 })
 
-async function openSides(
-  t: Test,
-  { database, folder }: Awaited<ReturnType<typeof databaseAndFolder>>,
-  uri: string,
-): Promise<Sides> {
+type Staging = ReturnType<typeof stagingOf>
+
+async function openSides(t: Test, uri: string, staging: Staging): Promise<Sides> {
+  const { database, folder } = await databaseAndFolder(t, uri)
   await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' }))
   const server = new URL(uri)
   const gate = await CommandGate.open({ host: server.hostname, port: Number(server.port) })
@@ -72,7 +71,7 @@ async function openSides(
   gated.host = `127.0.0.1:${gate.port}`
   gated.search = '?directConnection=true'
   const name = database.db.databaseName
-  const open = (uri: string, number: number) => openSide({ uri, name, folder, number })
+  const open = (uri: string, number: number) => openSide({ uri, name, folder, number, staging })
   const checker = await open(uri, 2)
   const sides: Sides = { gate, first: await open(gated.href, 0), second: await open(uri, 1), checker }
   t.teardown(async () => {
@@ -82,28 +81,39 @@ async function openSides(
   return sides
 }
 
-async function sweep(t: Test, sides: Sides, hows: readonly How[], amount: number): Promise<void> {
-  const { checker } = sides
-  const base = await keep(checker.database)
+async function sweep(
+  t: Test,
+  open: (staging: Staging) => Promise<Sides>,
+  hows: readonly How[],
+  amount: number,
+): Promise<void> {
+  /** Those of a staging are opened when a fixture needs them. */
+  const opened = new Map<Staging, { sides: Sides; base: Kept }>()
   const random = new Random(seed)
-  const all: Interleaving[] = []
+  const all: (Interleaving & { sides: Sides })[] = []
   const names = isShort ? random.shuffled(fixtureNames).slice(0, maxFixturesOfShortForm) : fixtureNames
   const pairs = pairsMatching(expression, hows)
   for (const name of names) {
     const ofFixture = pairs.filter((pair) => pair.fixture === name)
     if (ofFixture.length === 0) continue
-    const fixture = await makeFixture(name, checker, base)
+    const staging = stagingOf(name)
+    if (!opened.has(staging)) {
+      const sides = await open(staging)
+      opened.set(staging, { sides, base: await keep(sides.checker) })
+    }
+    const { sides, base } = opened.get(staging)!
+    const fixture = await makeFixture(name, sides.checker, base)
     for (const first of new Set(ofFixture.map((pair) => pair.first))) {
       const commands = await countCommands(sides, fixture, first)
       for (const pair of ofFixture.filter((one) => one.first === first))
         for (let at = 1; at <= commands; at += 1)
-          if (expression.test(titleOf(pair, at))) all.push({ ...pair, fixture, at })
+          if (expression.test(titleOf(pair, at))) all.push({ ...pair, fixture, at, sides })
     }
   }
-  const chosen = wanted === '' ? random.shuffled(all).slice(0, amount) : all
+  const chosen = isDrawn ? random.shuffled(all).slice(0, amount) : all
   const found: string[] = []
   for (const interleaving of chosen) {
-    const faults = await interleave(sides, interleaving)
+    const faults = await interleave(interleaving.sides, interleaving)
     if (faults === null || faults.length === 0) continue
     const { fixture, at } = interleaving
     found.push(`${titleOf({ ...interleaving, fixture: fixture.name }, at)}: ${faults.join('; ')}`)

@@ -1,10 +1,25 @@
 import type { Answer, Json } from '../../helpers/service.ts'
-import { batch, enforce, fail, moveDueReactions, settle, start, step, takeOver } from './engine-acts.ts'
-import type { Fixture, FixtureName } from './fixtures.ts'
+import { FtpError } from '../../../ftp/ftp-error.ts'
+import {
+  batch,
+  enforce,
+  fail,
+  failAndSettle,
+  moveDueReactions,
+  settle,
+  start,
+  step,
+  takeOver,
+  takeOverAndFinish,
+  takeOverAndHold,
+  type Other,
+} from './engine-acts.ts'
+import { replacement, upload, uploaded, type Fixture, type FixtureName } from './fixtures.ts'
 import type { Side } from './side.ts'
+import type { How } from './sweep.ts'
 
 /** What one process does by itself; the answer of a request is kept for what it promised. */
-export type Act = (side: Side, fixture: Fixture) => Promise<Answer | boolean>
+export type Act = (side: Side, fixture: Fixture, other: Other) => Promise<Answer | boolean>
 
 const importPath = (fixture: Fixture) => `/subscriber_imports/${fixture.importId}`
 const listPath = (fixture: Fixture) => `/mailing_lists/${fixture.listId}`
@@ -13,6 +28,18 @@ const post = (path: (fixture: Fixture) => string, body?: (fixture: Fixture) => J
 }
 const put = (path: (fixture: Fixture) => string, body: (fixture: Fixture) => Json): Act => {
   return (side, fixture) => side.call('PUT', path(fixture), body(fixture))
+}
+
+/** False when the FTP server would refuse it. */
+const ftp = (work: (side: Side, organizationId: number) => Promise<void>): Act => {
+  return (side, { organizationId }) =>
+    work(side, organizationId).then(
+      () => true,
+      (error: unknown) => {
+        if (error instanceof FtpError) return false
+        throw error
+      },
+    )
 }
 
 export const actors = {
@@ -24,8 +51,15 @@ export const actors = {
   settle: (side) => settle(side),
   fail: (side) => fail(side),
   'take over': (side) => takeOver(side),
+  'take over and finish': (side, _fixture, other) => takeOverAndFinish(side, other),
+  'take over and hold': (side, _fixture, other) => takeOverAndHold(side, other),
+  'fail and settle': (side) => failAndSettle(side),
   'enforce limits': (side) => enforce(side),
   'move reactions': (side) => moveDueReactions(side),
+  // FTP servers.
+  'complete upload': ftp((side, id) => upload(side, id, uploaded.file, replacement)),
+  'rename upload over it': ftp((side, id) => side.uploadDirectory(id).rename(uploaded.other, uploaded.file)),
+  'rename upload away': ftp((side, id) => side.uploadDirectory(id).rename(uploaded.file, uploaded.away)),
   // Requests.
   pause: post((fixture) => `${importPath(fixture)}/pause`),
   unpause: post((fixture) => `${importPath(fixture)}/unpause`),
@@ -81,6 +115,10 @@ export const actors = {
     () => '/outbox/take',
     () => ({ outbox: { limit: 5, lease_seconds: 60 } }),
   ),
+  acknowledge: post(
+    () => '/outbox/acknowledge',
+    ({ taken }) => ({ outbox: { messages: taken } }),
+  ),
   'take and acknowledge': async (side) => {
     const taken = await side.call('POST', '/outbox/take', { outbox: { limit: 5, lease_seconds: 60 } })
     const messages = (taken.body.data as Json[]).map(({ id, lease_token }) => ({ id, lease_token }))
@@ -104,8 +142,10 @@ const always: ActorName[] = [
   'rename list',
   'move reactions',
   'take',
+  'acknowledge',
   'take and acknowledge',
 ]
+const uploads: ActorName[] = ['complete upload', 'rename upload over it', 'rename upload away']
 const whileItWorks: ActorName[] = ['pause', 'cancel', 'fail']
 
 /** What has something to do in a fixture; the others are refused, or find nothing. */
@@ -118,6 +158,28 @@ export const actorsIn: Record<FixtureName, ActorName[]> = {
   ended: ['settle', 'create import', 'start', 'delete field', 'limit', 'update subscriber'],
   settled: ['create import', 'delete field', 'rename field'],
   paused: ['unpause', 'cancel', 'limit', 'delete field'],
+  'paused before the end': ['unpause', 'cancel', 'create subscriber', 'update subscriber', 'delete field'],
+  'nearly full': [
+    'batch',
+    'last batch',
+    ...whileItWorks,
+    'limit',
+    'create another subscriber',
+    'update subscriber',
+    'delete imported subscriber',
+  ],
+  'upload scheduled': ['start', 'pause', 'cancel', ...uploads],
+  'upload pinned': ['step', ...whileItWorks, ...uploads],
+  'upload in progress': ['step', ...whileItWorks, ...uploads],
   'first import': ['last batch', ...whileItWorks, 'primary key', 'create another subscriber', 'delete field'],
   'dead engine': ['take over', 'pause', 'cancel', 'limit', 'enforce limits'],
 }
+
+const engineActs: ActorName[] = ['start', 'step', 'batch', 'last batch', 'settle', 'fail']
+const successors: ActorName[] = ['take over and finish', 'take over and hold', 'fail and settle']
+/** The first one goes on when its import may have been cleared up after. */
+export const isSuccessor = (actor: ActorName): boolean => successors.includes(actor)
+
+/** What is done while the first one is stopped: beside the others, the work of the engine that is taken for dead. */
+export const secondsOf = (fixture: FixtureName, first: ActorName, how: How): ActorName[] =>
+  how === 'hold' && engineActs.includes(first) ? [...actorsIn[fixture], ...successors] : actorsIn[fixture]

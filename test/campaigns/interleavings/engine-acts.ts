@@ -1,6 +1,9 @@
 import { randomUUID } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
+import type { Document } from 'mongodb'
 import { ImportStarter } from '../../../engine/import-starter.ts'
 import { runStep } from '../../../engine/import-run.ts'
+import { sweepStaging } from '../../../engine/maintenance/sweep-staging.ts'
 import { takeOverFromEngines } from '../../../engine/maintenance/take-over.ts'
 import { enforceLimits } from '../../../engine/maintenance/enforce-limits.ts'
 import { removeDeletedFieldValues } from '../../../engine/maintenance/remove-deleted-field-values.ts'
@@ -8,7 +11,7 @@ import { moveReactions } from '../../../engine/reactions/move-reactions.ts'
 import { settleImport } from '../../../engine/settle-import.ts'
 import { runChunk } from '../../../engine/workers/chunk-run.ts'
 import { importContext } from '../../../engine/writing/import-context.ts'
-import { claimChunk, countChunkStates, releaseChunk } from '../../../shared/store/chunks.ts'
+import { claimChunk, countChunkStates, releaseChunk, type HeldChunk } from '../../../shared/store/chunks.ts'
 import { claimStep, releaseStep } from '../../../shared/store/import-steps.ts'
 import {
   listEndedImports,
@@ -23,14 +26,27 @@ import type { Side } from './side.ts'
 
 export async function start({ context }: Side): Promise<boolean> {
   let hasStarted = false
-  const starter = new ImportStarter({ ...context, onStarted: () => (hasStarted = true) })
+  const { uploads } = context
+  const starter = new ImportStarter({
+    ...context,
+    // `stop` would break off a pin that is being made.
+    uploads: { ...uploads, pin: ({ signal: _signal, ...upload }) => uploads.pin(upload) },
+    onStarted: () => (hasStarted = true),
+  })
   const { started } = await starter.startDue(await listWorkingImports(context.database.collections))
   await starter.stop()
   return hasStarted || started > 0
 }
 
+/** What an engine has claimed, and has yet to do. */
+interface Claimed {
+  /** What it claimed, as it is now. */
+  read: () => Promise<Document | null>
+  run: () => Promise<void>
+}
+
 /** Obtains, splits, or finishes (and before it deactivates): whatever step is next. */
-export async function step(side: Side): Promise<boolean> {
+async function claimNextStep(side: Side): Promise<Claimed | null> {
   const { collections } = side.database
   for (const entry of await listWorkingImports(collections)) {
     if (entry.step !== null) continue
@@ -42,46 +58,67 @@ export async function step(side: Side): Promise<boolean> {
     const claim = { engineId: side.engineId, token }
     const document = await claimStep(collections, entry._id, entry.state, claim)
     if (document === null) continue
-    await runStep(document, token, { ...side.context, signal: new AbortController().signal })
-    return true
+    return {
+      read: () => collections.imports.findOne({ _id: entry._id }),
+      run: () => runStep(document, token, { ...side.context, signal: new AbortController().signal }),
+    }
   }
-  return false
+  return null
 }
 
-/** Writes batches of a chunk, `most` of them at most. */
-export async function batch(side: Side, most = Infinity): Promise<boolean> {
-  const { collections, db } = side.database
+/** A chunk, of which `maxBatches` are written. */
+async function claimNextChunk(side: Side, maxBatches: number): Promise<Claimed | null> {
+  const { collections } = side.database
   for (const entry of await listWorkingImports(collections)) {
     if (entry.state !== 'importing') continue
     const token = randomUUID()
     const chunk = await claimChunk(collections, entry, { engineId: side.engineId, token })
     if (chunk === null) continue
-    let committed = 0
-    const report = await runChunk({
-      db,
-      collections,
-      staging: side.context.staging,
-      lane: side.lane,
-      task: {
-        kind: 'chunk',
-        importId: entry._id,
-        chunkId: chunk._id,
-        token,
-        control: new SharedArrayBuffer(4),
-      },
-      importContext: async (id) => {
-        const document = await collections.imports.findOne({ _id: id })
-        return document === null ? null : importContext(document)
-      },
-      limitOf: (organizationId) => subscriberLimitOf(collections, organizationId),
-      isStopped: () => committed >= most,
-      onBatch: () => (committed += 1),
-    })
-    if (report.end === 'failed' && !report.retryable) throw new Error(`a chunk failed: ${report.message}`)
-    if (report.end !== 'done') await releaseChunk(collections, { chunkId: chunk._id, token, blameless: true })
-    return true
+    return {
+      read: () => collections.chunks.findOne({ _id: chunk._id }),
+      run: () => writeChunk(side, { importId: entry._id, chunkId: chunk._id, token }, maxBatches),
+    }
   }
-  return false
+  return null
+}
+
+async function writeChunk(side: Side, held: HeldChunk, maxBatches: number): Promise<void> {
+  const { db, collections } = side.database
+  let committed = 0
+  const report = await runChunk({
+    db,
+    collections,
+    staging: side.context.staging,
+    lane: side.lane,
+    task: { kind: 'chunk', ...held, control: new SharedArrayBuffer(4) },
+    importContext: async (id) => {
+      const document = await collections.imports.findOne({ _id: id })
+      return document === null ? null : importContext(document)
+    },
+    limitOf: (organizationId) => subscriberLimitOf(collections, organizationId),
+    isStopped: () => committed >= maxBatches,
+    onBatch: () => (committed += 1),
+  })
+  if (report.end === 'done') return
+  if (report.end !== 'failed' || report.retryable)
+    await releaseChunk(collections, { ...held, blameless: true })
+  // An engine that has lost the chunk fails nothing: the files of the import may be gone by then.
+  else if (await failImportOfChunk(collections, side.context.session, held, report.message))
+    throw new Error(`a chunk failed: ${report.message}`)
+}
+
+const runIfAny = async (claimed: Claimed | null): Promise<boolean> => {
+  await claimed?.run()
+  return claimed !== null
+}
+
+export async function step(side: Side): Promise<boolean> {
+  return runIfAny(await claimNextStep(side))
+}
+
+/** Writes batches of a chunk, at most `maxBatches` of them. */
+export async function batch(side: Side, maxBatches = Infinity): Promise<boolean> {
+  return runIfAny(await claimNextChunk(side, maxBatches))
 }
 
 export async function settle(side: Side): Promise<boolean> {
@@ -118,6 +155,47 @@ export async function takeOver({ context }: Side): Promise<boolean> {
   return false
 }
 
+/** The other one of two processes, while it does something. */
+export interface Other extends Pick<Side, 'engineId' | 'sessionIds' | 'database'> {
+  /** Resolves when it has ended. The caller does nothing until then, so the other one needn't be stopped any longer. */
+  ended: () => Promise<void>
+}
+
+/** Of a living engine, which is stopped and whose lease has run out: when it goes on, it holds nothing any more. */
+async function takeOverFrom(side: Side, other: Other): Promise<void> {
+  const sessions = [...other.sessionIds, ...other.database.sessions.ids]
+  await side.database.collections.engines.updateOne(
+    { _id: other.engineId },
+    { $set: { lease_until: new Date(0), session_ids: sessions } },
+  )
+  await takeOver(side)
+}
+
+/** Everything that the other engine had in hand, and all that is left to be done. */
+export async function takeOverAndFinish(side: Side, other: Other): Promise<boolean> {
+  await takeOverFrom(side, other)
+  await drain(side)
+  return true
+}
+
+/** Claims what the other engine had in hand, and works on it when that one has gone on: nothing of it may have changed. */
+export async function takeOverAndHold(side: Side, other: Other): Promise<boolean> {
+  await takeOverFrom(side, other)
+  const claimed = (await claimNextChunk(side, Infinity)) ?? (await claimNextStep(side))
+  if (claimed === null) return false
+  const before = await claimed.read()
+  await other.ended()
+  if (!isDeepStrictEqual(await claimed.read(), before))
+    throw new Error('what an engine holds was changed by one that had lost it')
+  await claimed.run()
+  return true
+}
+
+/** The holder of another chunk, or of the step, fails the import, and its end is looked after at once. */
+export async function failAndSettle(side: Side): Promise<boolean> {
+  return (await fail(side)) && settle(side)
+}
+
 export async function enforce({ database, context }: Side): Promise<boolean> {
   await enforceLimits(database, context.log).run()
   return false
@@ -151,4 +229,11 @@ export async function drain(side: Side): Promise<void> {
     if (!hasActed && (await imports.countDocuments({ settled: false, state: { $ne: 'paused' } })) === 0) break
   }
   await removeFieldValues(side)
+}
+
+/** As an hour later: what a stale engine wrote after its import was cleared up is removed. */
+export async function sweepFiles({ database, context }: Side): Promise<void> {
+  const { files } = database.collections.staging
+  await files.updateMany({}, { $set: { uploadDate: new Date(0) } })
+  await sweepStaging(database, context, context.log).run()
 }

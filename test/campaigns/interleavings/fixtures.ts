@@ -1,7 +1,11 @@
-import type { Database } from '../../../shared/database.ts'
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import type { StagingLocation } from '../../../shared/staging/open-staging.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { Json } from '../../helpers/service.ts'
+import type { SubscriberTable } from '../../model/subscriber-table.ts'
 import { batch, settle, start, step } from './engine-acts.ts'
+import { expectedTable } from './expected-rows.ts'
 import type { Side } from './side.ts'
 
 /**
@@ -17,6 +21,12 @@ export interface Fixture {
   /** Subscribers that the import doesn't name, and one that it does. */
   absentId: number
   presentId: number
+  /** Messages that were taken. */
+  taken: Json[]
+  /** The organization's subscriber limit; null where there is none. */
+  limit: number | null
+  /** The list when the import has finished undisturbed, by the model; of an upload, one for each file that it may find. */
+  expected: SubscriberTable[]
   restore: () => Promise<void>
 }
 
@@ -29,42 +39,57 @@ export const fixtureNames = [
   'ended',
   'settled',
   'paused',
+  'paused before the end',
   'first import',
   'dead engine',
+  'nearly full',
+  'upload scheduled',
+  'upload pinned',
+  'upload in progress',
 ] as const
 export type FixtureName = (typeof fixtureNames)[number]
+
+/** A file that others than our FTP server write: only a disk has one, which is looked at again until it rests. */
+export const stagingOf = (name: FixtureName): StagingLocation['STAGING'] =>
+  name === 'upload in progress' ? 'disk' : 'gridfs'
+
+export const uploaded = { file: 'people.csv', other: 'others.csv', away: 'away.csv' }
 
 /** Rows of an import, and of one that takes two batches. */
 const rows = 40
 const rowsOfTwoBatches = 3_600
+const ofTwoBatches: readonly FixtureName[] = ['begun', 'dead engine', 'paused']
 
 const email = (i: number) => `person${i}@example.com`
+const linesOf = (count: number, color: string): string =>
+  Array.from({ length: count }, (_, i) => `${email(i)},${color},${i}\n`).join('')
+/** What an upload of the same name brings. */
+export const replacement = linesOf(rows, 'blue')
+
 /** Numbers of those that are on the list before the import, which names the first of them. */
 const presentBefore = 5
 const there = 12
+/** Of the 35 subscribers that an import adds. */
+const freePlaces = 30
+
+type Post = (path: string, body: Json) => Promise<Json>
 
 /** All fixtures begin with the same database, as `keep` found it. */
 export async function makeFixture(name: FixtureName, side: Side, base: Kept): Promise<Fixture> {
-  await putBack(side.database, base)
-  const post = async (path: string, body: Json): Promise<Json> => {
+  await putBack(side, base)
+  const post: Post = async (path, body) => {
     const answer = await side.call('POST', path, body)
     if (answer.body?.success !== true) throw new Error(`${path}: ${answer.text}`)
     return answer.body.data
   }
   const isFirst = name === 'first import'
-  const organization = await post('/organizations', { organization: { name: `Fixture ${name}` } })
-  const list = await post('/mailing_lists', {
-    mailing_list: { name: `Fixture ${name}`, organization_id: organization.id },
+  const limit = name === 'nearly full' ? there + freePlaces : null
+  const organization = await post('/organizations', {
+    organization: { name: `Fixture ${name}`, subscriber_limit: limit },
   })
-  const path = `/mailing_lists/${list.id}`
-  const field = async (definition: Json): Promise<number> =>
-    (await post(`${path}/custom_fields`, { custom_field: definition })).id
-  const fields = {
-    color: await field({ name: 'Color', field_type: 'text' }),
-    spare: await field({ name: 'Spare', field_type: 'text' }),
-    number: await field({ name: 'No', field_type: 'text', required: true }),
-  }
-  await post(`${path}/autoresponders`, {
+  const { listId, fields } = await createList(post, organization.id, `Fixture ${name}`)
+  const listPath = `/mailing_lists/${listId}`
+  await post(`${listPath}/autoresponders`, {
     autoresponder: {
       name: 'Welcome',
       trigger: 'subscription',
@@ -78,7 +103,7 @@ export async function makeFixture(name: FixtureName, side: Side, base: Kept): Pr
   for (let i = 0; i < (isFirst ? 0 : there); i += 1) {
     // The last ones are not in the file.
     const number = i < presentBefore ? i : 100_000 + i
-    const subscriber = await post(`${path}/subscribers`, {
+    const subscriber = await post(`${listPath}/subscribers`, {
       subscriber: {
         email: email(number),
         custom_fields: { Color: 'red', Spare: 'x', No: String(number) },
@@ -86,62 +111,151 @@ export async function makeFixture(name: FixtureName, side: Side, base: Kept): Pr
     })
     ids.push(subscriber.id)
   }
-  const count = name === 'begun' || name === 'dead engine' || name === 'paused' ? rowsOfTwoBatches : rows
-  const lines = Array.from({ length: count }, (_, i) => `${email(i)},green,${i}\n`)
-  const created = await post(`${path}/subscriber_imports`, {
+  const taken = await post('/outbox/take', { outbox: { limit: 2, lease_seconds: 3_600 } })
+  const content = linesOf(ofTwoBatches.includes(name) ? rowsOfTwoBatches : rows, 'green')
+  const isUpload = name.startsWith('upload ')
+  if (isUpload) await prepareUploads(side, organization.id, { content, isOurs: stagingOf(name) === 'gridfs' })
+  const created = await post(`${listPath}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: ['email', 'Color', 'No'],
       file_format: { csv_has_headers: false },
       overwrite: true,
       deactivate_subscribers_not_in_import: !isFirst,
-      file_source: { type: 'json', content: lines.join('') },
+      file_source: isUpload
+        ? { type: 'upload_directory', filename: uploaded.file }
+        : { type: 'json', content },
     },
   })
-  const advance: Record<FixtureName, () => Promise<unknown>> = {
-    scheduled: async () => undefined,
-    splitting: () => start(side),
-    importing: async () => {
-      await start(side)
-      await step(side)
-    },
-    'first import': async () => advance.importing(),
-    begun: async () => {
-      await advance.importing()
-      await batch(side, 1)
-    },
-    'dead engine': async () => {
-      await advance.begun()
-      await leaveToDeadEngine(side)
-    },
-    paused: async () => {
-      await advance.begun()
-      await post(`/subscriber_imports/${created.id}/pause`, undefined)
-    },
-    written: async () => {
-      await advance.importing()
-      while (await batch(side));
-    },
-    ended: async () => {
-      await advance.written()
-      await step(side)
-    },
-    settled: async () => {
-      await advance.ended()
-      await settle(side)
-    },
-  }
-  await advance[name]()
-  const kept = await keep(side.database)
+  const contents = isUpload ? [content, replacement] : [content]
+  const expected = await expectedTable(side.database.collections, created.id, contents)
+  // A second list's import takes places of the same organization.
+  if (name === 'nearly full') await createRival(post, organization.id)
+  await advance(name, side, () => post(`/subscriber_imports/${created.id}/pause`, undefined))
+  const kept = await keep(side)
   return {
     name,
     organizationId: organization.id,
-    listId: list.id,
+    listId,
     importId: created.id,
     fields,
     absentId: ids.at(-1) ?? 0,
     presentId: ids[0] ?? 0,
-    restore: () => putBack(side.database, kept),
+    taken: taken.map(({ id, lease_token }: Json) => ({ id, lease_token })),
+    limit,
+    expected,
+    restore: () => putBack(side, kept),
   }
+}
+
+async function createList(
+  post: Post,
+  organizationId: number,
+  name: string,
+): Promise<Pick<Fixture, 'listId' | 'fields'>> {
+  const list = await post('/mailing_lists', { mailing_list: { name, organization_id: organizationId } })
+  const field = async (definition: Json): Promise<number> =>
+    (await post(`/mailing_lists/${list.id}/custom_fields`, { custom_field: definition })).id
+  const fields = {
+    color: await field({ name: 'Color', field_type: 'text' }),
+    spare: await field({ name: 'Spare', field_type: 'text' }),
+    number: await field({ name: 'No', field_type: 'text', required: true }),
+  }
+  return { listId: list.id, fields }
+}
+
+async function createRival(post: Post, organizationId: number): Promise<void> {
+  const { listId } = await createList(post, organizationId, 'Rival')
+  await post(`/mailing_lists/${listId}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email', 'Color', 'No'],
+      file_format: { csv_has_headers: false },
+      file_source: { type: 'json', content: linesOf(rows, 'black') },
+    },
+  })
+}
+
+async function prepareUploads(
+  side: Side,
+  organizationId: number,
+  { content, isOurs }: { content: string; isOurs: boolean },
+): Promise<void> {
+  const directory = side.uploadDirectory(organizationId)
+  await directory.prepare()
+  await upload(side, organizationId, uploaded.other, replacement)
+  if (isOurs) await upload(side, organizationId, uploaded.file, content)
+  else await writeFile(path.join(side.folder, 'uploads', String(organizationId), uploaded.file), content)
+}
+
+/** As the FTP server does a STOR. */
+export async function upload(
+  side: Side,
+  organizationId: number,
+  name: string,
+  content: string,
+): Promise<void> {
+  const { signal } = new AbortController()
+  const one = await side
+    .uploadDirectory(organizationId)
+    .beginUpload(name, { append: false, start: undefined })
+  try {
+    await one.open(signal)
+    await one.receive(
+      (async function* () {
+        yield Buffer.from(content)
+      })(),
+    )
+    await one.prepare()
+    await one.publish(signal)
+  } finally {
+    await one.end()
+  }
+}
+
+/** Takes the import, and its rival where there is one, as far as the fixture says. */
+async function advance(name: FixtureName, side: Side, pause: () => Promise<unknown>): Promise<void> {
+  const importing = async () => {
+    await start(side)
+    while (await step(side));
+  }
+  const stages: Record<FixtureName, () => Promise<unknown>> = {
+    scheduled: async () => undefined,
+    splitting: () => start(side),
+    importing,
+    'first import': importing,
+    'nearly full': importing,
+    begun: async () => {
+      await importing()
+      await batch(side, 1)
+    },
+    'dead engine': async () => {
+      await stages.begun()
+      await leaveToDeadEngine(side)
+    },
+    paused: async () => {
+      await stages.begun()
+      await pause()
+    },
+    written: async () => {
+      await importing()
+      while (await batch(side));
+    },
+    'paused before the end': async () => {
+      await stages.written()
+      await pause()
+    },
+    ended: async () => {
+      await stages.written()
+      await step(side)
+    },
+    settled: async () => {
+      await stages.ended()
+      await settle(side)
+    },
+    'upload scheduled': async () => undefined,
+    'upload pinned': () => start(side),
+    'upload in progress': () => start(side),
+  }
+  await stages[name]()
 }
 
 async function leaveToDeadEngine({ database }: Side): Promise<void> {
@@ -169,22 +283,42 @@ async function leaveToDeadEngine({ database }: Side): Promise<void> {
 /** Ids that were handed out stay handed out, as processes keep some in hand. */
 const lasting = new Set(['counters', 'schema', 'installation', 'doorbell', 'auth_failures'])
 
-export type Kept = Map<string, object[]>
+/** Everything that is put back: documents by collection, and files of the folder by path. */
+export interface Kept {
+  documents: Map<string, object[]>
+  files: Map<string, Buffer>
+}
 
-/** Everything that is put back. */
-export async function keep({ db }: Database): Promise<Kept> {
-  const kept: Kept = new Map()
+const keptFolders = ['uploads', 'staging']
+
+export async function keep({ database, folder }: Pick<Side, 'database' | 'folder'>): Promise<Kept> {
+  const { db } = database
+  const kept: Kept = { documents: new Map(), files: new Map() }
   for (const { name } of await db.listCollections({}, { nameOnly: true }).toArray())
-    if (!lasting.has(name)) kept.set(name, await db.collection(name).find().toArray())
+    if (!lasting.has(name)) kept.documents.set(name, await db.collection(name).find().toArray())
+  for (const top of keptFolders)
+    for (const entry of await filesIn(path.join(folder, top))) kept.files.set(entry, await readFile(entry))
   return kept
 }
 
-async function putBack({ db }: Database, kept: Kept): Promise<void> {
+/** Files are written anew, so they are as young as if they were still being written. */
+async function putBack({ database, folder }: Side, { documents, files }: Kept): Promise<void> {
+  const { db } = database
   await Promise.all(
-    [...kept].map(async ([name, documents]) => {
+    [...documents].map(async ([name, all]) => {
       await db.collection(name).deleteMany({}, { writeConcern: { w: 1 } })
-      if (documents.length > 0)
-        await db.collection(name).insertMany(documents, { bypassDocumentValidation: true })
+      if (all.length > 0) await db.collection(name).insertMany(all, { bypassDocumentValidation: true })
     }),
   )
+  for (const top of keptFolders)
+    for (const entry of await filesIn(path.join(folder, top))) await rm(entry, { force: true })
+  for (const [entry, content] of files) {
+    await mkdir(path.dirname(entry), { recursive: true })
+    await writeFile(entry, content)
+  }
+}
+
+async function filesIn(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => [])
+  return entries.filter((entry) => entry.isFile()).map((entry) => path.join(entry.parentPath, entry.name))
 }

@@ -7,17 +7,31 @@ import {
   type ImportDocument,
   type LogKind,
 } from '../../../shared/schemas/import.ts'
+import type { Collections } from '../../../shared/schemas/collections.ts'
 import { subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
 import type { Database } from '../../../shared/database.ts'
 import type { Answer, Json } from '../../helpers/service.ts'
 import type { ActorName } from './actors.ts'
+import { rowFaults } from './expected-rows.ts'
 import type { Fixture } from './fixtures.ts'
 import type { How } from './sweep.ts'
 
 /** What holds at every moment at which no process is in the middle of something. Returns what doesn't. */
 export async function faultsNow({ collections }: Database, fixture: Fixture): Promise<string[]> {
   const faults: string[] = []
-  const { listId } = fixture
+  for (const listId of await listsOf(collections, fixture))
+    faults.push(...(await faultsOfList(collections, fixture, listId)))
+  const active = await activeIn(collections, fixture)
+  if (fixture.limit !== null && active > fixture.limit)
+    faults.push(`${active} are active, and the limit is ${fixture.limit}`)
+  return faults
+}
+
+const listsOf = ({ mailingLists }: Collections, { organizationId }: Fixture): Promise<number[]> =>
+  mailingLists.distinct('_id', { organization_id: organizationId })
+
+async function faultsOfList(collections: Collections, fixture: Fixture, listId: number): Promise<string[]> {
+  const faults: string[] = []
   const subscribers = await collections.subscribers.find({ mailing_list_id: listId }).toArray()
   const list = (await collections.mailingLists.findOne({ _id: listId }))!
 
@@ -53,9 +67,25 @@ export async function faultsNow({ collections }: Database, fixture: Fixture): Pr
 }
 
 /** What holds when everything has come to its end. */
-export async function faultsAtTheEnd({ collections }: Database, fixture: Fixture): Promise<string[]> {
+export async function faultsAtTheEnd(
+  { collections }: Database,
+  fixture: Fixture,
+  actors: readonly ActorName[],
+): Promise<string[]> {
   const faults: string[] = []
-  const imports = await collections.imports.find({ mailing_list_id: fixture.listId }).toArray()
+  const lists = await listsOf(collections, fixture)
+  const imports = await collections.imports.find({ mailing_list_id: { $in: lists } }).toArray()
+  const own = imports.find(({ _id }) => _id === fixture.importId)!
+  const list = await collections.mailingLists.findOne({ _id: fixture.listId })
+  if (own.state === 'finished' && own.totals !== null && list!.primary_key_custom_field_id === null)
+    faults.push(
+      ...(await rowFaults(collections, fixture, {
+        touched: new Set(actors.flatMap((actor) => touchedBy[actor] ?? [])),
+        overLimit: own.totals.skipped_over_limit,
+      })),
+    )
+  if (own.state === 'failed' && !actors.some((actor) => mayFail.includes(actor)))
+    faults.push(`the import failed: ${own.error_message}`)
   for (const document of imports) faults.push(...(await faultsOfImport(collections, document)))
   const left = {
     chunks: await collections.chunks.countDocuments({ import_id: { $in: imports.map(({ _id }) => _id) } }),
@@ -65,6 +95,9 @@ export async function faultsAtTheEnd({ collections }: Database, fixture: Fixture
       (sum, { imports: entered = [] }) => sum + entered.length,
       0,
     ),
+    'pinned uploads': await collections.uploads.files.countDocuments({ 'pinned_by.0': { $exists: true } }),
+    'uploads to which no name leads': await countNameless(collections),
+    'locks of uploads': await collections.uploadLocks.countDocuments({}),
     'marked limits': await collections.organizations.countDocuments({ limit_change: { $exists: true } }),
   }
   for (const [what, count] of Object.entries(left)) if (count > 0) faults.push(`${count} ${what} are left`)
@@ -90,10 +123,26 @@ export async function faultsAtTheEnd({ collections }: Database, fixture: Fixture
   return faults
 }
 
-async function faultsOfImport(
-  collections: Database['collections'],
-  document: ImportDocument,
-): Promise<string[]> {
+/** Emails that requests write. */
+const touchedBy: Partial<Record<ActorName, string>> = {
+  'create subscriber': 'person30@example.com',
+  'create another subscriber': 'other@example.com',
+  'create import': 'late@example.com',
+  'update subscriber': 'person100011@example.com',
+  'delete subscriber': 'person100011@example.com',
+  'delete imported subscriber': 'person0@example.com',
+}
+
+/** Others make no import fail. */
+const mayFail: ActorName[] = ['fail', 'fail and settle', 'rename upload away']
+
+async function countNameless({ uploads, uploadNames }: Collections): Promise<number> {
+  const named = await uploadNames.distinct('finished.content')
+  const contents = await uploads.files.find({}, { projection: { _id: 1 } }).toArray()
+  return contents.filter(({ _id }) => !named.includes(_id.toHexString())).length
+}
+
+async function faultsOfImport(collections: Collections, document: ImportDocument): Promise<string[]> {
   const faults: string[] = []
   const say = (fault: string) => faults.push(`import ${document._id} (${document.state}): ${fault}`)
   if (!hasEnded(document.state)) say('it never ends')
@@ -183,6 +232,8 @@ export async function brokenPromises(
   return faults
 }
 
-export async function activeIn({ subscribers }: Database['collections'], fixture: Fixture): Promise<number> {
-  return subscribers.countDocuments({ mailing_list_id: fixture.listId, status: 'active' })
+/** Active subscribers of the organization. */
+export async function activeIn(collections: Collections, fixture: Fixture): Promise<number> {
+  const lists = await listsOf(collections, fixture)
+  return collections.subscribers.countDocuments({ mailing_list_id: { $in: lists }, status: 'active' })
 }

@@ -14,20 +14,23 @@ import { stepBounds } from '../../../engine/step-progress.ts'
 import type { Lane } from '../../../engine/workers/chunk-run.ts'
 import type { WorkerPool } from '../../../engine/workers/pool.ts'
 import { BsonWriter } from '../../../engine/writing/bson-writer.ts'
+import { UploadDirectory } from '../../../ftp/uploads/upload-directory.ts'
 import { AddressGuard } from '../../../shared/address-guard.ts'
 import { AuthThrottle, keyHashSecret } from '../../../shared/api-keys.ts'
 import { loadSettings } from '../../../shared/config.ts'
 import { openDatabase, type Database } from '../../../shared/database.ts'
 import { createLogger } from '../../../shared/logger.ts'
 import { openSecretBox } from '../../../shared/secret-box.ts'
+import { idOf } from '../../../shared/session-pool.ts'
 import { downloadBounds } from '../../../shared/sources/download-bounds.ts'
 import { MarkedFolder } from '../../../shared/staging/marked-folder.ts'
-import { openStaging } from '../../../shared/staging/open-staging.ts'
+import { openStaging, type StagingLocation } from '../../../shared/staging/open-staging.ts'
 import { openUploads } from '../../../shared/uploads/open-uploads.ts'
 import { StagedQuota, stagedLimits } from '../../../shared/uploads/staged-quota.ts'
+import { uploadLimits } from '../../../shared/store/upload-usage.ts'
 import { bootstrapKey, callerOf, type Call } from '../../helpers/service.ts'
 
-/** A control plane and the parts of an engine in this process, on a connection of their own. */
+/** A control plane, the parts of an engine and those of an FTP server in this process, on a connection of their own. */
 export interface Side {
   database: Database
   engineId: string
@@ -35,7 +38,11 @@ export interface Side {
   /** What an engine's steps work with. */
   context: Omit<StepContext, 'signal'>
   lane: Lane
+  /** Of what an engine holds sessions for. */
   sessionIds: Uint8Array[]
+  folder: string
+  /** As an FTP client of the organization has it. */
+  uploadDirectory: (organizationId: number) => UploadDirectory
   close: () => Promise<void>
 }
 
@@ -47,12 +54,13 @@ export async function openSide(options: {
   name: string
   folder: string
   number: number
+  staging: StagingLocation['STAGING']
 }): Promise<Side> {
-  const { uri, name, folder, number } = options
+  const { uri, name, folder, number, staging: kind } = options
   const settings = loadSettings({
     DATA_DIR: folder,
     MONGODB_URI: uri,
-    STAGING: 'gridfs',
+    STAGING: kind,
     BOOTSTRAP_API_KEY: bootstrapKey,
     AUTH_FAILURES_PER_MINUTE: '100000',
   })
@@ -130,7 +138,13 @@ export async function openSide(options: {
         failures: new BsonWriter(),
       },
     },
-    sessionIds: [stepSession, laneSession].map(({ id }) => id!.id as unknown as Uint8Array),
+    sessionIds: [stepSession, laneSession].map(idOf),
+    folder,
+    uploadDirectory: (organizationId) =>
+      new UploadDirectory({
+        ...{ uploads, organizationId, log, limits: uploadLimits(settings) },
+        collections: database.collections,
+      }),
     close: async () => {
       stopping.abort()
       server.closeAllConnections()

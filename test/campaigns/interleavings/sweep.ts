@@ -3,8 +3,8 @@ import { retryReasonOfDriver } from '../../../shared/database.ts'
 import { messageOf } from '../../../shared/errors.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { CommandGate } from '../../helpers/command-gate.ts'
-import { actors, actorsIn, type ActorName } from './actors.ts'
-import { drain } from './engine-acts.ts'
+import { actors, actorsIn, isSuccessor, secondsOf, type ActorName } from './actors.ts'
+import { drain, sweepFiles, type Other } from './engine-acts.ts'
 import { activeIn, brokenPromises, faultsAtTheEnd, faultsNow, type Done } from './invariants.ts'
 import { fixtureNames, type Fixture, type FixtureName } from './fixtures.ts'
 import type { Side } from './side.ts'
@@ -41,6 +41,9 @@ export interface Sides {
 
 /** How long the second may take until it counts as waiting for the first. */
 const patienceMs = 400
+/** All work of an import takes longer, and the engine that does it waits for none that it took for dead. */
+const secondMs = ({ second }: Pair | Interleaving): number =>
+  second === 'take over and finish' ? 10 * patienceMs : patienceMs
 const mostMs = 30_000
 
 export const titleOf = ({ fixture, first, second, how }: Pair, at: number): string =>
@@ -53,7 +56,9 @@ const maxCommands = 200
 export function pairsMatching(expression: RegExp, hows: readonly How[]): Pair[] {
   const pairs = fixtureNames.flatMap((fixture) =>
     actorsIn[fixture].flatMap((first) =>
-      actorsIn[fixture].flatMap((second) => hows.map((how) => ({ fixture, first, second, how }))),
+      hows.flatMap((how) =>
+        secondsOf(fixture, first, how).map((second) => ({ fixture, first, second, how })),
+      ),
     ),
   )
   return pairs.filter((pair) => {
@@ -72,7 +77,7 @@ const described: Record<How, string> = {
 export async function countCommands(sides: Sides, fixture: Fixture, name: ActorName): Promise<number> {
   await prepare(sides, fixture)
   void sides.gate.watch(null)
-  await actors[name](sides.first, fixture)
+  await actors[name](sides.first, fixture, otherOf(sides.second))
   return sides.gate.commands.length
 }
 
@@ -81,8 +86,8 @@ export async function interleave(sides: Sides, interleaving: Interleaving): Prom
   const { gate, first, second, checker } = sides
   const { fixture, at, how } = interleaving
   await prepare(sides, fixture)
-  const act = async (side: Side, actor: ActorName): Promise<Done> => {
-    const answer = await actors[actor](side, fixture).catch((error: unknown) => {
+  const act = async (side: Side, actor: ActorName, other: Other): Promise<Done> => {
+    const answer = await actors[actor](side, fixture, other).catch((error: unknown) => {
       // An engine without a reply breaks off, and looks again later.
       if (how !== 'hold' && retryReasonOfDriver(error) !== null) return false
       throw error
@@ -90,7 +95,7 @@ export async function interleave(sides: Sides, interleaving: Interleaving): Prom
     return { actor, answer, activeThen: await activeIn(checker.database.collections, fixture) }
   }
   const reached = gate.watch(at, how === 'cut' ? 'cut' : 'hold').then(() => true)
-  const one = act(first, interleaving.first)
+  const one = act(first, interleaving.first, otherOf(second))
   one.catch(() => undefined)
   try {
     const isStopped = await Promise.race([
@@ -102,9 +107,17 @@ export async function interleave(sides: Sides, interleaving: Interleaving): Prom
     ])
     if (!isStopped) return null
     if (how === 'step down') await sides.stepDown!()
-    const other = act(second, interleaving.second)
+    const waits = Promise.withResolvers<null>()
+    const ended = () => {
+      waits.resolve(null)
+      return one.then(
+        () => undefined,
+        () => undefined,
+      )
+    }
+    const other = act(second, interleaving.second, { ...otherOf(first), ended })
     other.catch(() => undefined)
-    await Promise.race([other, sleep(patienceMs)]).catch(() => undefined)
+    await Promise.race([other, waits.promise, sleep(secondMs(interleaving))]).catch(() => undefined)
     gate.release()
     const late = sleep(mostMs, undefined, { ref: false }).then(() => {
       throw new Error(`they didn't end within ${mostMs / 1000} s`)
@@ -113,7 +126,7 @@ export async function interleave(sides: Sides, interleaving: Interleaving): Prom
     return [
       ...(await faultsNow(checker.database, fixture)),
       ...(await brokenPromises(checker.database, interleaving, done)),
-      ...(await faultsOfEnd(sides, fixture)),
+      ...(await faultsOfEnd(sides, interleaving)),
     ]
   } catch (error) {
     return [messageOf(error)]
@@ -122,15 +135,26 @@ export async function interleave(sides: Sides, interleaving: Interleaving): Prom
   }
 }
 
-async function faultsOfEnd({ checker }: Sides, fixture: Fixture): Promise<string[]> {
+const otherOf = ({ engineId, sessionIds, database }: Side): Other => ({
+  ...{ engineId, sessionIds, database },
+  ended: () => Promise.resolve(),
+})
+
+/** What is still paused is resumed, or cancelled, by turns. */
+async function faultsOfEnd(
+  { checker }: Sides,
+  { fixture, at, first, second }: Interleaving,
+): Promise<string[]> {
   await drain(checker)
   if ((await checker.database.collections.imports.countDocuments({ state: 'paused' })) > 0) {
-    await checker.call('POST', `/subscriber_imports/${fixture.importId}/cancel`)
+    const move = at % 2 === 0 ? 'unpause' : 'cancel'
+    await checker.call('POST', `/subscriber_imports/${fixture.importId}/${move}`)
     await drain(checker)
   }
+  if (isSuccessor(second)) await sweepFiles(checker)
   return [
     ...(await faultsNow(checker.database, fixture)),
-    ...(await faultsAtTheEnd(checker.database, fixture)),
+    ...(await faultsAtTheEnd(checker.database, fixture, [first, second])),
   ]
 }
 

@@ -260,7 +260,7 @@ export const figureFaults: readonly PlantedFault[] = [
   wrong(
     'a missing file is remembered for 10 minutes',
     'shared/store/missing-files.ts',
-    'countsMs = 60_000',
+    'countsMs = 180_000',
     'countsMs = 600_000',
   ),
   wrong(

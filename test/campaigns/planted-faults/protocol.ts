@@ -30,7 +30,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: chunks,
     text: "{ import_id: importId, state: { $in: ['ready', 'running'] } },\n    ofOneMoment",
     replacement: "{ import_id: importId, state: 'ready' },\n    ofOneMoment",
-    tests: [stores],
+    tests: [interleaved('importing: last batch stopped before .* then fail and settle$')],
   },
   {
     name: 'a settle takes chunks from their holders',
@@ -44,7 +44,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: chunks,
     text: "{ _id: chunk._id, state: 'running', token: chunk.token, next_record: from },",
     replacement: "{ _id: chunk._id, state: 'running', next_record: from },",
-    tests: [stores],
+    tests: [interleaved('importing: last batch stopped before command [4-9], then take over and hold')],
   },
   {
     name: 'the progress of a chunk is written from anywhere',
@@ -79,7 +79,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: chunks,
     text: "{ _id: chunk._id, state: 'running', token: chunk.token },\n    [{ $set: { places_held",
     replacement: "{ _id: chunk._id, state: 'running' },\n    [{ $set: { places_held",
-    tests: [stores],
+    tests: [interleaved('nearly full: last batch stopped before command [4-9], then take over and hold')],
   },
   {
     name: 'a chunk is given back by who lost it',
@@ -114,14 +114,14 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: steps,
     text: '      state,\n      step: null,\n      settled: false,',
     replacement: '      state,\n      settled: false,',
-    tests: [stores],
+    tests: [interleaved('splitting: step stopped before command [1-3], then take over and hold')],
   },
   {
     name: 'the holder of a step is not asked for its token',
     file: steps,
     text: "{ _id: step.id, state: step.state, 'step.token': step.token },",
     replacement: '{ _id: step.id, state: step.state, step: { $ne: null } },',
-    tests: [stores],
+    tests: [interleaved('splitting: step stopped before command [3-9], then take over and hold')],
   },
   {
     name: 'a step of a paused import writes',
@@ -135,7 +135,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: steps,
     text: "updateOne({ _id: id, 'step.token': token }, { $set: { step: null } })",
     replacement: 'updateOne({ _id: id }, { $set: { step: null } })',
-    tests: [stores],
+    tests: [interleaved('splitting: step stopped before command [3-9], then take over and hold')],
   },
   {
     name: 'a failed download is counted twice',
@@ -298,14 +298,14 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: places,
     text: '  if (held > own) await takeTurn(collections, session, chunk.organization_id)\n',
     replacement: '',
-    tests: [stores],
+    tests: [interleaved('nearly full: last batch stopped before .* then last batch')],
   },
   {
     name: 'a request takes places that chunks hold',
     file: places,
     text: "if (active + (held[0]?.places ?? 0) + amount > limit) return 'busy'",
     replacement: 'void held',
-    tests: [stores],
+    tests: [interleaved('nearly full: last batch stopped before .* then create another subscriber')],
   },
   {
     name: 'two requests take the last place',
@@ -461,7 +461,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: 'engine/settle-import.ts',
     text: 'await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])',
     replacement: 'await Promise.all([staging.removeImport(importId)])',
-    tests: [quota],
+    tests: [interleaved('upload pinned: step stopped before command [23], then cancel')],
   },
   {
     name: 'an ended import stays in the quota',
