@@ -10,7 +10,7 @@ import { countsOf, importEnd, startService, until, type Json } from '../helpers/
 /** Tries of a download over the death of an engine, and over pauses. */
 
 const rows = 'a@example.com\nb@example.com\n'
-const waits = { bounds: { retryAfterMs: [4_000, 1_000] } }
+const waits = { bounds: { retryAfterMs: [8_000, 1_000] } }
 
 const halfOf: RawAnswer = (socket) => {
   socket.write(head(200, { 'content-length': rows.length }) + rows.slice(0, 14))
@@ -43,15 +43,15 @@ t.test('an engine killed between two tries, and in the middle of one', { timeout
     '/half': (socket, request) =>
       request.nth === 1 ? halfOf(socket, request) : answer(200, {}, rows)(socket, request),
   })
-  const between = await createUrlImport(service, `http://127.0.0.1:${web.port}/dead`)
   const within = await createUrlImport(service, `http://127.0.0.1:${web.port}/half`)
+  await viewOf(within.id, 'a half', (view) => view.download?.bytes_received === 14)
+  const between = await createUrlImport(service, `http://127.0.0.1:${web.port}/dead`)
   const waiting = await viewOf(
     between.id,
     'the second try',
     (view) => typeof view.download?.next_attempt_at === 'string',
   )
   t.match(waiting, { state: 'downloading', download: { attempt: 2, bytes_received: 0 } })
-  await viewOf(within.id, 'a half', (view) => view.download?.bytes_received === 14)
   const dueAt = (await service.collections.imports.findOne({ _id: between.id }))!.download.next_attempt_at!
   await killEngine()
   t.equal(web.requests.get('/dead')!.length, 1)

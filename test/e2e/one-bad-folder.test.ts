@@ -30,7 +30,7 @@ import {
 
 /** Engines of which one doesn't see the files of the others, and files that are really gone. */
 
-t.setTimeout(240_000)
+t.setTimeout(500_000)
 
 const preload = { NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}` }
 const noHeader = { column_mapping: ['email'], file_format: { csv_has_headers: false } }

@@ -1,0 +1,50 @@
+import { execFileSync } from 'node:child_process'
+import { closeSync, constants, openSync } from 'node:fs'
+import { link, mkdtemp, rename, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import type { Test } from 'tap'
+import type { Downloads } from './hasty-engine-setting.ts'
+
+/** Files that hang when they are opened, as on a file server that gives no answer, and engines that soon notice. */
+
+/** Steps are looked at as often as usual, by a clock that runs 60 times as fast. */
+export const hasty: Downloads = { steps: { stampEveryMs: 250, stalledMs: 5_000, endMs: 500 } }
+/** Threads of the process for files, as `npm run engine` has them. */
+export const threads = { UV_THREADPOOL_SIZE: '32' }
+
+export interface HungFile {
+  /** The file is back, for whoever opens it from now on. */
+  comeBack: () => Promise<void>
+  /** What hangs in it ends. */
+  letGo: () => void
+}
+
+/** Puts a FIFO in place of the file: whoever opens it waits for a writer. */
+export async function hang(t: Test, file: string): Promise<HungFile> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-hung-'))
+  const [kept, fifo] = [path.join(folder, 'kept'), path.join(folder, 'fifo')]
+  execFileSync('mkfifo', [fifo])
+  await rename(file, kept)
+  await link(fifo, file)
+  const letGo = () => {
+    try {
+      closeSync(openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK))
+    } catch (error) {
+      // Nothing waits in it.
+      if ((error as NodeJS.ErrnoException).code !== 'ENXIO') throw error
+    }
+  }
+  t.teardown(async () => {
+    letGo()
+    await rm(folder, { recursive: true })
+  })
+  return { letGo, comeBack: () => rename(kept, file) }
+}
+
+export const importOf = (content: string, options: Record<string, unknown> = {}) => ({
+  subscriber_import: {
+    ...{ column_mapping: ['email'], file_format: { csv_has_headers: false }, ...options },
+    file_source: { type: 'json', content },
+  },
+})
