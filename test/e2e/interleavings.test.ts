@@ -20,11 +20,11 @@ import { testMongodbUri } from '../helpers/service.ts'
 
 /**
  * Each process does its commands one after the other, and between any two of them another process may do all of its own.
- * For pairs of things that control planes and engines do, and for every command of the first: it is stopped before that
- * command (or loses the reply to it), the second runs to its end or until it waits, the first goes on, and what must hold
- * is looked at then and when all work is done. ROLLCALL_CASES of them are drawn by ROLLCALL_SEED, by default 30 of three
- * fixtures; ROLLCALL_INTERLEAVINGS=all runs every one, and a regular expression in it those whose titles it matches.
- * The seed is 1, and with `CI=true` another one each time, which is printed.
+ * For pairs of things that control planes, engines and FTP servers do, and for every command of the first: it is stopped
+ * before that command (or loses the reply to it), the second runs to its end or until it waits, the first goes on, and
+ * what must hold is looked at then and when all work is done. ROLLCALL_CASES of them are drawn by ROLLCALL_SEED, by
+ * default 30 of three fixtures; ROLLCALL_INTERLEAVINGS=all runs every one, a regular expression in it those whose titles
+ * it matches, or ROLLCALL_CASES of them. The seed is 1, and with `CI=true` another one each time, which is printed.
  */
 const wanted = process.env['ROLLCALL_INTERLEAVINGS'] ?? ''
 const expression = new RegExp(wanted === 'all' ? '' : wanted)
