@@ -13,7 +13,7 @@ import type { MarkedFolder } from '../shared/staging/marked-folder.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import { listenForRings } from '../shared/store/doorbell.ts'
 import { noteSessions, registerEngine } from '../shared/store/engines.ts'
-import { heartbeatMs, leaseMs, renewLease } from '../shared/store/leases.ts'
+import { heartbeatMs, leaseMs, renewLease, unregister } from '../shared/store/leases.ts'
 import { StagedQuota, stagedLimits } from '../shared/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import { within } from '../shared/within.ts'
@@ -267,7 +267,7 @@ export class Engine implements Part {
       this.#options.database,
       { _id: life.id },
       { died: false, log: this.#options.log },
-    )
+    ).then(() => unregister(this.#options.database.db, 'engines', life.id))
     const tooLate = sleep(handOverMs, undefined, { ref: false }).then(() => {
       throw new Error(`the database gave no answer within ${handOverMs / 1000} s`)
     })

@@ -16,7 +16,7 @@ import {
   releaseStepsOf,
   takeOverStalledSteps,
 } from '../../shared/store/import-steps.ts'
-import { heartbeatMs, markDead, unregister } from '../../shared/store/leases.ts'
+import { forgetDead, heartbeatMs, markDead, noteCleared } from '../../shared/store/leases.ts'
 import { endDeadProcesses, endTransactions } from '../../shared/store/processes.ts'
 import type { EngineMetrics } from '../metrics.ts'
 import { doingIn, mostStepFailures } from '../step-failures.ts'
@@ -49,7 +49,13 @@ export function takeOverFromEngines({
       await endDeadProcesses(database, log)
       await markDead(db, 'engines')
       for (const engine of await collections.engines.find({ dead: true }).toArray()) {
+        if (engine.cleared_at !== undefined) {
+          // It was suspended, or only cut off, and may still have claimed under the name that was taken from it.
+          await handOver(database, engine, { died: false, log })
+          continue
+        }
         const { chunks, steps, imports } = await handOver(database, engine, { died: true, log })
+        await noteCleared(db, 'engines', engine._id)
         const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
         const held =
           imports.length === 0
@@ -61,7 +67,7 @@ export function takeOverFromEngines({
         )
         await ring(collections, 'taken over')
       }
-      // An engine that was suspended may still claim under the name that was taken from it, and die then.
+      await forgetDead(db, 'engines')
       await releaseHoldsOfUnknown(collections)
       const expired = await releaseExpiredChunks(collections)
       if (expired.length > 0)
@@ -126,7 +132,7 @@ export async function handOver(
   engine: Pick<EngineDocument, '_id'>,
   { died, log }: { died: boolean; log: Logger },
 ): Promise<{ chunks: number; steps: number; imports: number[] }> {
-  const { db, collections } = database
+  const { collections } = database
   const document = await collections.engines.findOne({ _id: engine._id })
   await endTransactions(database, document?.session_ids ?? [], log)
   const imports = new Set([
@@ -135,6 +141,5 @@ export async function handOver(
   ])
   const chunks = await releaseChunksOf(collections, engine._id, { died })
   const steps = await releaseStepsOf(collections, engine._id, { died })
-  await unregister(db, 'engines', engine._id)
   return { chunks, steps, imports: [...imports] }
 }

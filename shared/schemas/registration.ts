@@ -3,8 +3,9 @@ import { bytes, instant, integer } from './bson-schema.ts'
 
 /**
  * What a running process says of itself. It renews `lease_until` by the database's clock; whoever finds it run out ends
- * the sessions, as an open transaction keeps rows locked for a minute and more, and removes the document. A process
- * whose document is gone registers anew under another id.
+ * the sessions, as an open transaction keeps rows locked for a minute and more, and removes the document: an engine's two
+ * minutes later, because a living one may claim and begin transactions under its lost name until it knows. A process
+ * whose document is dead or gone registers anew under another id.
  */
 export const registeredDocument = z.object({
   /** Random, new for every registration. */
@@ -18,6 +19,8 @@ export const registeredDocument = z.object({
   lease_election: z.string().nullable().optional(),
   /** Its lease ran out and somebody clears up after it; it can't come back. */
   dead: z.boolean(),
+  /** Of a dead engine: when the others first took over from it. */
+  cleared_at: instant().optional(),
   /** Logical session ids of its transactions: none begins in another session. */
   session_ids: z.array(bytes()),
 })

@@ -171,6 +171,9 @@ export async function releaseChunkUnder(collections: Collections, claim: Claim):
   )
 }
 
+/** A transaction that still has the chunk or the import locked is ended at the next take-over, 3 s later. */
+export const releaseMs = 5_000
+
 /** Gives back what an engine held that works no longer; where it died, the chunks may be what it died of. */
 export async function releaseChunksOf(
   collections: Collections,
@@ -180,6 +183,7 @@ export async function releaseChunksOf(
   const { modifiedCount } = await collections.chunks.updateMany(
     { engine_id: engineId, state: 'running' },
     { $set: { ...released, state: 'ready' }, ...(died ? { $inc: { deaths: 1 } } : {}) },
+    { maxTimeMS: releaseMs },
   )
   return modifiedCount
 }

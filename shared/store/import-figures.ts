@@ -102,7 +102,11 @@ async function readEngines({ engines }: Collections): Promise<ImportFigures['eng
   const all = await engines
     .aggregate<{
       overdue: boolean
-    }>([{ $project: { overdue: { $or: ['$dead', { $lt: ['$lease_until', '$$NOW'] }] } } }])
+    }>([
+      // The others took over from those that are cleared.
+      { $match: { cleared_at: { $exists: false } } },
+      { $project: { overdue: { $or: ['$dead', { $lt: ['$lease_until', '$$NOW'] }] } } },
+    ])
     .toArray()
   const overdue = all.filter((engine) => engine.overdue).length
   return { alive: all.length - overdue, overdue }

@@ -2,7 +2,7 @@ import type { ClientSession, Filter, UpdateFilter } from 'mongodb'
 import { workingStates, type ImportState } from '../import-state.ts'
 import { unsettledIndex, type Collections } from '../schemas/collections.ts'
 import type { ImportDocument } from '../schemas/import.ts'
-import type { Claim } from './chunks.ts'
+import { releaseMs, type Claim } from './chunks.ts'
 
 /**
  * Steps of an import, obtaining, splitting and finishing: each is done by one engine at a time, under a token that is in
@@ -135,7 +135,7 @@ export async function releaseStepsOf(
   const { modifiedCount } = await collections.imports.updateMany(
     { settled: false, 'step.engine_id': engineId },
     { $set: { step: null }, ...(died ? { $inc: { step_deaths: 1 } } : {}) },
-    { hint: unsettledIndex },
+    { hint: unsettledIndex, maxTimeMS: releaseMs },
   )
   return modifiedCount
 }

@@ -1,4 +1,5 @@
 import { UUID, type Db, type MongoClient, type ObjectId } from 'mongodb'
+import { clock } from '../clock.ts'
 import type { EngineDocument, ProcessDocument, RegisteredDocument } from '../schemas/registration.ts'
 
 /**
@@ -14,6 +15,8 @@ import type { EngineDocument, ProcessDocument, RegisteredDocument } from '../sch
 /** A dead process is noticed after this time; recovery from a kill -9 takes no longer than it and a moment. */
 export const leaseMs = 12_000
 export const heartbeatMs = 3_000
+/** A living engine knows by then that the others took it for dead: its renewal has had an answer or timed out. */
+const forgetDeadMs = 120_000
 
 /** Engines have a collection of their own: what counts engines must count nothing else. */
 export type Registry = 'engines' | 'processes'
@@ -28,6 +31,22 @@ export interface PrimaryClock {
 }
 
 const registered = (db: Db, registry: Registry) => db.collection<RegisteredDocument>(registry)
+
+/**
+ * Writes to the register wait for a majority. One that took long says that nobody could renew a lease meanwhile: the
+ * others' leases have run out without their fault, so this process judges nobody before all had time to renew theirs.
+ */
+let judgesFrom = -Infinity
+
+async function written<T>(write: () => Promise<T>): Promise<T> {
+  const startedAt = clock.monotonicMs()
+  try {
+    return await write()
+  } finally {
+    const now = clock.monotonicMs()
+    if (now - startedAt > heartbeatMs) judgesFrom = now + leaseMs
+  }
+}
 
 /** Throws where the server that answers has just stopped being the primary. */
 export async function readPrimaryClock(db: Db): Promise<PrimaryClock> {
@@ -49,9 +68,9 @@ export async function register(
   registry: Registry,
   { _id, ...registration }: Registration,
 ): Promise<void> {
-  const clock = await readPrimaryClock(db)
-  const document = { ...registration, dead: false, started_at: clock.time, ...leaseFrom(clock) }
-  await registered(db, registry).updateOne({ _id }, { $set: document }, { upsert: true })
+  const now = await readPrimaryClock(db)
+  const document = { ...registration, dead: false, started_at: now.time, ...leaseFrom(now) }
+  await written(() => registered(db, registry).updateOne({ _id }, { $set: document }, { upsert: true }))
 }
 
 /** False when the process is dead by the others' reckoning. */
@@ -64,9 +83,8 @@ export async function renewLease(
   }: Pick<RegisteredDocument, '_id'> & Partial<Pick<EngineDocument, 'session_ids' | 'sees_files'>>,
 ): Promise<boolean> {
   const lease = leaseFrom(await readPrimaryClock(db))
-  const { matchedCount } = await registered(db, registry).updateOne(
-    { _id, dead: false },
-    { $set: { ...change, ...lease } },
+  const { matchedCount } = await written(() =>
+    registered(db, registry).updateOne({ _id, dead: false }, { $set: { ...change, ...lease } }),
   )
   return matchedCount === 1
 }
@@ -78,21 +96,40 @@ export async function unregister(db: Db, registry: Registry, _id: string): Promi
 
 /** Marks processes whose lease ran out: they can't renew it any more. */
 export async function markDead(db: Db, registry: Registry): Promise<void> {
-  const clock = await renewAfterElection(db, registry)
+  const { election, time } = await renewAfterElection(db, registry)
+  if (clock.monotonicMs() < judgesFrom) return
   await registered(db, registry).updateMany(
-    { dead: false, lease_election: clock.election, lease_until: { $lt: clock.time } },
+    { dead: false, lease_election: election, lease_until: { $lt: time } },
     { $set: { dead: true } },
   )
 }
 
+/** Notes that the others took over from a dead process. */
+export async function noteCleared(db: Db, registry: Registry, _id: string): Promise<void> {
+  await registered(db, registry).updateOne({ _id, dead: true, cleared_at: { $exists: false } }, [
+    { $set: { cleared_at: '$$NOW' } },
+  ])
+}
+
+/** Removes the dead ones that the others took over from long ago. */
+export async function forgetDead(db: Db, registry: Registry): Promise<void> {
+  await registered(db, registry).deleteMany({
+    dead: true,
+    cleared_at: { $exists: true },
+    $expr: { $lt: ['$cleared_at', { $subtract: ['$$NOW', forgetDeadMs] }] },
+  })
+}
+
 /** Gives each process that hasn't renewed its lease since the last election a whole one; the time that it is now. */
 export async function renewAfterElection(db: Db, registry: Registry): Promise<PrimaryClock> {
-  const clock = await readPrimaryClock(db)
-  await registered(db, registry).updateMany(
-    { dead: false, lease_election: { $ne: clock.election } },
-    { $set: leaseFrom(clock) },
+  const now = await readPrimaryClock(db)
+  await written(() =>
+    registered(db, registry).updateMany(
+      { dead: false, lease_election: { $ne: now.election } },
+      { $set: leaseFrom(now) },
+    ),
   )
-  return clock
+  return now
 }
 
 export const isAlive = (

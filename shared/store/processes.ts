@@ -32,7 +32,7 @@ export async function endDeadWithoutEngines(
   log: Logger,
 ): Promise<Set<string>> {
   const clock = await renewAfterElection(database.db, 'engines')
-  const engines = await database.collections.engines.find().toArray()
+  const engines = await database.collections.engines.find({ cleared_at: { $exists: false } }).toArray()
   if (engines.some((engine) => isAlive(engine, clock))) return new Set()
   await endDeadProcesses(database, log)
   const leases = new Set<string>()

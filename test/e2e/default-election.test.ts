@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
@@ -27,7 +28,8 @@ t.test('a dead primary', { timeout: 400_000 }, async (t) => {
   const { collections, processes } = service
   const first = processes.engine!
   const second = await service.start('engine')
-  const engineIds = async () => (await collections.engines.find().toArray()).map(({ _id }) => _id).sort()
+  const engineIds = async () =>
+    (await collections.engines.find({ dead: false }).toArray()).map(({ _id }) => _id).sort()
   const controlPlaneIds = async () => (await collections.processes.find().toArray()).map(({ _id }) => _id)
 
   async function checkBalance(t: Test, view: Json): Promise<void> {
@@ -54,6 +56,23 @@ t.test('a dead primary', { timeout: 400_000 }, async (t) => {
     t.same(lostEngines([first, second]), [])
     t.same([await engineIds(), await controlPlaneIds()], before)
     await set.restart(dead)
+  })
+
+  await t.test('members that lag for longer than a lease make nobody dead', async (t) => {
+    const before = [await engineIds(), await controlPlaneIds()]
+    const primary = await set.primary()
+    const others = [0, 1, 2].filter((member) => member !== primary)
+    const lag = async (mode: 'alwaysOn' | 'off'): Promise<void> => {
+      for (const member of others) await set.command({ configureFailPoint: 'rsSyncApplyStop', mode }, member)
+    }
+    t.teardown(() => lag('off'))
+    await lag('alwaysOn')
+    await sleep(16_000)
+    await lag('off')
+    // Whoever would judge by leases that nobody could renew does so in its next look, three seconds later.
+    await sleep(10_000)
+    t.same(lostEngines([first, second]), [])
+    t.same([await engineIds(), await controlPlaneIds()], before)
   })
 
   await t.test('and an engine that dies with it is taken over from one lease later', async (t) => {

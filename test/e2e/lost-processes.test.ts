@@ -1,12 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
+import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { Engines } from '../helpers/engines.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
+import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
 import {
   callerOf,
   createList,
   importEnd,
   startService,
+  until,
   type Answer,
   type RunningProcess,
   type Service,
@@ -161,4 +164,45 @@ t.test('an FTP server that is killed while it renames a file', { timeout: 400_00
   const kinds = (await service.collections.processes.find().toArray()).map(({ kind }) => kind).sort()
   t.same(kinds, ['control-plane', 'ftp'])
   next.close()
+})
+
+t.test('an engine that is taken for dead while it works locks no rows', { timeout: 300_000 }, async (t) => {
+  const service = await startService(t, ['control-plane', 'engine'])
+  const { collections, client } = service
+  const second = await service.start('engine')
+  const file = new SubscriberFile({ rows: 200_000, seed: 41 })
+  const { id } = await beginLargeImport(service, file)
+  await someRowsIn(service, id, 5_000)
+  const registered = async () => (await collections.engines.findOne({ process_id: second.child.pid! }))!
+  const before = await registered()
+  // Just after a renewal it takes it the longest to learn of it.
+  await until('a renewal', registered, ({ lease_until: until }) => until > before.lease_until, 20_000, 10)
+  const { session_ids: sessionIds } = await registered()
+  await collections.engines.updateOne({ _id: before._id }, { $set: { dead: true } })
+  const takenAt = Date.now()
+  await until(
+    'its new life',
+    async () => second.log(),
+    (log) => log.includes('it starts anew'),
+    30_000,
+  )
+  const openTransactions = () =>
+    client
+      .db('admin')
+      .aggregate(
+        [
+          { $currentOp: { allUsers: true, idleSessions: true } },
+          { $match: { transaction: { $exists: true }, 'lsid.id': { $in: sessionIds } } },
+        ],
+        { readConcern: { level: 'local' } },
+      )
+      .toArray()
+  await until('the end of its transactions', openTransactions, (open) => open.length === 0, 20_000, 100)
+  t.comment(`its last transaction ended ${Date.now() - takenAt} ms after it was taken for dead`)
+  const { body } = await service.call('POST', `/subscriber_imports/${id}/pause`)
+  t.match(body, { success: true })
+  await service.post(`/subscriber_imports/${id}/unpause`)
+  const view = await importEnd(service, id, 120_000)
+  t.match(view, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
+  t.equal(await collections.engines.countDocuments({ dead: false }), 2)
 })

@@ -88,7 +88,10 @@ export class Engines {
 
   /** The engine as the others see it; null when they took over from it, or it never came so far. */
   async documentOf(engine: RunningEngine): Promise<EngineDocument | null> {
-    return this.#service.collections.engines.findOne({ process_id: engine.pid })
+    return this.#service.collections.engines.findOne({
+      process_id: engine.pid,
+      cleared_at: { $exists: false },
+    })
   }
 
   /** As if its lease had run out: spares a test those seconds, where it isn't them that it measures. */
@@ -109,7 +112,10 @@ export class Engines {
     const alive = this.alive.map((engine) => engine.pid)
     await until(
       'the take-over from the dead engines',
-      () => this.#service.collections.engines.find({ process_id: { $nin: alive } }).toArray(),
+      () =>
+        this.#service.collections.engines
+          .find({ process_id: { $nin: alive }, cleared_at: { $exists: false } })
+          .toArray(),
       (documents) => documents.length === 0,
       timeoutMs,
     )
