@@ -15,7 +15,7 @@ import {
   tokensOfChunks,
 } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
-import { isOnlyEngine } from '../shared/store/engines.ts'
+import { folderOf, isOnlyFolder } from '../shared/store/engines.ts'
 import type { WorkingImport } from '../shared/store/import-queues.ts'
 import { failImportOfChunk, readState } from '../shared/store/imports.ts'
 import { noteMissingOfChunk } from '../shared/store/missing-files.ts'
@@ -256,7 +256,8 @@ export class ChunkLanes {
     const { database, engineId, sessions, metrics, log } = this.#options
     const { collections } = database
     const held = { importId: chunk.import_id, chunkId: chunk._id, token }
-    const finding = { engineId, isAlone: await isOnlyEngine(collections, engineId), message }
+    const folder = await folderOf(collections, engineId)
+    const finding = { folder, isAlone: await isOnlyFolder(collections, folder), message }
     const session = sessions.pop()!
     try {
       const outcome = await noteMissingOfChunk(collections, session, held, finding)

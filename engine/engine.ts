@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
+import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { AddressGuard } from '../shared/address-guard.ts'
 import type { Settings } from '../shared/config.ts'
@@ -113,6 +114,7 @@ export class Engine implements Part {
       _id: id,
       host: hostname(),
       process_id: process.pid,
+      folder: `${hostname()}:${path.resolve(settings.DATA_DIR)}`,
       sees_files: this.#options.folder.problem === null,
     })
     const stepSessions = Array.from({ length: maxStepSessions }, () => database.client.startSession())

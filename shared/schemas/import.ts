@@ -201,8 +201,8 @@ export const importDocument = z.object({
    * that. Absent: it deactivates nobody, or hasn't begun.
    */
   import_epoch: integer().min(0).optional(),
-  /** The engine that last found a staged file of it missing, and when; it counts for a while (shared/store/missing-files.ts). */
-  missing: z.object({ engine_id: z.string(), at: instant() }).optional(),
+  /** The folder in which an engine last found a file of it missing, and when; see shared/store/missing-files.ts. */
+  missing: z.object({ folder: z.string(), at: instant() }).optional(),
   /** Times that a step broke off for a reason that nobody foresaw, or at a timeout, since the deactivation last got on. */
   step_failures: integer().min(0),
   /** Engines that died while they held its step since it last got on; absent is 0. */

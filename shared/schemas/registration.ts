@@ -30,6 +30,8 @@ export type RegisteredDocument = z.infer<typeof registeredDocument>
 export const engineDocument = registeredDocument.extend({
   /** Smallest number that no other live engine has; the stripes of its counters are made of it. */
   number: integer().min(0),
+  /** Host and path of its DATA_DIR: what it looks for in files, every engine with the same ones finds or misses too. */
+  folder: z.string().optional(),
   /** False while it takes no work because its DATA_DIR is unavailable or hangs; absent is true. */
   sees_files: z.boolean().optional(),
 })

@@ -6,7 +6,7 @@ import { register } from './leases.ts'
 /** Registers an engine under the smallest number that no other engine has, and returns the number. */
 export async function registerEngine(
   { db, collections }: Pick<Database, 'db' | 'collections'>,
-  engine: Pick<EngineDocument, '_id' | 'host' | 'process_id' | 'sees_files'>,
+  engine: Pick<EngineDocument, '_id' | 'host' | 'process_id' | 'sees_files' | 'folder'>,
 ): Promise<number> {
   for (;;) {
     const taken = new Set(
@@ -52,13 +52,19 @@ export async function leadingEngine({ engines }: Collections): Promise<string | 
   return first?._id ?? null
 }
 
+/** The folder that an engine looks into; its own id where it isn't registered. */
+export async function folderOf({ engines }: Collections, engineId: string): Promise<string> {
+  const engine = await engines.findOne({ _id: engineId }, { projection: { folder: 1 } })
+  return engine?.folder ?? engineId
+}
+
 /**
- * Whether no other engine is alive that sees its files. Leases aren't looked at: after a failover all of them have run
- * out, and a dead engine is marked within seconds of its own.
+ * Whether no engine is alive that looks into another folder and sees its files. Leases aren't looked at: after a
+ * failover all of them have run out, and a dead engine is marked within seconds of its own.
  */
-export async function isOnlyEngine({ engines }: Collections, engineId: string): Promise<boolean> {
+export async function isOnlyFolder({ engines }: Collections, folder: string): Promise<boolean> {
   const other = await engines.findOne(
-    { _id: { $ne: engineId }, dead: false, sees_files: { $ne: false } },
+    { folder: { $ne: folder }, dead: false, sees_files: { $ne: false } },
     { projection: { _id: 1 } },
   )
   return other === null

@@ -22,7 +22,7 @@ const forgetDeadMs = 120_000
 export type Registry = 'engines' | 'processes'
 
 type Registration = Pick<RegisteredDocument, '_id' | 'host' | 'process_id' | 'session_ids'> &
-  (Pick<EngineDocument, 'number' | 'sees_files'> | Pick<ProcessDocument, 'kind'>)
+  (Pick<EngineDocument, 'number' | 'sees_files' | 'folder'> | Pick<ProcessDocument, 'kind'>)
 
 export interface PrimaryClock {
   time: Date

@@ -3,13 +3,15 @@ import { inTransactionOf } from '../database.ts'
 import { workingStates } from '../import-state.ts'
 import type { Collections } from '../schemas/collections.ts'
 import { releaseFailedChunk, type HeldChunk } from './chunks.ts'
+import { folderOf } from './engines.ts'
 import type { WorkingImport } from './import-queues.ts'
 import { failedWith } from './import-steps.ts'
 
 /**
  * A staged file that one engine doesn't find is no reason to fail its import: the engine may see another folder than the
- * others. It notes in the import that the file is missing for it and leaves the import to the others. The import fails
- * when another engine doesn't find the file either, or the same one after a pause where no other engine is there.
+ * others. It notes in the import that the file is missing in its folder and leaves the import to the others. The import
+ * fails when an engine with another folder (host or path) doesn't find the file either, or one with the same folder
+ * after a pause where no other is there. An engine that is restarted has the folder that it had.
  */
 
 /**
@@ -23,7 +25,8 @@ export const countsMs = 180_000
 const before = (ms: number) => ({ $subtract: ['$$NOW', ms] })
 
 interface Finding {
-  engineId: string
+  /** Where the engine looked for the file: its folderOf. */
+  folder: string
   isAlone: boolean
   /** The import's `error_message`, should it fail. */
   message: string
@@ -64,16 +67,20 @@ export function noteMissingOfChunk(
   })
 }
 
-function noted({ engineId, isAlone, message }: Finding) {
+function noted({ folder, isAlone, message }: Finding) {
   const counts = { $gt: ['$missing.at', before(countsMs)] }
-  const isOwn = { $eq: ['$missing.engine_id', engineId] }
+  const isOwn = { $eq: ['$missing.folder', { $literal: folder }] }
   const isAgain = { $lte: ['$missing.at', before(lookAgainMs)] }
   const isConfirmed = { $and: [counts, { $or: [{ $not: [isOwn] }, { $and: [isAlone, isAgain] }] }] }
   const failed: Record<string, unknown> = {}
   for (const [field, value] of Object.entries(failedWith(message)))
     failed[field] = { $cond: [isConfirmed, value, `$${field}`] }
   const missing = {
-    $cond: [{ $and: [isOwn, { $not: [isAgain] }] }, '$missing', { engine_id: engineId, at: '$$NOW' }],
+    $cond: [
+      { $and: [isOwn, { $not: [isAgain] }] },
+      '$missing',
+      { folder: { $literal: folder }, at: '$$NOW' },
+    ],
   }
   return [{ $set: { ...failed, missing } }]
 }
@@ -83,14 +90,15 @@ function outcomeOf(written: { state: string } | null): MissingOutcome {
   return written.state === 'failed' ? 'failed' : 'noted'
 }
 
-/** Those of the imports that the engine doesn't leave to others because it has found a file of them missing. */
+/** Those of the imports that the engine doesn't leave to others because a file of them is missing in its folder. */
 export async function withoutMissing(
   collections: Collections,
   working: WorkingImport[],
   engineId: string,
 ): Promise<WorkingImport[]> {
-  const own = working.filter(({ missing }) => missing?.engine_id === engineId).map(({ _id }) => _id)
-  if (own.length === 0) return working
+  if (working.every(({ missing }) => missing === undefined)) return working
+  const folder = await folderOf(collections, engineId)
+  const own = working.filter(({ missing }) => missing?.folder === folder).map(({ _id }) => _id)
   const left = await collections.imports
     .find(
       { _id: { $in: own }, $expr: { $gt: ['$missing.at', before(lookAgainMs)] } },

@@ -153,12 +153,15 @@ t.test('an engine that misses the files in a folder with the mark leaves them to
   t.equal((await readiness(sick)).status, 200)
   const ids: number[] = []
   for (let i = 0; i < 8; i += 1) ids.push(await createImport(service, 30_000))
+  await untilMetric(sick, /^rollcall_import_files_missing_total [1-9]/m)
+  t.match(sick.log(), /a file is missing here; the import fails when another engine misses it too/)
+  // It misses the files again, under another id.
+  await sick.stop()
+  await service.start('engine', { DATA_DIR: folder })
   for (const id of ids) {
     const view = await importEnd(service, id)
     t.same([view.state, countsOf(view)], ['finished', { added: 30_000 }], view.error_message ?? '')
   }
-  t.match(sick.log(), /a file is missing here; the import fails when another engine misses it too/)
-  await untilMetric(sick, /^rollcall_import_files_missing_total [1-9]/m)
 
   const uploads = path.join(service.dataFolder, 'uploads', '1')
   await mkdir(uploads, { recursive: true })
@@ -286,7 +289,12 @@ for (const engines of [1, 2])
     await service.collections.engines.updateMany({}, { $set: { lease_until: new Date(0) } })
     await rm(path.join(staging, String(partition)), { recursive: true })
     const running = []
-    for (let i = 0; i < engines; i += 1) running.push(await service.start('engine'))
+    // The second one has the same folder under another path.
+    const other = await emptyFolder(t)
+    await rm(other, { recursive: true })
+    await symlink(service.dataFolder, other)
+    for (const DATA_DIR of [service.dataFolder, other].slice(0, engines))
+      running.push(await service.start('engine', { DATA_DIR }))
     const startedAt = Date.now()
     await service.collections.imports.updateOne({ _id: content }, { $set: { begins_at: new Date() } })
     const end = engines === 1 ? endWithoutFile : importEnd

@@ -171,16 +171,19 @@ t.test('autoresponders of a megabyte each', async (t) => {
   t.same(Object.keys(minimal.body.data[0]), ['id', 'name'])
   t.equal(minimal.body.next_page_token, null)
 
+  const referenced = minimal.body.data[0].id
+  await collections.autoresponders.updateOne({ _id: referenced }, { $set: { trigger: 'api' } })
   const bytes = await bytesRead('autoresponders', () =>
     post(`/mailing_lists/${list.id}/subscriber_imports`, {
       subscriber_import: {
         begins_at: '2030-01-31T08:00:00Z',
         column_mapping: ['email'],
+        autoresponders: { api: { trigger_new: { id: referenced } } },
         file_source: { type: 'json', content: 'ann@example.com' },
       },
     }),
   )
-  t.ok(bytes < 100_000, `creating an import reads ${bytes} bytes of 29 MB`)
+  t.ok(bytes < 100_000, `creating an import with one of them reads ${bytes} bytes of 29 MB`)
 })
 
 t.test('a reply that nobody reads holds up no other request', async (t) => {

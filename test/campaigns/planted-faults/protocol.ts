@@ -210,8 +210,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'the list of an ended import stays held',
     file: imports,
-    text: "{ $set: { totals }, $unset: { holds_list: '' } },",
-    replacement: '{ $set: { totals } },',
+    text: "    { $unset: 'holds_list' },\n",
+    replacement: '',
     tests: [fences],
   },
   {

@@ -17,7 +17,7 @@ await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' 
 
 /** Counted from the moment of the call: tests of this file may have waited for others. */
 const ago = (seconds: number): Date => new Date(Date.now() - seconds * 1_000)
-const noteOf = (engineId: string, seconds: number) => ({ missing: { engine_id: engineId, at: ago(seconds) } })
+const noteOf = (folder: string, seconds: number) => ({ missing: { folder, at: ago(seconds) } })
 const step = { engine_id: 'mine', token: 'mine' }
 const chunk = { state: 'running', token: 'mine', engine_id: 'mine', lease_until: ago(-60) } as const
 
@@ -59,7 +59,7 @@ const message = 'a file is gone'
 t.test('a missing file fails the import when it was missed before', async (t) => {
   for (const { what, note, isAlone = false, outcome } of cases) {
     const changes = () => (note === undefined ? {} : noteOf(note.by, note.seconds))
-    const finding = { engineId: 'mine', isAlone, message }
+    const finding = { folder: 'mine', isAlone, message }
     await stored(changes())
     const { missing } = await found()
     t.equal(await noteMissingOfStep(collections, { id: 1, token: 'mine' }, finding), outcome, what)
@@ -67,7 +67,7 @@ t.test('a missing file fails the import when it was missed before', async (t) =>
     const expected =
       outcome === 'failed'
         ? { state: 'failed', error_message: message }
-        : { state: 'splitting', error_message: null, finished_at: null, missing: { engine_id: 'mine' } }
+        : { state: 'splitting', error_message: null, finished_at: null, missing: { folder: 'mine' } }
     t.match(after, expected, what)
     t.equal(after.finished_at !== null, outcome === 'failed', what)
     if (note?.by === 'mine' && note.seconds < 60)
@@ -88,7 +88,7 @@ t.test('a missing file fails the import when it was missed before', async (t) =>
 })
 
 t.test('an engine that has lost the step or the chunk notes nothing', async (t) => {
-  const finding = { engineId: 'mine', isAlone: false, message }
+  const finding = { folder: 'mine', isAlone: false, message }
   for (const changes of [
     { step: { engine_id: 'theirs', token: 'theirs' } },
     { step: null },
