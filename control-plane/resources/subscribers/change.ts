@@ -146,7 +146,10 @@ function changeConfirmation(
   if (given.confirmed !== undefined) change.set.confirmed = given.confirmed
   const wasConfirmed = existing.confirmed === true
   if (given.confirmed ?? wasConfirmed)
-    setOrUnset(change, 'confirm_time', wasConfirmed ? values.confirmTime : (values.confirmTime ?? now))
+    change.set = {
+      ...change.set,
+      ...timeOf('confirm_time', { given: values.confirmTime, existing, isNew: !wasConfirmed, now }),
+    }
   else if (given.confirmed === false) change.unset.push('confirm_time')
 }
 
@@ -164,14 +167,34 @@ function changeStatus(
     return
   }
   const leaves = existing.status === 'active'
-  setOrUnset(change, 'remove_time', leaves ? (values.removeTime ?? now) : values.removeTime)
+  change.set = {
+    ...change.set,
+    ...timeOf('remove_time', { given: values.removeTime, existing, isNew: leaves, now }),
+  }
   setOrUnset(change, 'remove_ip', values.removeIp)
+}
+
+/** Who has been removed or confirmed has the time of it: null leaves the one that is there, or is now where there is none. */
+function timeOf(
+  key: 'remove_time' | 'confirm_time',
+  { given, existing, isNew, now }: TimeGiven,
+): Partial<SubscriberDocument> {
+  const isMissing = isNew || (given === null && existing[key] === undefined)
+  const time = given ?? (isMissing ? now : undefined)
+  return time === undefined ? {} : { [key]: time }
+}
+
+interface TimeGiven {
+  given: Date | null | undefined
+  existing: SubscriberDocument
+  isNew: boolean
+  now: Date
 }
 
 function setOrUnset(
   change: SubscriberChange,
-  key: 'subscribe_ip' | 'remove_time' | 'remove_ip' | 'confirm_time',
-  value: string | Date | null | undefined,
+  key: 'subscribe_ip' | 'remove_ip',
+  value: string | null | undefined,
 ): void {
   if (value === undefined) return
   if (value === null) change.unset.push(key)

@@ -72,14 +72,16 @@ export const subscriberCreation = z.object({
 })
 export type SubscriberCreation = z.infer<typeof subscriberCreation>
 
+const nullTime = 'null is as left out: who has been removed or confirmed keeps a time of it'
+
 export const subscriberUpdate = z.object({
   ...z
     .object({
       ...given,
       subscribe_ip: given.subscribe_ip.nullable(),
-      remove_time: given.remove_time.nullable(),
+      remove_time: given.remove_time.nullable().describe(nullTime),
       remove_ip: given.remove_ip.nullable(),
-      confirm_time: given.confirm_time.nullable(),
+      confirm_time: given.confirm_time.nullable().describe(nullTime),
     })
     .partial().shape,
   run_autoresponders: flag()
