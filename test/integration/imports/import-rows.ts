@@ -294,6 +294,10 @@ t.test('a header row that holds an address is warned of', async (t) => {
   t.same(countsOf(view), { added: 1 })
   t.match(view.warnings, [/^the header row holds an email address \(first@x.co\)/])
   t.same((await importText(service, list.id, 'e-mail@\nthird@x.co')).warnings, [])
+  const unmapped = { column_mapping: [null, 'email'] }
+  t.match((await importText(service, list.id, 'a@b.co,ab\nx,c@c.cc', unmapped)).warnings, [
+    /^the header row holds an email address \(a@b.co\)/,
+  ])
 })
 
 t.test('a dry run has the same counts and logs and writes nothing', async (t) => {
