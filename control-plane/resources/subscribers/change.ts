@@ -9,6 +9,7 @@ import {
   type SubscriberAddress,
   type SubscriberChange,
 } from '../../../shared/store/subscribers.ts'
+import { isGrownTooLarge, valuesBytes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import { missing } from '../../api/scope.ts'
 import { refuseProblems, refusingTaken } from '../../api/validation.ts'
@@ -126,9 +127,10 @@ export function changeOf({ existing, given, values, context, now, problems }: Ch
 }
 
 function changeFields(
-  { set, unset }: SubscriberChange,
+  change: SubscriberChange,
   { existing, values, context, problems }: Pick<Changing, 'existing' | 'values' | 'context' | 'problems'>,
 ): void {
+  const { set, unset } = change
   for (const { field } of context.fields) {
     const value = values.fields.get(field.id)
     if (value === undefined) continue
@@ -137,6 +139,9 @@ function changeFields(
     else if (existing.custom_fields[field.id] !== undefined)
       problems.push(`custom_fields.${field.name} is required and can't be unset`)
   }
+  if (values.fields.size === 0) return
+  const after = changed(existing, change).custom_fields
+  if (isGrownTooLarge(valuesBytes(existing.custom_fields), valuesBytes(after))) problems.push(valuesTooLarge)
 }
 
 function changeConfirmation(

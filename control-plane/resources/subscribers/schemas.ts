@@ -25,7 +25,8 @@ const ip = () => ipText().describe('IPv4 or IPv6')
 /** Not a record: zod would drop a field named `__proto__` without a word. */
 export const customFields = () =>
   z.custom<Record<string, unknown>>(isHash, { error: 'must be a hash' }).meta({
-    description: "values by the field's name; a hash with the key `value` stands for its value; null unsets",
+    description:
+      "values by the field's name; a hash with the key `value` stands for its value; null unsets; all of a subscriber's values have at most 4 MiB together",
     override: { type: 'object', additionalProperties: true },
   })
 
