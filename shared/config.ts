@@ -57,7 +57,7 @@ function isNetwork(text: string): boolean {
 const isPrefix = (text: string, max: number): boolean => /^\d{1,3}$/.test(text) && Number(text) <= max
 
 /** Labels of a name, the last of which is no number, so that a mistyped address isn't taken for a name. */
-const hostName = /^(?!.*(?:^|\.)\d+\.?$)[\w-]+(?:\.[\w-]+)*\.?$/
+const hostName = /^(?!.*(?:^|\.)(?:\d+|0x[\da-f]*)\.?$)[\w-]+(?:\.[\w-]+)*\.?$/i
 
 const settingsSchema = z.object({
   MONGODB_URI: z

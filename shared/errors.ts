@@ -77,12 +77,24 @@ export class StartError extends RollcallError {
   readonly code = 'start_failed'
 }
 
-/** What an unknown thrown value says, in one line. */
+/** What an unknown thrown value says, in one line; what the database's driver says, without data. */
 export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   // The lookbehind keeps it linear: a run of blanks is gone through from its beginning alone.
-  if (error.message !== '') return error.message.replaceAll(/(?<!\s)\s*\n\s*/g, ' ')
+  const line = error.message.replaceAll(/(?<!\s)\s*\n\s*/g, ' ')
+  // By its name: the command line, which uses this too, doesn't load the driver.
+  if (line !== '') return error.name.startsWith('Mongo') ? withoutData(line) : line
   // Node's AggregateError (a host name with several addresses) has its texts inside.
   const inner = error instanceof AggregateError ? (error.errors as unknown[]).map(messageOf).join('; ') : ''
   return inner === '' ? error.name : inner
 }
+
+/**
+ * Messages of the database quote the very record that they are about (a duplicate key, a document that is too large), so
+ * addresses and keys are taken out. The lookbehind keeps it linear: what may be an address is gone through from its
+ * beginning alone.
+ */
+export const withoutData = (text: string): string =>
+  text
+    .replaceAll(/(dup key|First element): .*/g, '$1: ...')
+    .replaceAll(/(?<![^\s"'<>()[\]{}:,;/])[^\s"'<>()[\]{}:,;/]+@[^\s"'<>()[\]{}:,;]+/g, '...@...')

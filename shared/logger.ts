@@ -1,5 +1,6 @@
 import { writeSync } from 'node:fs'
 import { pino, type Logger } from 'pino'
+import { withoutData } from './errors.ts'
 
 export type { Logger }
 
@@ -71,10 +72,7 @@ const mostTries = 100
 
 const pause = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
 
-/**
- * An error as it is logged: what it is and where it came from. Messages of the database quote the very record that
- * they are about (a duplicate key, a document that a validator refuses), so addresses and keys are taken out.
- */
+/** An error as it is logged: what it is and where it came from, without the data that messages of the database quote. */
 function errorWithoutData(error: unknown): Record<string, unknown> {
   if (!(error instanceof Error)) return { message: withoutData(String(error)) }
   const { code, codeName, cause } = error as Error & { code?: unknown; codeName?: unknown }
@@ -87,12 +85,6 @@ function errorWithoutData(error: unknown): Record<string, unknown> {
     ...(cause === undefined ? {} : { cause: errorWithoutData(cause) }),
   }
 }
-
-/** The lookbehind keeps it linear: what may be an address is gone through from its beginning alone. */
-export const withoutData = (text: string): string =>
-  text
-    .replaceAll(/dup key: .*/g, 'dup key: ...')
-    .replaceAll(/(?<![^\s"'<>()[\]{}:,;/])[^\s"'<>()[\]{}:,;/]+@[^\s"'<>()[\]{}:,;]+/g, '...@...')
 
 /** The same URI with its password masked: for logs, the ready line, views and messages. */
 export function maskPassword(uri: string): string {

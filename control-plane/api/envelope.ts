@@ -3,6 +3,7 @@ import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
 import { retryReasonOfDriver } from '../../shared/database.ts'
 import { RequestError } from '../../shared/errors.ts'
 import { FolderUnavailable } from '../../shared/staging/marked-folder.ts'
+import { isDocumentTooLarge } from '../../shared/store/value-bytes.ts'
 import { drain } from './body/body-pieces.ts'
 import type { DataReply } from './endpoint.ts'
 import { JsonRecords } from './json-page.ts'
@@ -110,6 +111,11 @@ function toRequestError(error: unknown, requestId: string): RequestError {
   const { status } = error as { status?: number }
   if (error instanceof URIError || status === 400)
     return new RequestError('not_found', 'the path is no valid URL path', { status: 404 })
+  if (isDocumentTooLarge(error))
+    return new RequestError(
+      'validation_failed',
+      'the record would have more than the 16 MB that the database takes for one, with what others wrote to it at the same moment: make it smaller',
+    )
   if (retryReasonOfDriver(error) !== null) {
     return new RequestError(
       'internal_error',

@@ -13,14 +13,14 @@ const pagingKeys = ['page', 'per_page', 'page_token']
 
 /**
  * Reads a query; every problem is `invalid_request`. Repeated parameters never pass for a value; a blank filter is no
- * filter.
+ * filter. Keys that the endpoint doesn't know are ignored, however often they come.
  */
 export function readQuery<Query>(
   schema: z.ZodType<Query> | undefined,
   query: Record<string, unknown>,
 ): Query {
   if (schema === undefined) return undefined as Query
-  const repeated = Object.keys(query).find((key) => Array.isArray(query[key]))
+  const repeated = Object.keys(query).find((key) => Array.isArray(query[key]) && isKnownKey(schema, key))
   if (repeated !== undefined) throw new RequestError('invalid_request', `${repeated} must be given once`)
   const filled = Object.entries(query).filter(
     ([key, value]) => typeof value !== 'string' || value.trim() !== '' || pagingKeys.includes(key),
@@ -36,8 +36,7 @@ export function unknownKeysWarning(
   schema: z.ZodType | undefined,
   query: Record<string, unknown>,
 ): string | null {
-  const known: object = schema instanceof z.ZodObject ? schema.shape : {}
-  const unknown = Object.keys(query).filter((key) => !Object.hasOwn(known, key))
+  const unknown = Object.keys(query).filter((key) => !isKnownKey(schema, key))
   if (unknown.length === 0) return null
   const named = unknown
     .slice(0, maxNamedKeys)
@@ -45,6 +44,9 @@ export function unknownKeysWarning(
   const more = unknown.length > maxNamedKeys ? ` and ${unknown.length - maxNamedKeys} more` : ''
   return `299 - "ignored, as this endpoint has no such query parameter: ${named.join(', ')}${more}"`
 }
+
+const isKnownKey = (schema: z.ZodType | undefined, key: string): boolean =>
+  schema instanceof z.ZodObject && Object.hasOwn(schema.shape, key)
 
 /**
  * Takes the document out of its wrapper and checks it, without the keys that are to be ignored. Throws `invalid_request`

@@ -23,11 +23,14 @@ function needsConsent({ headers }: Request): boolean {
   return hasBody && /^\s*application\/json\s*(?:;|$)/i.test(headers['content-type'] ?? '')
 }
 
-/** Only a browser sends these headers, and a page can't set them. Sec-Fetch-Site is right behind any proxy. */
+/**
+ * Only a browser sends these headers, and a page can't set them. Behind a proxy that changes the host, Sec-Fetch-Site
+ * alone knows the page as this service's own; whatever else it says, a foreign Origin is one.
+ */
 function isFromOtherSite({ headers, host }: Request, publicUrl: string): boolean {
   const site = headers['sec-fetch-site']
   if (site === 'cross-site') return true
-  if (site === 'same-origin' || site === 'none' || headers.origin === undefined) return false
+  if (site === 'same-origin' || headers.origin === undefined) return false
   const origin = URL.parse(headers.origin)
   return (
     origin === null || (origin.origin !== new URL(publicUrl).origin && origin.host !== ownHost(origin, host))

@@ -35,12 +35,9 @@ export class FileWarnings {
     if (isHeader || wordsForEmail.has(plain(email))) this.#header = cells.join(', ').slice(0, 100)
   }
 
-  /** Of a file that is said to have a header: one with an address in a mapped column is a record rather. */
+  /** Of a file that is said to have a header: one with an address, mapped or not, is a record rather. */
   headerRecord(cells: string[]): void {
-    this.#address =
-      cells.find(
-        (cell, i) => (this.#plan.columns[i] ?? null) !== null && emailIdentity(cell.trim()) !== null,
-      ) ?? null
+    this.#address = cells.find((cell) => emailIdentity(cell.trim()) !== null) ?? null
   }
 
   notice(record: ScannedRecord): void {

@@ -1,5 +1,11 @@
 import { BatchReader, type Batch, type ReadRecord } from '../../shared/records/chunk-records.ts'
-import { takesPlace, type ExistingSubscriber } from '../../shared/rows/row-decision.ts'
+import {
+  cleared,
+  takesPlace,
+  type Decision,
+  type ExistingSubscriber,
+  type SubscriberUpdate,
+} from '../../shared/rows/row-decision.ts'
 import { readRow } from '../../shared/rows/row-reader.ts'
 import {
   contentFormat,
@@ -7,14 +13,17 @@ import {
   noCounts,
   type ChunkDocument,
   type ImportCounts,
+  type ImportPlan,
   type LogKind,
 } from '../../shared/schemas/import.ts'
 import type { SubscriberStatus } from '../../shared/schemas/subscriber.ts'
 import { addMove, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
+import { isGrownTooLarge, valueBytes, valuesTooLarge } from '../../shared/store/value-bytes.ts'
 import { writeLine } from '../../shared/values/csv-line.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import type { BsonWriter } from './bson-writer.ts'
 import { LineWriter } from './byte-writer.ts'
+import type { ValueSizes } from './existing-subscribers.ts'
 import type { ImportContext } from './import-context.ts'
 import type { DueTimes } from './reaction-writer.ts'
 
@@ -34,6 +43,10 @@ export interface BatchStart {
   lastIdentity: string | null
   /** Subscribers of its identities that are there, by `_id`. */
   existing: ReadonlyMap<string, ExistingSubscriber>
+  /** What subscribers hold whom a long row may make too large. */
+  valueSizes: ValueSizes
+  /** Whatever the batch's only record adds or updates would be too large. */
+  isTooLarge: boolean
   /** `_id`s of reactions that this import has caused already. */
   reactions: ReadonlySet<string>
   /** What its rows get as their times, and what delays of reactions count from. */
@@ -44,6 +57,12 @@ export interface BatchStart {
 
 /** What a batch writes at most. Long defaults and many reactions make much of a short row. */
 const mostBytes = 4 * 1024 * 1024
+
+/** Rows that bring more, with the import's defaults, are held against what a subscriber may hold. */
+export const longRowBytes = 64 * 1024
+
+/** Records of a batch at most, where each writes so many bytes. */
+export const recordsWithin = (bytes: number): number => Math.max(1, Math.floor(mostBytes / bytes))
 
 /** Thrown by a batch that would write more than a transaction should; its first `fitting` records would not. */
 export class BatchTooLarge extends Error {
@@ -98,9 +117,11 @@ export class BatchDraft {
   take(batch: Batch): void {
     const reader = new BatchReader(batch, contentFormat(this.#context.document), this.#chunk.kind)
     let taken = 0
+    let read = 0
     for (let record = reader.read(); record !== null; record = reader.read()) {
       if (this.#written() > mostBytes) throw new BatchTooLarge(Math.max(1, taken - 1))
-      this.#takeRecord(record, this.#start.position + taken)
+      this.#takeRecord(record, this.#start.position + taken, reader.bytesRead - read)
+      read = reader.bytesRead
       taken += 1
     }
     this.bytesRead = reader.bytesRead
@@ -114,7 +135,7 @@ export class BatchDraft {
   }
 
   /** What becomes of a record: decisions.md, order of the checks for a row. */
-  #takeRecord(record: ReadRecord, position: number): void {
+  #takeRecord(record: ReadRecord, position: number, bytes: number): void {
     const { reader, decider, document, writeSubscriber, writeUpdate, reactions } = this.#context
     const { identity } = record
     const email = (record.cells[reader.emailColumn] ?? '').trim()
@@ -135,6 +156,10 @@ export class BatchDraft {
     const newId = this.#chunk.first_subscriber_id + position
     const subscriber = this.#start.existing.get(key)
     const decision = decider.decide({ key, row, newId, now: this.now }, subscriber)
+    if (this.#isTooLarge(decision, key, bytes)) {
+      this.#fail(record, valuesTooLarge)
+      return
+    }
     if (takesPlace(decision)) {
       if (this.placesTaken >= this.#start.mostPlaces) {
         this.#log('skipped_over_limit', email)
@@ -174,6 +199,26 @@ export class BatchDraft {
       default:
     }
     this.#log(decision.result, email)
+  }
+
+  /** Whether the subscriber would hold more than one may: `bytes` are those of the record. */
+  #isTooLarge(decision: Decision, key: string, bytes: number): boolean {
+    if (decision.result !== 'added' && decision.result !== 'updated') return false
+    if (this.#start.isTooLarge) return true
+    const { plan, defaultBytes } = this.#context
+    if (decision.result === 'added')
+      return (
+        bytes + defaultBytes.added > longRowBytes &&
+        isGrownTooLarge(0, bytesOf(decision.subscriber.values, plan))
+      )
+    const sizes = this.#start.valueSizes.get(key)
+    if (sizes === undefined) return false
+    let before = 0
+    for (const size of sizes.values()) before += size
+    const { values } = decision.update
+    const replaced = plan.fields.map(({ id }, i) => (values[i] === null ? 0 : (sizes.get(String(id)) ?? 0)))
+    const kept = before - replaced.reduce((sum, size) => sum + size, 0)
+    return isGrownTooLarge(before, kept + bytesOf(values, plan))
   }
 
   #written(): number {
@@ -222,3 +267,10 @@ export class BatchDraft {
     lines.add(email.includes('\n') || email.includes('\r') ? email.replaceAll(/[\r\n]+/g, ' ') : email)
   }
 }
+
+/** Of the values that are written, which are in the order of the plan's fields. */
+export const bytesOf = (values: SubscriberUpdate['values'], plan: ImportPlan): number =>
+  plan.fields.reduce((sum, { id }, i) => {
+    const value = values[i]
+    return sum + (value === null || value === undefined || value === cleared ? 0 : valueBytes(id, value))
+  }, 0)

@@ -3,6 +3,7 @@ import type { ClientSession, Db } from 'mongodb'
 import { clock } from '../../shared/clock.ts'
 import { databaseTime } from '../../shared/database.ts'
 import { batchRecords, identitiesOf, type Batch } from '../../shared/records/chunk-records.ts'
+import { endOfRecordAt } from '../../shared/records/partition-file.ts'
 import type { ExistingSubscriber } from '../../shared/rows/row-decision.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
 import {
@@ -16,11 +17,12 @@ import {
 import { advanceChunk } from '../../shared/store/chunks.ts'
 import { dropReactionsInList, noteTriggered } from '../../shared/store/reactions.ts'
 import { countMovesOfLane } from '../../shared/store/subscriber-counts.ts'
+import { isDocumentTooLarge } from '../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
-import { BatchDraft, BatchTooLarge, type BatchRooms } from './batch-draft.ts'
+import { BatchDraft, BatchTooLarge, longRowBytes, recordsWithin, type BatchRooms } from './batch-draft.ts'
 import { insertBson, updateBson } from './bson-commands.ts'
 import { ChunkPlaces, PlacesMissing } from './chunk-places.ts'
-import { findExisting } from './existing-subscribers.ts'
+import { findExisting, findValueSizes, type ValueSizes } from './existing-subscribers.ts'
 import type { ImportContext } from './import-context.ts'
 import { BatchAbandoned, runTransaction, TooManyConflicts, type RetryReason } from './transaction.ts'
 
@@ -96,6 +98,8 @@ export class BatchWriter {
     this.#places = new ChunkPlaces(options)
     this.#chunkCounts = options.chunk.counts
     this.#looksForExisting = !options.context.plan.list_was_empty
+    const { updated } = options.context.defaultBytes
+    if (updated > longRowBytes) this.#size = this.#largest = recordsWithin(updated)
   }
 
   /** Goes on after so many records of the chunk, which are done; `lastIdentity` is that of the last of them. */
@@ -106,23 +110,30 @@ export class BatchWriter {
 
   /**
    * Writes the chunk's next records, as one batch or, while others write the same rows all the time and where rows
-   * become large, as smaller ones.
+   * become large, as smaller ones. A record whose subscriber the database finds too large is found that way too, and
+   * fails.
    * False when they weren't all written: stopped, or the chunk is somebody else's now. Throws what no further attempt
    * would mend.
    */
   async write(batch: Batch, isLast: boolean): Promise<boolean> {
     const total = batch.offsets.length
+    /** The record that the database refused for what its subscriber would hold. */
+    let refused = -1
     for (let done = 0; done < total;) {
       if (this.#options.isStopped()) return false
       const offsets = batch.offsets.subarray(done, done + this.#size)
       const isEnd = isLast && done + offsets.length === total
       try {
-        if (!(await this.#writePart({ batch: { offsets, bytes: batch.bytes }, isLast: isEnd }))) return false
+        const part = { offsets, bytes: batch.bytes }
+        if (!(await this.#writePart({ batch: part, isLast: isEnd, isTooLarge: done === refused })))
+          return false
         done += offsets.length
         this.#size = Math.min(this.#largest, Math.ceil(this.#size * 1.25))
       } catch (error) {
         if (error instanceof BatchTooLarge) this.#size = this.#largest = error.fitting
-        else if (error instanceof TooManyConflicts) this.#size = Math.max(1, Math.floor(offsets.length / 4))
+        else if (isDocumentTooLarge(error) && offsets.length === 1 && done !== refused) refused = done
+        else if (error instanceof TooManyConflicts || (isDocumentTooLarge(error) && offsets.length > 1))
+          this.#size = Math.max(1, Math.floor(offsets.length / 4))
         else throw error
       }
     }
@@ -184,7 +195,7 @@ export class BatchWriter {
     return committed ? draft : null
   }
 
-  async #attempt({ batch, isLast }: BatchWork): Promise<BatchDraft> {
+  async #attempt({ batch, isLast, isTooLarge }: BatchWork): Promise<BatchDraft> {
     const { db, collections, session, chunk, context, rooms } = this.#options
     const [existing, now] = await Promise.all([
       this.#findExisting(batch),
@@ -196,6 +207,8 @@ export class BatchWriter {
       position: this.#position,
       lastIdentity: this.#lastIdentity,
       existing,
+      valueSizes: await this.#findValueSizes(batch, existing),
+      isTooLarge,
       reactions: await this.#findReactions(existing),
       mostPlaces: this.#places.areLast ? this.#places.free : Infinity,
     })
@@ -239,6 +252,22 @@ export class BatchWriter {
     return findExisting({ db, collections, session, keys, projection: context.decider.projection })
   }
 
+  /**
+   * Of those subscribers that long rows are about, what they hold. Short rows are spared this: only very many of them
+   * make a subscriber too large, and then the database says so.
+   */
+  async #findValueSizes(batch: Batch, existing: Map<string, ExistingSubscriber>): Promise<ValueSizes> {
+    const { collections, session, context } = this.#options
+    const { options, mailing_list_id: listId } = context.document
+    if (existing.size === 0 || !options.overwrite || !options.overwrite_what.custom_fields) return new Map()
+    const longest = longRowBytes - context.defaultBytes.updated
+    const long = batch.offsets.filter((offset) => endOfRecordAt(batch.bytes, offset) - offset > longest)
+    if (long.length === 0) return new Map()
+    const identities = identitiesOf({ offsets: long, bytes: batch.bytes })
+    const keys = [...identities].map((identity) => subscriberKey(listId, identity))
+    return findValueSizes(collections, session, [...new Set(keys)])
+  }
+
   /** Reactions that this import has caused already to subscribers that are there; looked for once there may be any. */
   async #findReactions(existing: Map<string, ExistingSubscriber>): Promise<Set<string>> {
     const { collections, session, context } = this.#options
@@ -267,6 +296,8 @@ export class BatchWriter {
 interface BatchWork {
   batch: Batch
   isLast: boolean
+  /** Its only record would make a subscriber too large. */
+  isTooLarge: boolean
 }
 
 function sumCounts(a: ImportCounts, b: ImportCounts): ImportCounts {

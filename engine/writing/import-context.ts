@@ -2,6 +2,7 @@ import { reactionsPerRecord } from '../../shared/import-plan.ts'
 import { rowDecider, type RowDecider } from '../../shared/rows/row-decision.ts'
 import { rowReader, type RowReader } from '../../shared/rows/row-reader.ts'
 import type { ImportDocument, ImportPlan } from '../../shared/schemas/import.ts'
+import { bytesOf } from './batch-draft.ts'
 import { reactionWriter, type ReactionWriter } from './reaction-writer.ts'
 import { subscriberWriter, updateWriter } from './subscriber-writer.ts'
 
@@ -14,6 +15,8 @@ export interface ImportContext {
   writeSubscriber: ReturnType<typeof subscriberWriter>
   writeUpdate: ReturnType<typeof updateWriter>
   reactions: ReactionWriter
+  /** Of the values that rows which are added, or updated, get where the file brings none. */
+  defaultBytes: { added: number; updated: number }
   /** Reaction ids that are set aside for a record. */
   reactionsPerRecord: number
 }
@@ -41,6 +44,16 @@ export function importContext(document: ImportDocument): ImportContext | null {
     writeSubscriber: subscriberWriter(ids.mailingListId, plan.fields),
     writeUpdate: updateWriter(plan.fields),
     reactions: reactionWriter(ids, plan),
+    defaultBytes: {
+      added: bytesOf(
+        plan.fields.map((field) => plan.default_values[field.id] ?? field.default),
+        plan,
+      ),
+      updated: bytesOf(
+        plan.fields.map(({ id }) => plan.default_values[id] ?? null),
+        plan,
+      ),
+    },
     reactionsPerRecord: options.dry_run ? 0 : reactionsPerRecord(plan),
   }
 }

@@ -9,6 +9,7 @@ import {
   type SubscriberAddress,
   type SubscriberChange,
 } from '../../../shared/store/subscribers.ts'
+import { isGrownTooLarge, valuesBytes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import { missing } from '../../api/scope.ts'
 import { refuseProblems, refusingTaken } from '../../api/validation.ts'
@@ -126,9 +127,10 @@ export function changeOf({ existing, given, values, context, now, problems }: Ch
 }
 
 function changeFields(
-  { set, unset }: SubscriberChange,
+  change: SubscriberChange,
   { existing, values, context, problems }: Pick<Changing, 'existing' | 'values' | 'context' | 'problems'>,
 ): void {
+  const { set, unset } = change
   for (const { field } of context.fields) {
     const value = values.fields.get(field.id)
     if (value === undefined) continue
@@ -137,6 +139,9 @@ function changeFields(
     else if (existing.custom_fields[field.id] !== undefined)
       problems.push(`custom_fields.${field.name} is required and can't be unset`)
   }
+  if (values.fields.size === 0) return
+  const after = changed(existing, change).custom_fields
+  if (isGrownTooLarge(valuesBytes(existing.custom_fields), valuesBytes(after))) problems.push(valuesTooLarge)
 }
 
 function changeConfirmation(
@@ -146,7 +151,10 @@ function changeConfirmation(
   if (given.confirmed !== undefined) change.set.confirmed = given.confirmed
   const wasConfirmed = existing.confirmed === true
   if (given.confirmed ?? wasConfirmed)
-    setOrUnset(change, 'confirm_time', wasConfirmed ? values.confirmTime : (values.confirmTime ?? now))
+    change.set = {
+      ...change.set,
+      ...timeOf('confirm_time', { given: values.confirmTime, existing, isNew: !wasConfirmed, now }),
+    }
   else if (given.confirmed === false) change.unset.push('confirm_time')
 }
 
@@ -164,14 +172,34 @@ function changeStatus(
     return
   }
   const leaves = existing.status === 'active'
-  setOrUnset(change, 'remove_time', leaves ? (values.removeTime ?? now) : values.removeTime)
+  change.set = {
+    ...change.set,
+    ...timeOf('remove_time', { given: values.removeTime, existing, isNew: leaves, now }),
+  }
   setOrUnset(change, 'remove_ip', values.removeIp)
+}
+
+/** Who has been removed or confirmed has the time of it: null leaves the one that is there, or is now where there is none. */
+function timeOf(
+  key: 'remove_time' | 'confirm_time',
+  { given, existing, isNew, now }: TimeGiven,
+): Partial<SubscriberDocument> {
+  const isMissing = isNew || (given === null && existing[key] === undefined)
+  const time = given ?? (isMissing ? now : undefined)
+  return time === undefined ? {} : { [key]: time }
+}
+
+interface TimeGiven {
+  given: Date | null | undefined
+  existing: SubscriberDocument
+  isNew: boolean
+  now: Date
 }
 
 function setOrUnset(
   change: SubscriberChange,
-  key: 'subscribe_ip' | 'remove_time' | 'remove_ip' | 'confirm_time',
-  value: string | Date | null | undefined,
+  key: 'subscribe_ip' | 'remove_ip',
+  value: string | null | undefined,
 ): void {
   if (value === undefined) return
   if (value === null) change.unset.push(key)

@@ -1,6 +1,7 @@
 import { clock } from '../../../shared/clock.ts'
 import type { FieldValue } from '../../../shared/schemas/custom-field.ts'
 import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
+import { isGrownTooLarge, valuesBytes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import { refuseProblems } from '../../api/validation.ts'
 import { identityOf, readGiven } from './given-values.ts'
@@ -22,6 +23,7 @@ export function newSubscriber(
     else if (field.required && !values.faultyFields.has(field.id))
       problems.push(`custom_fields.${field.name} is required`)
   }
+  if (isGrownTooLarge(0, valuesBytes(customFields))) problems.push(valuesTooLarge)
   refuseProblems(problems)
   const identity = identityOf(
     {

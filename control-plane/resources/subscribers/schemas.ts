@@ -25,7 +25,8 @@ const ip = () => ipText().describe('IPv4 or IPv6')
 /** Not a record: zod would drop a field named `__proto__` without a word. */
 export const customFields = () =>
   z.custom<Record<string, unknown>>(isHash, { error: 'must be a hash' }).meta({
-    description: "values by the field's name; a hash with the key `value` stands for its value; null unsets",
+    description:
+      "values by the field's name; a hash with the key `value` stands for its value; null unsets; all of a subscriber's values have at most 4 MiB together",
     override: { type: 'object', additionalProperties: true },
   })
 
@@ -72,14 +73,16 @@ export const subscriberCreation = z.object({
 })
 export type SubscriberCreation = z.infer<typeof subscriberCreation>
 
+const nullTime = 'null is as left out: who has been removed or confirmed keeps a time of it'
+
 export const subscriberUpdate = z.object({
   ...z
     .object({
       ...given,
       subscribe_ip: given.subscribe_ip.nullable(),
-      remove_time: given.remove_time.nullable(),
+      remove_time: given.remove_time.nullable().describe(nullTime),
       remove_ip: given.remove_ip.nullable(),
-      confirm_time: given.confirm_time.nullable(),
+      confirm_time: given.confirm_time.nullable().describe(nullTime),
     })
     .partial().shape,
   run_autoresponders: flag()

@@ -53,6 +53,9 @@ t.test('a query key that is unknown is ignored and named, and a blank filter is 
     '299 - "ignored, as this endpoint has no such query parameter: sort, a%22%0D%0AX"',
   )
   t.equal((await call('GET', '/subscriber_imports?scope=recent')).headers.get('warning'), null)
+  const repeated = await call('GET', '/subscriber_imports?sort=name&sort=id')
+  t.match(repeated.body, { success: true }, 'also where it is given twice')
+  t.match(repeated.headers.get('warning'), /: sort"$/)
   t.equal(
     (await call('GET', `/mailing_lists/${list.id}/subscribers?page_token=`)).body.error_code,
     'invalid_request',

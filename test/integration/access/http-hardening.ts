@@ -187,6 +187,7 @@ t.test('a page of another site makes no browser post', async (t) => {
     'whatever a proxy made of the host',
   )
   t.equal(await send({ 'sec-fetch-site': 'none' }), 200)
+  t.equal(await send({ 'sec-fetch-site': 'none', ...foreign }), 403, 'a page is never typed in by a user')
   t.equal(await send({}), 200, 'a program')
   t.equal(await send({ ...foreign, ...json }, '{}'), 200, 'a browser asked before it sent this')
 })

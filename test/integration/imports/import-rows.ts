@@ -294,6 +294,76 @@ t.test('a header row that holds an address is warned of', async (t) => {
   t.same(countsOf(view), { added: 1 })
   t.match(view.warnings, [/^the header row holds an email address \(first@x.co\)/])
   t.same((await importText(service, list.id, 'e-mail@\nthird@x.co')).warnings, [])
+  const unmapped = { column_mapping: [null, 'email'] }
+  t.match((await importText(service, list.id, 'a@b.co,ab\nx,c@c.cc', unmapped)).warnings, [
+    /^the header row holds an email address \(a@b.co\)/,
+  ])
+})
+
+const valuesTooLarge = "the subscriber's custom fields would hold more than 4194304 bytes together"
+
+t.test('a row fails whose subscriber would hold more than 4 MiB in its custom fields', async (t) => {
+  // 16 of these fit.
+  const long = '𝄞'.repeat(65_500)
+  const list = await createList(service, [
+    ...Array.from({ length: 15 }, (_, i) => ({ name: `F${i}`, field_type: 'text', default: long })),
+    { name: 'A', field_type: 'text' },
+    { name: 'B', field_type: 'text' },
+  ])
+  const options = { column_mapping: ['email', 'A', 'B'], overwrite: true }
+  const importRows = (rows: string[], more = {}) =>
+    importText(service, list.id, ['email,A,B', ...rows].join('\n'), { ...options, ...more })
+  const expect = async (rows: string[], counts: Record<string, number>) => {
+    t.same(countsOf(await importRows(rows, { dry_run: true })), counts, 'a dry run')
+    const view = await importRows(rows)
+    t.same(countsOf(view), counts)
+    t.match(await log(view, 'failed'), `,${valuesTooLarge}`)
+  }
+  await expect([`a@x.co,${long},${long}`, 'b@x.co,,', `c@x.co,${long},`], { added: 2, failed: 1 })
+  await expect([`b@x.co,${long},${long}`, 'c@x.co,short,'], { updated: 1, failed: 1 })
+  await expect([`b@x.co,${long},`, `c@x.co,${long},${long}`], { updated: 1, failed: 1 })
+
+  const [b] = (await get(`/mailing_lists/${list.id}/subscribers/b@x.co`)) as Json[]
+  const put = async (custom_fields: object) =>
+    (await call('PUT', `/mailing_lists/${list.id}/subscribers/${b.id}`, { subscriber: { custom_fields } }))
+      .body
+  const refusal = { error_code: 'validation_failed', error_message: valuesTooLarge }
+  t.match(await put({ B: long }), refusal)
+  t.match(await put({ A: null, B: long }), { success: true }, 'in place of another')
+  const created = {
+    subscriber: {
+      email: 'd@x.co',
+      apply_custom_field_defaults: true,
+      custom_fields: { A: long, B: long },
+    },
+  }
+  t.match((await call('POST', `/mailing_lists/${list.id}/subscribers`, created)).body, refusal)
+})
+
+t.test('a row or a request fails that the database refuses for the size of its subscriber', async (t) => {
+  const list = await createList(service, fields.slice(0, 1))
+  const full = await post(`/mailing_lists/${list.id}/subscribers`, { subscriber: { email: 'full@x.co' } })
+  const custom_fields = { 999_999_999: 'x'.repeat(16 * 1024 * 1024 - 300) }
+  await collections.subscribers.updateOne({ id: full.id }, { $set: { custom_fields } })
+  const rows = Array.from({ length: 50 }, (_, i) => `s${i}@x.co,${'y'.repeat(2_000)}`)
+  const content = ['email,Name', ...rows, `full@x.co,${'y'.repeat(2_000)}`].join('\n')
+  const view = await importText(service, list.id, content, {
+    column_mapping: ['email', 'Name'],
+    overwrite: true,
+  })
+  t.same(countsOf(view), { added: 50, failed: 1 })
+  t.match(await log(view, 'failed'), valuesTooLarge)
+  await checkCounts(list.id)
+
+  const path = `/mailing_lists/${list.id}/subscribers/${full.id}`
+  const refused = await call('PUT', path, {
+    subscriber: {
+      email: `${'e'.repeat(200)}@${'x'.repeat(60)}.${'y'.repeat(60)}.${'z'.repeat(60)}.co`,
+      custom_fields: {},
+    },
+  })
+  t.match(refused.body, { success: false, error_code: 'validation_failed' })
+  t.notMatch(refused.body.error_message, /full@x/)
 })
 
 t.test('a dry run has the same counts and logs and writes nothing', async (t) => {

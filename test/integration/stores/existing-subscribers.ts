@@ -1,5 +1,7 @@
 import t from 'tap'
-import { findExisting } from '../../../engine/writing/existing-subscribers.ts'
+import { findExisting, findValueSizes } from '../../../engine/writing/existing-subscribers.ts'
+import { messageOf } from '../../../shared/errors.ts'
+import { isDocumentTooLarge, valueBytes } from '../../../shared/store/value-bytes.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
 /** What a batch finds of the subscribers that are there, whether one reply of the server holds it or not. */
@@ -46,4 +48,39 @@ t.test('subscribers are found with what is asked of them', async (t) => {
   const few = await find(keys.slice(0, 20), { id: 1, 'custom_fields.5': 1 })
   t.same(few.get(keys[7]!)!.custom_fields, { 5: large })
   t.equal(few.size, 20)
+})
+
+t.test('the database measures values as the service does, and says which one is too large', async (t) => {
+  const { database } = await databaseAndFolder(t)
+  const { client, collections } = database
+  const values = { 5: 'ä'.repeat(70_000), 61: 7, 62: 2 ** 40, 63: true, 64: ['a', 'bc'] }
+  await collections.subscribers.insertOne(subscriber(1, { custom_fields: values }))
+  const session = client.startSession()
+  t.teardown(() => session.endSession())
+  const sizes = await findValueSizes(collections, session, ['7:s1@example.com', '7:nobody@example.com'])
+  t.same(
+    [...sizes].map(([key, bytes]) => [key, Object.fromEntries(bytes)]),
+    [
+      [
+        '7:s1@example.com',
+        Object.fromEntries(Object.entries(values).map(([id, value]) => [id, valueBytes(Number(id), value)])),
+      ],
+    ],
+  )
+
+  await collections.subscribers.updateOne({ id: 1 }, { $set: { 'custom_fields.5': 'x'.repeat(9_000_000) } })
+  const write = collections.subscribers.updateOne(
+    { id: 1 },
+    { $set: { 'custom_fields.6': 'x'.repeat(9_000_000) } },
+  )
+  const error: unknown = await write.then(
+    () => null,
+    (thrown: unknown) => thrown,
+  )
+  t.ok(isDocumentTooLarge(error))
+  t.match(messageOf(error), /BSON|larger/)
+  t.notMatch(messageOf(error), /example\.com|7:/, 'the message names nobody')
+  const taken: unknown = await collections.subscribers.insertOne(subscriber(1, {})).catch((e: unknown) => e)
+  t.match(messageOf(taken), /E11000/)
+  t.notMatch(messageOf(taken), /example\.com|7:/)
 })

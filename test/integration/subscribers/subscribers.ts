@@ -360,7 +360,11 @@ t.test('an update changes what it names, by id or email', async (t) => {
     '2020-01-01T00:00:00Z',
     'who is confirmed already keeps the time',
   )
-  t.equal((await update(list.id, made.id, { confirm_time: null })).body.data.confirm_time, null)
+  t.equal(
+    (await update(list.id, made.id, { confirm_time: null })).body.data.confirm_time,
+    '2020-01-01T00:00:00Z',
+    'who is confirmed has a time of it',
+  )
   for (const who of ['nobody@example.com', '999999999', 'x', '0', '-1', '1.5', '99999999999999999999'])
     t.match((await update(list.id, who, { status: 5 })).body, { error_code: 'not_found' }, who)
 })
@@ -443,7 +447,9 @@ t.test('who leaves gets a time of removal, who comes back loses it', async (t) =
     remove_time: '2026-01-01T00:00:00Z',
     remove_ip: null,
   })
-  t.match(await set({ remove_time: null }), { remove_time: null })
+  t.match(await set({ remove_time: null }), { remove_time: '2026-01-01T00:00:00Z' }, 'null is no time')
+  await service.collections.subscribers.updateOne({ id }, { $unset: { remove_time: '' } })
+  t.match(await set({ remove_time: null }), { remove_time: String }, 'null where there is none is now')
   t.match(await set({ status: 'active' }), { remove_time: null })
   t.ok(
     (await set({ status: 'bounced', remove_time: null })).remove_time_epoch >= left.remove_time_epoch,
