@@ -106,10 +106,24 @@ function nextStripe(): string {
   return requestStripes[lastStripe]!
 }
 
+/** Sums of stripes, by status. */
+const sums = Object.fromEntries(subscriberStatuses.map((status) => [status, { $sum: `$${status}` }]))
+/**
+ * All stripes are read in one snapshot: two of them may hold what one subscriber added and another took away, and
+ * reading them one after the other could show a sum that never was. The default would fetch a second batch for more than
+ * a hundred rows.
+ */
+const inOneSnapshot = { readConcern: { level: 'snapshot' }, batchSize: 5_000 } as const
+
 /** A list's subscribers by status; the cost doesn't depend on how many they are. */
 export async function countsOfList({ subscriberCounts }: Collections, listId: number): Promise<StatusCounts> {
-  const found = await subscriberCounts.find({ mailing_list_id: listId }).toArray()
-  return found.reduce<StatusCounts>(addCounts, noStatusCounts())
+  const [row] = await subscriberCounts
+    .aggregate<StatusCounts>(
+      [{ $match: { mailing_list_id: listId } }, { $group: { _id: null, ...sums } }],
+      inOneSnapshot,
+    )
+    .toArray()
+  return row === undefined ? noStatusCounts() : addCounts(noStatusCounts(), row)
 }
 
 /** How many subscribers a list has, whatever their status. */
@@ -118,21 +132,15 @@ export async function countSubscribers({ collections }: Database, listId: number
   return subscriberStatuses.reduce((sum, status) => sum + counts[status], 0)
 }
 
-/**
- * An organization's subscribers by list and status; a list that never had one is missing. All are read in one
- * snapshot: two stripes may hold what one subscriber added and another took away, and reading them one after the other
- * could show a sum that never was.
- */
+/** An organization's subscribers by list and status; a list that never had one is missing. */
 export async function countsByList(
   { subscriberCounts }: Collections,
   organizationId: number,
 ): Promise<Map<number, StatusCounts>> {
-  const sums = Object.fromEntries(subscriberStatuses.map((status) => [status, { $sum: `$${status}` }]))
   const rows = await subscriberCounts
     .aggregate<StatusCounts & { _id: number }>(
       [{ $match: { organization_id: organizationId } }, { $group: { _id: '$mailing_list_id', ...sums } }],
-      // The default would fetch a second batch for more than a hundred lists.
-      { readConcern: { level: 'snapshot' }, batchSize: 5_000 },
+      inOneSnapshot,
     )
     .toArray()
   return new Map(rows.map((row) => [row._id, addCounts(noStatusCounts(), row)]))
@@ -144,16 +152,16 @@ export async function activeSubscribers(
   session: ClientSession | undefined,
   organizationId: number,
 ): Promise<number> {
-  const sums = await subscriberCounts
+  const [row] = await subscriberCounts
     .aggregate<{ active: number }>(
       [
         { $match: { organization_id: organizationId } },
         { $group: { _id: null, active: { $sum: '$active' } } },
       ],
-      session === undefined ? {} : { session },
+      session === undefined ? inOneSnapshot : { session },
     )
     .toArray()
-  return sums[0]?.active ?? 0
+  return row?.active ?? 0
 }
 
 /**

@@ -13,4 +13,5 @@ await runTogether(new URL('stores/', import.meta.url), [
   'stale-step',
   'guards',
   'missing-files',
+  'list-counts',
 ])
