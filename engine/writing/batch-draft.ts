@@ -1,11 +1,5 @@
 import { BatchReader, type Batch, type ReadRecord } from '../../shared/records/chunk-records.ts'
-import {
-  cleared,
-  takesPlace,
-  type Decision,
-  type ExistingSubscriber,
-  type SubscriberUpdate,
-} from '../../shared/rows/row-decision.ts'
+import { takesPlace, type Decision, type ExistingSubscriber } from '../../shared/rows/row-decision.ts'
 import { readRow } from '../../shared/rows/row-reader.ts'
 import {
   contentFormat,
@@ -13,17 +7,15 @@ import {
   noCounts,
   type ChunkDocument,
   type ImportCounts,
-  type ImportPlan,
   type LogKind,
 } from '../../shared/schemas/import.ts'
 import type { SubscriberStatus } from '../../shared/schemas/subscriber.ts'
 import { addMove, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
-import { isGrownTooLarge, valueBytes, valuesTooLarge } from '../../shared/store/value-bytes.ts'
+import { makesTooLarge, noSizes, valuesTooLarge, type ValueSizes } from '../../shared/store/value-bytes.ts'
 import { writeLine } from '../../shared/values/csv-line.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import type { BsonWriter } from './bson-writer.ts'
 import { LineWriter } from './byte-writer.ts'
-import type { ValueSizes } from './existing-subscribers.ts'
 import type { ImportContext } from './import-context.ts'
 import type { DueTimes } from './reaction-writer.ts'
 
@@ -207,18 +199,9 @@ export class BatchDraft {
     if (this.#start.isTooLarge) return true
     const { plan, defaultBytes } = this.#context
     if (decision.result === 'added')
-      return (
-        bytes + defaultBytes.added > longRowBytes &&
-        isGrownTooLarge(0, bytesOf(decision.subscriber.values, plan))
-      )
+      return bytes + defaultBytes.added > longRowBytes && makesTooLarge(decision, plan, noSizes)
     const sizes = this.#start.valueSizes.get(key)
-    if (sizes === undefined) return false
-    let before = 0
-    for (const size of sizes.values()) before += size
-    const { values } = decision.update
-    const replaced = plan.fields.map(({ id }, i) => (values[i] === null ? 0 : (sizes.get(String(id)) ?? 0)))
-    const kept = before - replaced.reduce((sum, size) => sum + size, 0)
-    return isGrownTooLarge(before, kept + bytesOf(values, plan))
+    return sizes !== undefined && makesTooLarge(decision, plan, sizes)
   }
 
   #written(): number {
@@ -267,10 +250,3 @@ export class BatchDraft {
     lines.add(email.includes('\n') || email.includes('\r') ? email.replaceAll(/[\r\n]+/g, ' ') : email)
   }
 }
-
-/** Of the values that are written, which are in the order of the plan's fields. */
-export const bytesOf = (values: SubscriberUpdate['values'], plan: ImportPlan): number =>
-  plan.fields.reduce((sum, { id }, i) => {
-    const value = values[i]
-    return sum + (value === null || value === undefined || value === cleared ? 0 : valueBytes(id, value))
-  }, 0)

@@ -17,12 +17,12 @@ import {
 import { advanceChunk } from '../../shared/store/chunks.ts'
 import { dropReactionsInList, noteTriggered } from '../../shared/store/reactions.ts'
 import { countMovesOfLane } from '../../shared/store/subscriber-counts.ts'
-import { isDocumentTooLarge } from '../../shared/store/value-bytes.ts'
+import { findValueSizes, isDocumentTooLarge, type ValueSizes } from '../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../shared/values/identity.ts'
 import { BatchDraft, BatchTooLarge, longRowBytes, recordsWithin, type BatchRooms } from './batch-draft.ts'
 import { insertBson, updateBson } from './bson-commands.ts'
 import { ChunkPlaces, PlacesMissing } from './chunk-places.ts'
-import { findExisting, findValueSizes, type ValueSizes } from './existing-subscribers.ts'
+import { findExisting } from './existing-subscribers.ts'
 import type { ImportContext } from './import-context.ts'
 import { BatchAbandoned, runTransaction, TooManyConflicts, type RetryReason } from './transaction.ts'
 
@@ -265,7 +265,7 @@ export class BatchWriter {
     if (long.length === 0) return new Map()
     const identities = identitiesOf({ offsets: long, bytes: batch.bytes })
     const keys = [...identities].map((identity) => subscriberKey(listId, identity))
-    return findValueSizes(collections, session, [...new Set(keys)])
+    return findValueSizes(collections, [...new Set(keys)], { session })
   }
 
   /** Reactions that this import has caused already to subscribers that are there; looked for once there may be any. */

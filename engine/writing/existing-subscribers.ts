@@ -2,7 +2,6 @@ import type { ClientSession, Db } from 'mongodb'
 import type { ExistingSubscriber } from '../../shared/rows/row-decision.ts'
 import type { Collections } from '../../shared/schemas/collections.ts'
 import type { SubscriberStatus } from '../../shared/schemas/subscriber.ts'
-import { emptyBytes } from '../../shared/store/value-bytes.ts'
 import { BsonReader } from './bson-reader.ts'
 
 export interface ExistingQuery {
@@ -30,26 +29,6 @@ export async function findExisting(query: ExistingQuery): Promise<Map<string, Ex
   // More than one reply holds: long values of required fields, of thousands of subscribers.
   const documents = await collections.subscribers.find(filter, { session, projection, batchSize }).toArray()
   return new Map(documents.map((subscriber) => [subscriber._id, subscriber]))
-}
-
-/** Bytes of each value, by the subscriber's `_id` and the field's id. */
-export type ValueSizes = ReadonlyMap<string, ReadonlyMap<string, number>>
-
-/** What the custom fields of subscribers hold, without reading it: measured as valueBytes measures. */
-export async function findValueSizes(
-  { subscribers }: Collections,
-  session: ClientSession,
-  keys: string[],
-): Promise<ValueSizes> {
-  const bytes = { $subtract: [{ $bsonSize: { $arrayToObject: [['$$this']] } }, emptyBytes] }
-  const sizes = { $map: { input: { $objectToArray: '$custom_fields' }, in: ['$$this.k', bytes] } }
-  const found = await subscribers
-    .aggregate<{ _id: string; sizes: [string, number][] }>(
-      [{ $match: { _id: { $in: keys } } }, { $project: { sizes } }],
-      { session },
-    )
-    .toArray()
-  return new Map(found.map((subscriber) => [subscriber._id, new Map(subscriber.sizes)]))
 }
 
 /** Null when the server has more. */

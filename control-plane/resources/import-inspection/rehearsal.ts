@@ -11,6 +11,7 @@ import type { FieldValue } from '../../../shared/schemas/custom-field.ts'
 import type { FileFormat, ImportOptions, ImportPlan, RowResult } from '../../../shared/schemas/import.ts'
 import { subscriberLimitOf } from '../../../shared/store/places.ts'
 import { activeSubscribers } from '../../../shared/store/subscriber-counts.ts'
+import { findValueSizes, makesTooLarge, noSizes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { Sample } from './sample.ts'
@@ -113,6 +114,7 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
     subscriberLimitOf(collections, organizationId),
     activeSubscribers(collections, undefined, organizationId),
   ])
+  const sizes = await findValueSizes(collections, [...existing.keys()])
   let places = limit === null ? Infinity : Math.max(0, limit - active)
   const seen = new Set<string>()
   return records.map((record): RehearsedRecord => {
@@ -127,6 +129,9 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
     const decision = decider.decide({ key, row, newId: 1, now }, existing.get(key))
     if (decision.result === 'failed')
       return { record: number, result: 'failed', error: decision.reason, values: asTyped() }
+    const isWritten = decision.result === 'added' || decision.result === 'updated'
+    if (isWritten && makesTooLarge(decision, plan, sizes.get(key) ?? noSizes))
+      return { record: number, result: 'failed', error: valuesTooLarge, values: asTyped() }
     const values = rowValues(row, plan, reader)
     if (takesPlace(decision)) {
       if (places === 0) return { record: number, result: 'skipped_over_limit', error: null, values }

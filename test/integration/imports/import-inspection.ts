@@ -131,6 +131,13 @@ t.test('heeds the limit, the primary key and what is given', async (t) => {
   t.equal(given.warnings.length, 1)
   t.match(given.warnings[0], /csv_field_separator is ",", and the file looks as if it were ";"/)
 
+  const headless = await inspect(id, {
+    file_format: { csv_has_headers: true },
+    column_mapping: [null, 'email'],
+    ...inline('a@b.co,ab\nx,c@c.cc'),
+  })
+  t.match(headless.warnings, [/csv_has_headers is true, and the file looks as if it were false/])
+
   const [field] = await service.get(`/mailing_lists/${id}/custom_fields`)
   await service.call('PUT', `/mailing_lists/${id}`, {
     mailing_list: { primary_key_custom_field_id: field.id },

@@ -315,6 +315,16 @@ t.test('a row fails whose subscriber would hold more than 4 MiB in its custom fi
     importText(service, list.id, ['email,A,B', ...rows].join('\n'), { ...options, ...more })
   const expect = async (rows: string[], counts: Record<string, number>) => {
     t.same(countsOf(await importRows(rows, { dry_run: true })), counts, 'a dry run')
+    const inspected = await post(`/mailing_lists/${list.id}/subscriber_imports/inspect`, {
+      subscriber_import: {
+        ...options,
+        file_source: { type: 'json', content: ['email,A,B', ...rows].join('\n') },
+      },
+    })
+    t.match(
+      inspected.records.find(({ result }: Json) => result === 'failed'),
+      { error: valuesTooLarge },
+    )
     const view = await importRows(rows)
     t.same(countsOf(view), counts)
     t.match(await log(view, 'failed'), `,${valuesTooLarge}`)
