@@ -529,11 +529,11 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [{ files: ['test/e2e/lost-processes.test.ts'] }],
   },
   {
-    name: 'an engine without another one beside it confirms what it noted itself',
+    name: 'an engine beside one of the same folder is not alone',
     file: 'shared/store/engines.ts',
     text: '{ folder: { $ne: folder }, dead: false, sees_files: { $ne: false } },',
-    replacement: '{ folder: { $ne: folder }, dead: true },',
-    tests: [{ files: ['test/e2e/one-bad-folder.test.ts'] }],
+    replacement: '{ dead: false, sees_files: { $ne: false } },',
+    tests: [stores],
   },
   {
     name: 'a session is used before its registration',

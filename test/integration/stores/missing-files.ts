@@ -3,6 +3,7 @@ import { ensureSchema } from '../../../shared/database.ts'
 import { createLogger } from '../../../shared/logger.ts'
 import type { ImportDocument } from '../../../shared/schemas/import.ts'
 import { listWorkingImports } from '../../../shared/store/import-queues.ts'
+import { folderOf, isOnlyFolder } from '../../../shared/store/engines.ts'
 import { adoptDataFolderId } from '../../../shared/store/installation.ts'
 import { noteMissingOfChunk, noteMissingOfStep, withoutMissing } from '../../../shared/store/missing-files.ts'
 import { keyHashSecret } from '../../../shared/api-keys.ts'
@@ -146,4 +147,24 @@ t.test('the id of the folder is adopted once', async (t) => {
   await keyHashSecret(collections)
   t.equal(await adoptDataFolderId(collections, 'first'), 'first')
   t.equal(await adoptDataFolderId(collections, 'second'), 'first')
+})
+
+t.test('an engine is alone where no other folder has a living engine that sees its files', async (t) => {
+  await collections.engines.deleteMany({})
+  const engine = (_id: string, number: number, changes: object) => ({
+    ...{ _id, number, host: 'h', process_id: 1, started_at: ago(60), dead: false, session_ids: [] },
+    ...{ lease_until: ago(-60), folder: 'h:/data', ...changes },
+  })
+  await collections.engines.insertMany([engine('mine', 1, {}), engine('twin', 2, {})])
+  const folder = await folderOf(collections, 'mine')
+  t.equal(folder, 'h:/data')
+  t.equal(await isOnlyFolder(collections, folder), true, 'beside one with the same folder')
+  for (const [changes, isAlone] of [
+    [{ folder: 'h:/other' }, false],
+    [{ folder: 'i:/data', dead: true }, true],
+    [{ folder: 'i:/data', sees_files: false }, true],
+  ] as const) {
+    await collections.engines.replaceOne({ _id: 'third' }, engine('third', 3, changes), { upsert: true })
+    t.equal(await isOnlyFolder(collections, folder), isAlone, JSON.stringify(changes))
+  }
 })
