@@ -170,7 +170,7 @@ t.test('an engine that is taken for dead while it works locks no rows', { timeou
   const service = await startService(t, ['control-plane', 'engine'])
   const { collections, client } = service
   const second = await service.start('engine')
-  const file = new SubscriberFile({ rows: 200_000, seed: 41 })
+  const file = new SubscriberFile({ rows: 500_000, seed: 41 })
   const { id } = await beginLargeImport(service, file)
   await someRowsIn(service, id, 5_000)
   const registered = async () => (await collections.engines.findOne({ process_id: second.child.pid! }))!
@@ -199,10 +199,11 @@ t.test('an engine that is taken for dead while it works locks no rows', { timeou
       .toArray()
   await until('the end of its transactions', openTransactions, (open) => open.length === 0, 20_000, 100)
   t.comment(`its last transaction ended ${Date.now() - takenAt} ms after it was taken for dead`)
+  // A fast machine may have imported all of it by now.
   const { body } = await service.call('POST', `/subscriber_imports/${id}/pause`)
-  t.match(body, { success: true })
-  await service.post(`/subscriber_imports/${id}/unpause`)
-  const view = await importEnd(service, id, 120_000)
+  if (body.success === true) await service.post(`/subscriber_imports/${id}/unpause`)
+  else t.match(body.error_message, /it is finished/)
+  const view = await importEnd(service, id, 200_000)
   t.match(view, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
   t.equal(await collections.engines.countDocuments({ dead: false }), 2)
 })

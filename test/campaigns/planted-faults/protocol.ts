@@ -526,7 +526,7 @@ export const protocolFaults: readonly PlantedFault[] = [
     file: leases,
     text: 'const forgetDeadMs = 120_000',
     replacement: 'const forgetDeadMs = 0',
-    tests: [{ files: ['test/e2e/lost-processes.test.ts'] }],
+    tests: [stores],
   },
   {
     name: 'an engine beside one of the same folder is not alone',

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
-import { releaseHoldsOfUnknown } from '../../../engine/maintenance/take-over.ts'
+import { releaseHoldsOfUnknown, takeOverFromEngines } from '../../../engine/maintenance/take-over.ts'
 import { ensureSchema } from '../../../shared/database.ts'
 import { createLogger } from '../../../shared/logger.ts'
 import type { Collections } from '../../../shared/schemas/collections.ts'
 import { claimChunk, countChunkStates } from '../../../shared/store/chunks.ts'
-import { registerEngine } from '../../../shared/store/engines.ts'
+import { noteSessions, registerEngine } from '../../../shared/store/engines.ts'
 import { unregister } from '../../../shared/store/leases.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { storedChunk } from '../../helpers/stored-import.ts'
@@ -65,5 +65,35 @@ t.test(
     })
     await releaseHoldsOfUnknown(suspended('chunks', 'distinct'))
     t.match(await collections.chunks.findOne({ engine_id: newcomer }), { state: 'running' })
+  },
+)
+
+t.test(
+  'what a living engine begins under the name that was taken from it is ended, for two minutes',
+  async (t) => {
+    await collections.chunks.deleteMany({})
+    await addChunk(0)
+    const log = createLogger({ process: 'test', level: 'silent' })
+    const metrics = { stepTakenOver: () => undefined, importFailed: () => undefined }
+    const look = () => takeOverFromEngines({ database, metrics, log }).run()
+    const engineId = await register()
+    await database.client.withSession(async (session) => {
+      await noteSessions(collections, engineId, [session.id!.id as unknown as Uint8Array])
+      await collections.engines.updateOne({ _id: engineId }, { $set: { dead: true } })
+      await look()
+      // It doesn't know yet.
+      await claim(engineId)
+      session.startTransaction()
+      await collections.chunks.updateOne({ engine_id: engineId }, { $set: { next_record: 1 } }, { session })
+      await look()
+      t.match(await collections.chunks.findOne({}), { state: 'ready', engine_id: null, deaths: undefined })
+      await t.rejects(session.commitTransaction(), { code: 251 }, 'the server knows no such transaction')
+    })
+    await collections.engines.updateOne(
+      { _id: engineId },
+      { $set: { cleared_at: new Date(Date.now() - 121_000) } },
+    )
+    await look()
+    t.equal(await collections.engines.findOne({ _id: engineId }), null)
   },
 )
