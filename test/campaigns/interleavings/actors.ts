@@ -145,7 +145,7 @@ const always: ActorName[] = [
   'acknowledge',
   'take and acknowledge',
 ]
-const uploads: ActorName[] = ['complete upload', 'rename upload over it', 'rename upload away']
+export const uploads: ActorName[] = ['complete upload', 'rename upload over it', 'rename upload away']
 const whileItWorks: ActorName[] = ['pause', 'cancel', 'fail']
 
 /** What has something to do in a fixture; the others are refused, or find nothing. */

@@ -4,6 +4,7 @@ import type { Document } from 'mongodb'
 import { ImportStarter } from '../../../engine/import-starter.ts'
 import { runStep } from '../../../engine/import-run.ts'
 import { sweepStaging } from '../../../engine/maintenance/sweep-staging.ts'
+import { removeForgotten } from '../../../shared/uploads/grid-contents.ts'
 import { takeOverFromEngines } from '../../../engine/maintenance/take-over.ts'
 import { enforceLimits } from '../../../engine/maintenance/enforce-limits.ts'
 import { removeDeletedFieldValues } from '../../../engine/maintenance/remove-deleted-field-values.ts'
@@ -236,4 +237,11 @@ export async function sweepFiles({ database, context }: Side): Promise<void> {
   const { files } = database.collections.staging
   await files.updateMany({}, { $set: { uploadDate: new Date(0) } })
   await sweepStaging(database, context, context.log).run()
+}
+
+/** As an hour later: what an upload left half done, because a reply of the database was lost, is removed. */
+export async function sweepUploads({ database }: Side): Promise<void> {
+  const { collections } = database
+  await collections.uploads.files.updateMany({}, { $set: { uploadDate: new Date(0) } })
+  await removeForgotten(collections)
 }

@@ -3,8 +3,8 @@ import { retryReasonOfDriver } from '../../../shared/database.ts'
 import { messageOf } from '../../../shared/errors.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { CommandGate } from '../../helpers/command-gate.ts'
-import { actors, actorsIn, isSuccessor, secondsOf, type ActorName } from './actors.ts'
-import { drain, sweepFiles, type Other } from './engine-acts.ts'
+import { actors, actorsIn, isSuccessor, secondsOf, uploads, type ActorName } from './actors.ts'
+import { drain, sweepFiles, sweepUploads, type Other } from './engine-acts.ts'
 import { activeIn, brokenPromises, faultsAtTheEnd, faultsNow, type Done } from './invariants.ts'
 import { fixtureNames, type Fixture, type FixtureName } from './fixtures.ts'
 import type { Side } from './side.ts'
@@ -143,7 +143,7 @@ const otherOf = ({ engineId, sessionIds, database }: Side): Other => ({
 /** What is still paused is resumed, or cancelled, by turns. */
 async function faultsOfEnd(
   { checker }: Sides,
-  { fixture, at, first, second }: Interleaving,
+  { fixture, at, first, second, how }: Interleaving,
 ): Promise<string[]> {
   await drain(checker)
   if ((await checker.database.collections.imports.countDocuments({ state: 'paused' })) > 0) {
@@ -152,6 +152,7 @@ async function faultsOfEnd(
     await drain(checker)
   }
   if (isSuccessor(second)) await sweepFiles(checker)
+  if (how !== 'hold' && uploads.includes(first)) await sweepUploads(checker)
   return [
     ...(await faultsNow(checker.database, fixture)),
     ...(await faultsAtTheEnd(checker.database, fixture, [first, second])),
