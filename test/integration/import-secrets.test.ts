@@ -312,8 +312,9 @@ t.test('a new first key seals from then on, and what the old one sealed is still
   )
   t.not(keyIds[0], keyIds[1])
   await service.start('engine')
+  // The two callbacks come in either order.
+  for (let count = 0; count < 2; count += 1) (await nextCallback()).response.writeHead(204).end()
   for (const { id } of [before, after]) {
-    ;(await nextCallback()).response.writeHead(204).end()
     t.match(await importEnd(service, id), { state: 'finished' })
     await untilDropped(service, id)
   }
