@@ -15,10 +15,9 @@ import {
   tokensOfChunks,
 } from '../shared/store/chunks.ts'
 import { ring } from '../shared/store/doorbell.ts'
-import { folderOf, isOnlyFolder } from '../shared/store/engines.ts'
 import type { WorkingImport } from '../shared/store/import-queues.ts'
 import { failImportOfChunk, readState } from '../shared/store/imports.ts'
-import { noteMissingOfChunk } from '../shared/store/missing-files.ts'
+import { findingOf, noteMissingOfChunk } from '../shared/store/missing-files.ts'
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import type { DoubtfulClaims } from './doubtful-claims.ts'
 import type { EngineMetrics, FailureReason } from './metrics.ts'
@@ -256,8 +255,7 @@ export class ChunkLanes {
     const { database, engineId, sessions, metrics, log } = this.#options
     const { collections } = database
     const held = { importId: chunk.import_id, chunkId: chunk._id, token }
-    const folder = await folderOf(collections, engineId)
-    const finding = { folder, isAlone: await isOnlyFolder(collections, folder), message }
+    const finding = await findingOf(collections, engineId, message)
     const session = sessions.pop()!
     try {
       const outcome = await noteMissingOfChunk(collections, session, held, finding)

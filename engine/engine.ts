@@ -14,14 +14,14 @@ import type { MarkedFolder } from '../shared/staging/marked-folder.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import { listenForRings } from '../shared/store/doorbell.ts'
 import { noteSessions, registerEngine } from '../shared/store/engines.ts'
-import { heartbeatMs, leaseMs, renewLease, unregister } from '../shared/store/leases.ts'
+import { heartbeatMs, leaseMs, renewLease } from '../shared/store/leases.ts'
 import { StagedQuota, stagedLimits } from '../shared/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import { within } from '../shared/within.ts'
 import { callbackBounds, type CallbackBounds } from './callbacks/callback-bounds.ts'
 import { CallbackDispatcher } from './callbacks/callback-dispatcher.ts'
 import { Dispatcher, maxStepSessions } from './dispatcher.ts'
-import { handOver } from './maintenance/take-over.ts'
+import { leaveRegister } from './maintenance/take-over.ts'
 import type { EngineMetrics } from './metrics.ts'
 import { ReactionDispatcher, reactionLanes } from './reactions/reaction-dispatcher.ts'
 import { stepBounds, type StepBounds } from './step-progress.ts'
@@ -265,11 +265,7 @@ export class Engine implements Part {
     await Promise.all([life.dispatcher.stop(), life.reactions.stop(), life.callbacks.stop()])
     await this.#endThreads(life.pool)
     // What didn't end in time is handed back as if this engine had died, only sooner; the database may be away.
-    const handedOver = handOver(
-      this.#options.database,
-      { _id: life.id },
-      { died: false, log: this.#options.log },
-    ).then(() => unregister(this.#options.database.db, 'engines', life.id))
+    const handedOver = leaveRegister(this.#options.database, life.id, this.#options.log)
     const tooLate = sleep(handOverMs, undefined, { ref: false }).then(() => {
       throw new Error(`the database gave no answer within ${handOverMs / 1000} s`)
     })

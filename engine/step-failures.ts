@@ -4,10 +4,14 @@ import type { ImportState } from '../shared/import-state.ts'
 import { DiskReserveReached } from '../shared/staging/disk-reserve.ts'
 import { FolderUnavailable } from '../shared/staging/marked-folder.ts'
 import { isStagingFull } from '../shared/staging/staging.ts'
-import { folderOf, isOnlyFolder } from '../shared/store/engines.ts'
 import { delayStep, postponeStep, scheduleRetry, waitForUpload } from '../shared/store/import-steps.ts'
 import { failImport } from '../shared/store/imports.ts'
-import { lookAgainMs, noteMissingOfStep, type MissingOutcome } from '../shared/store/missing-files.ts'
+import {
+  findingOf,
+  lookAgainMs,
+  noteMissingOfStep,
+  type MissingOutcome,
+} from '../shared/store/missing-files.ts'
 import type { FailureReason } from './metrics.ts'
 import { deathsMessage } from './quarantine.ts'
 import { QuotaTaken, StillWritten } from './sources/source.ts'
@@ -73,11 +77,9 @@ async function isOfFolder(error: unknown, { folder }: StepRun): Promise<boolean>
 
 async function noteMissing(error: ImportError, run: StepRun): Promise<void> {
   const { document, step, database, metrics, log } = run
-  const engineId = document.step!.engine_id
-  const folder = await folderOf(database.collections, engineId)
-  const isAlone = await isOnlyFolder(database.collections, folder)
-  const finding = { folder, isAlone, message: error.message }
-  const outcome = await noteMissingOfStep(database.collections, step, finding)
+  const { collections } = database
+  const finding = await findingOf(collections, document.step!.engine_id, error.message)
+  const outcome = await noteMissingOfStep(collections, step, finding)
   if (outcome === 'noted') metrics.fileMissing()
   if (outcome === 'failed') metrics.importFailed(error.code)
   log.warn(missingText(outcome, error.message))

@@ -102,7 +102,7 @@ const settingsSchema = z.object({
     "files in an organization's upload directory, unfinished ones included; 0 is without a limit",
   ),
   UPLOAD_MAX_MB: integer({ min: 0, max: 1_000_000_000, default: 10_240 }).describe(
-    "an organization's quota, in MB: its upload directory with unfinished uploads, and what its unfinished imports have staged; 0 is without a limit",
+    "an organization's quota, in MB: its upload directory with unfinished uploads, what its unfinished imports have staged, and the failed rows of its ended ones until their logs are purged; 0 is without a limit",
   ),
   IMPORTS_MAX_UNFINISHED: integer({ min: 1, max: 10_000, default: 2_000 }).describe(
     'imports of an organization that are not finished, failed or cancelled, over which none is created',

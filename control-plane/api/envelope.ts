@@ -6,14 +6,11 @@ import { FolderUnavailable } from '../../shared/staging/marked-folder.ts'
 import { isDocumentTooLarge } from '../../shared/store/value-bytes.ts'
 import { drain } from './body/body-pieces.ts'
 import type { DataReply } from './endpoint.ts'
-import { JsonRecords } from './json-page.ts'
+import { JsonRecords, largeBytes } from './json-page.ts'
 import { nextPiece, pieceBytes, writePieces } from './pieces.ts'
 import { localsOf } from './request-locals.ts'
 
 /** The one shape of every JSON reply, and the one place where errors become replies. */
-
-/** Larger replies are written in pieces as the client takes them. */
-const maxWholeBytes = 256 * 1024
 
 /** A large reply waits for its turn. Throws what `beginLarge` does. */
 export async function sendData(
@@ -29,7 +26,7 @@ export async function sendData(
   ]
   const length = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0)
   response.type('application/json')
-  if (length <= maxWholeBytes) response.send(Buffer.from(texts.join('')))
+  if (length <= largeBytes) response.send(Buffer.from(texts.join('')))
   else {
     await beginLarge(length)
     response.set('Content-Length', String(length))

@@ -8,7 +8,7 @@ import { nextPiece, pieceBytes } from './pieces.ts'
  */
 
 export const maxPageBytes = 8_000_000
-/** From here on a reply is large: it needs a turn. */
+/** A larger reply needs a turn, and is written in pieces as the client takes them. */
 export const largeBytes = 256 * 1024
 /** Records whose size is not known yet. */
 const firstGroup = 8

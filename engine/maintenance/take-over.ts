@@ -16,7 +16,7 @@ import {
   releaseStepsOf,
   takeOverStalledSteps,
 } from '../../shared/store/import-steps.ts'
-import { forgetDead, heartbeatMs, markDead, noteCleared } from '../../shared/store/leases.ts'
+import { forgetDead, heartbeatMs, markDead, noteCleared, unregister } from '../../shared/store/leases.ts'
 import { endDeadProcesses, endTransactions } from '../../shared/store/processes.ts'
 import type { EngineMetrics } from '../metrics.ts'
 import { doingIn, mostStepFailures } from '../step-failures.ts'
@@ -51,10 +51,11 @@ export function takeOverFromEngines({
       for (const engine of await collections.engines.find({ dead: true }).toArray()) {
         if (engine.cleared_at !== undefined) {
           // It was suspended, or only cut off, and may still have claimed under the name that was taken from it.
-          await handOver(database, engine, { died: false, log })
+          await releaseHolds(database, engine, { died: false, log })
           continue
         }
-        const { chunks, steps, imports } = await handOver(database, engine, { died: true, log })
+        const imports = await importsHeldBy(collections, engine._id)
+        const { chunks, steps } = await releaseHolds(database, engine, { died: true, log })
         await noteCleared(db, 'engines', engine._id)
         const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
         const held =
@@ -127,19 +128,28 @@ export async function releaseHoldsOfUnknown(collections: Collections): Promise<v
  * Hands on what an engine holds that works no longer: its open transactions end, its chunks and steps are for others.
  * In this order, so that it can break off anywhere and be done again.
  */
-export async function handOver(
+async function releaseHolds(
   database: Database,
-  engine: Pick<EngineDocument, '_id'>,
+  { _id, session_ids: sessionIds }: Pick<EngineDocument, '_id' | 'session_ids'>,
   { died, log }: { died: boolean; log: Logger },
-): Promise<{ chunks: number; steps: number; imports: number[] }> {
-  const { collections } = database
-  const document = await collections.engines.findOne({ _id: engine._id })
-  await endTransactions(database, document?.session_ids ?? [], log)
-  const imports = new Set([
-    ...(await importsOfChunksHeldBy(collections, engine._id)),
-    ...(await importsOfStepsHeldBy(collections, engine._id)),
-  ])
-  const chunks = await releaseChunksOf(collections, engine._id, { died })
-  const steps = await releaseStepsOf(collections, engine._id, { died })
-  return { chunks, steps, imports: [...imports] }
+): Promise<{ chunks: number; steps: number }> {
+  await endTransactions(database, sessionIds, log)
+  const chunks = await releaseChunksOf(database.collections, _id, { died })
+  const steps = await releaseStepsOf(database.collections, _id, { died })
+  return { chunks, steps }
+}
+
+async function importsHeldBy(collections: Collections, engineId: string): Promise<number[]> {
+  const ofChunks = await importsOfChunksHeldBy(collections, engineId)
+  const ofSteps = await importsOfStepsHeldBy(collections, engineId)
+  return [...new Set([...ofChunks, ...ofSteps])]
+}
+
+/** For an engine that stops: hands on what it still holds, and removes it from the register. */
+export async function leaveRegister(database: Database, engineId: string, log: Logger): Promise<void> {
+  const { db, collections } = database
+  const engine = await collections.engines.findOne({ _id: engineId })
+  const registered = { _id: engineId, session_ids: engine?.session_ids ?? [] }
+  await releaseHolds(database, registered, { died: false, log })
+  await unregister(db, 'engines', engineId)
 }

@@ -2,8 +2,8 @@ import { reactionsPerRecord } from '../../shared/import-plan.ts'
 import { rowDecider, type RowDecider } from '../../shared/rows/row-decision.ts'
 import { rowReader, type RowReader } from '../../shared/rows/row-reader.ts'
 import type { ImportDocument, ImportPlan } from '../../shared/schemas/import.ts'
-import { reactionWriter, type ReactionWriter } from './reaction-writer.ts'
 import { bytesOf } from '../../shared/store/value-bytes.ts'
+import { reactionWriter, type ReactionWriter } from './reaction-writer.ts'
 import { subscriberWriter, updateWriter } from './subscriber-writer.ts'
 
 /** What the rows of one import need, made once per import and worker. */

@@ -22,8 +22,8 @@ export type UploadNameDocument = z.infer<typeof uploadNameDocument>
 
 /**
  * What an organization keeps with us, against its quota: the bytes and files of its upload directory, what its uploads in
- * progress have reserved, and what its unfinished imports have staged. Whoever changes it raises `revision`, so that a
- * count that met a change is not written.
+ * progress have reserved, what its unfinished imports have staged, and what ended ones keep in the database. Whoever
+ * changes it raises `revision`, so that a count that met a change is not written.
  */
 export const uploadUsageDocument = z.object({
   /** The organization's id. */

@@ -13,6 +13,7 @@ import { releaseFailedChunk, type HeldChunk } from './chunks.ts'
 import { endingHolders, fenceChunks, type FenceContext } from './fence.ts'
 import { failedWith } from './import-steps.ts'
 import { freeKept } from './staged-usage.ts'
+import { emptyBytes } from './value-bytes.ts'
 
 /**
  * Import documents. Each move is one guarded write: the states it may come from are in its filter, and where an
@@ -237,9 +238,6 @@ export async function finishImport(
   )
   return ended?.finished_at ?? null
 }
-
-/** Of an empty document. */
-const emptyBytes = 5
 
 /** Fixes the counts of an ended import, for which nobody can write a row any more, and gives its list free. */
 export async function fixTotals(collections: Collections, id: number, totals: ImportCounts): Promise<void> {

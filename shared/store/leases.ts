@@ -38,7 +38,7 @@ const registered = (db: Db, registry: Registry) => db.collection<RegisteredDocum
  */
 let judgesFrom = -Infinity
 
-async function written<T>(write: () => Promise<T>): Promise<T> {
+async function noticingStall<T>(write: () => Promise<T>): Promise<T> {
   const startedAt = clock.monotonicMs()
   try {
     return await write()
@@ -70,7 +70,7 @@ export async function register(
 ): Promise<void> {
   const now = await readPrimaryClock(db)
   const document = { ...registration, dead: false, started_at: now.time, ...leaseFrom(now) }
-  await written(() => registered(db, registry).updateOne({ _id }, { $set: document }, { upsert: true }))
+  await noticingStall(() => registered(db, registry).updateOne({ _id }, { $set: document }, { upsert: true }))
 }
 
 /** False when the process is dead by the others' reckoning. */
@@ -83,7 +83,7 @@ export async function renewLease(
   }: Pick<RegisteredDocument, '_id'> & Partial<Pick<EngineDocument, 'session_ids' | 'sees_files'>>,
 ): Promise<boolean> {
   const lease = leaseFrom(await readPrimaryClock(db))
-  const { matchedCount } = await written(() =>
+  const { matchedCount } = await noticingStall(() =>
     registered(db, registry).updateOne({ _id, dead: false }, { $set: { ...change, ...lease } }),
   )
   return matchedCount === 1
@@ -123,7 +123,7 @@ export async function forgetDead(db: Db, registry: Registry): Promise<void> {
 /** Gives each process that hasn't renewed its lease since the last election a whole one; the time that it is now. */
 export async function renewAfterElection(db: Db, registry: Registry): Promise<PrimaryClock> {
   const now = await readPrimaryClock(db)
-  await written(() =>
+  await noticingStall(() =>
     registered(db, registry).updateMany(
       { dead: false, lease_election: { $ne: now.election } },
       { $set: leaseFrom(now) },

@@ -3,7 +3,7 @@ import { inTransactionOf } from '../database.ts'
 import { workingStates } from '../import-state.ts'
 import type { Collections } from '../schemas/collections.ts'
 import { releaseFailedChunk, type HeldChunk } from './chunks.ts'
-import { folderOf } from './engines.ts'
+import { folderOf, isOnlyFolder } from './engines.ts'
 import type { WorkingImport } from './import-queues.ts'
 import { failedWith } from './import-steps.ts'
 
@@ -30,6 +30,16 @@ interface Finding {
   isAlone: boolean
   /** The import's `error_message`, should it fail. */
   message: string
+}
+
+/** What an engine that has just missed a file notes, or fails the import with. */
+export async function findingOf(
+  collections: Collections,
+  engineId: string,
+  message: string,
+): Promise<Finding> {
+  const folder = await folderOf(collections, engineId)
+  return { folder, isAlone: await isOnlyFolder(collections, folder), message }
 }
 
 /** `lost`: the chunk or the step isn't held any more, and nothing has changed. */

@@ -18,7 +18,8 @@ export const valueBytes = (fieldId: number, value: FieldValue): number =>
 export const valuesBytes = (values: Record<string, FieldValue>): number =>
   BSON.calculateObjectSize(values) - emptyBytes
 
-const emptyBytes = BSON.calculateObjectSize({})
+/** Of a document without fields. */
+export const emptyBytes = BSON.calculateObjectSize({})
 
 /** A subscriber that has more since an earlier version keeps it, and may only hold less. */
 export const isGrownTooLarge = (before: number, after: number): boolean =>

@@ -9,6 +9,7 @@ import t from 'tap'
 import type { ProberInput, ProberReport } from '../campaigns/attacks/prober.ts'
 import { autoresponder } from '../helpers/autoresponder.ts'
 import { basic, callerOf, startService, until, type Json } from '../helpers/service.ts'
+import { standardUser } from '../helpers/standard-user.ts'
 
 /**
  * What one organization sends to stop or to starve the others, each for a while, and how long the requests of another
@@ -293,17 +294,7 @@ await t.test('with users, and days with figures', async () => {
     .find({ mailing_list_id: attacker.listId })
     .sort({ id: 1 })
     .next())!.id
-  const { id } = await service.post('/users', {
-    user: {
-      email: 'user@example.com',
-      full_name: 'User',
-      password1: 'password',
-      password2: 'password',
-      active: true,
-      role: 'standard',
-      organization_id: attacker.id,
-    },
-  })
+  const { id } = await service.post('/users', { user: { ...standardUser, organization_id: attacker.id } })
   for (let i = 0; i < 300; i += 1) eventBodies.push(deliveryEvents())
   const user = (await collections.users.findOne({ _id: id }))!
   await collections.users.insertMany(

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import t, { type Test } from 'tap'
 import { basic, bootstrapKey, createList, importText, startService, type Json } from '../helpers/service.ts'
+import { standardUser } from '../helpers/standard-user.ts'
 
 /** What an organization may have of large things, and that no reply, request or import grows with all of it. */
 
@@ -224,16 +225,7 @@ t.test('confirmation forms, and users with many recipients', async (t) => {
       [4, 12],
     ],
   )
-  const user = await post('/users', {
-    user: {
-      email: 'user@example.com',
-      full_name: 'User',
-      password1: 'password',
-      password2: 'password',
-      active: true,
-      role: 'standard',
-    },
-  })
+  const user = await post('/users', { user: standardUser })
   const document = (await collections.users.findOne({ _id: user.id }))!
   await collections.users.insertMany(
     Array.from({ length: 299 }, (_, i) => ({

@@ -97,7 +97,7 @@ export const autoresponderEndpoints = [
     refusals: { invalid_request: remoteListRefusal, validation_failed: faultySettings },
     async examine({ deps, caller, params }, given, faultyKeys) {
       const list = await findList(deps, caller, params['mailing_list_id'])
-      if (!decidesOthers(faultyKeys)) newAutoresponder(0, list, given)
+      if (faultyKeys.isDisjointFrom(decisiveKeys)) newAutoresponder(0, list, given)
     },
     async handle({ deps, caller, params, body }) {
       const list = await findList(deps, caller, params['mailing_list_id'])
@@ -135,7 +135,7 @@ export const autoresponderEndpoints = [
     async examine({ deps, caller, params }, given, faultyKeys) {
       const list = await findList(deps, caller, params['mailing_list_id'])
       const current = await findAutoresponder(deps, list, params['id'])
-      if (!decidesOthers(faultyKeys)) changedAutoresponder(current, given)
+      if (faultyKeys.isDisjointFrom(decisiveKeys)) changedAutoresponder(current, given)
     },
     async handle({ deps, caller, params, body }) {
       const list = await findList(deps, caller, params['mailing_list_id'])
@@ -148,9 +148,8 @@ export const autoresponderEndpoints = [
   }),
 ]
 
-/** Whether a fault is in a key by which the others are right or wrong. */
-const decidesOthers = (faultyKeys: ReadonlySet<string>): boolean =>
-  ['trigger', 'delay', 'delay_unit'].some((key) => faultyKeys.has(key))
+/** By these keys the others are right or wrong: with a fault in one of them nobody knows. */
+const decisiveKeys: ReadonlySet<string> = new Set(['trigger', 'delay', 'delay_unit'])
 
 async function findList(
   deps: ControlPlane,

@@ -34,9 +34,8 @@ const faultySettings = [
 const tooLarge =
   'the custom fields of mailing list 12 would have more than 4000000 bytes in all: give them fewer or shorter options'
 
-/** Whether a fault is in a key by which the others are right or wrong. */
-const decidesOthers = (faultyKeys: ReadonlySet<string>): boolean =>
-  faultyKeys.has('field_type') || faultyKeys.has('options')
+/** By these keys the others are right or wrong: with a fault in one of them nobody knows. */
+const decisiveKeys: ReadonlySet<string> = new Set(['field_type', 'options'])
 
 export const customFieldEndpoints = [
   endpoint({
@@ -82,7 +81,7 @@ export const customFieldEndpoints = [
     },
     async examine({ deps, caller, params }, given, faultyKeys) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      if (!decidesOthers(faultyKeys)) newField(0, list, given)
+      if (faultyKeys.isDisjointFrom(decisiveKeys)) newField(0, list, given)
     },
     async handle({ deps, caller, params, body }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
@@ -118,7 +117,7 @@ export const customFieldEndpoints = [
     async examine({ deps, caller, params }, given, faultyKeys) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       const field = await findCustomField(deps, list, params['id'])
-      if (!decidesOthers(faultyKeys)) changedField(field, given)
+      if (faultyKeys.isDisjointFrom(decisiveKeys)) changedField(field, given)
     },
     async handle({ deps, caller, params, body }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])

@@ -1,8 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { databaseTime } from '../../../shared/database.ts'
+import type { Collections } from '../../../shared/schemas/collections.ts'
 import { builtInColumns, type ImportDocument } from '../../../shared/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
+import { comparisonForm } from '../../../shared/values/identity.ts'
 import { refuseProblems } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { storedUrl, urlProblem } from './given-url.ts'
@@ -12,8 +14,9 @@ import {
   type CheckedOptions,
   type CheckedSource,
   type ImportSurroundings,
+  type ApiTrigger,
+  type NamedAutoresponder,
   defaultsTooLarge,
-  filterOfReference,
 } from './options.ts'
 import type { ImportCreation } from './schemas.ts'
 
@@ -69,26 +72,36 @@ export async function creationSurroundings(
   { autoresponders: { api } }: Pick<ImportCreation, 'autoresponders'>,
 ): Promise<CreationSurroundings> {
   const { db, collections } = database
-  const references = [api.trigger_new, api.trigger_updated].filter((reference) => reference !== null)
-  const [list, fields, autoresponders, organization, now] = await Promise.all([
+  const [list, fields, triggerNew, triggerUpdated, organization, now] = await Promise.all([
     collections.mailingLists.findOne({ _id: known._id }),
     collections.customFields.find({ mailing_list_id: known._id }).sort({ _id: 1 }).toArray(),
     // Only those that are named: the contents of all, which the server would read, may be hundreds of megabytes.
-    Promise.all(
-      references.map((reference) =>
-        collections.autoresponders.findOne<ImportSurroundings['autoresponders'][number]>(
-          { mailing_list_id: known._id, ...filterOfReference(reference) },
-          { projection: { name: 1, name_key: 1, trigger: 1 } },
-        ),
-      ),
-    ),
+    namedAutoresponder(collections, known._id, api.trigger_new),
+    namedAutoresponder(collections, known._id, api.trigger_updated),
     collections.organizations.findOne({ _id: known.organization_id }),
     databaseTime(db),
   ])
   return {
     ...{ list: list!, fields, zoneName: organization!.time_zone_name, now },
-    autoresponders: autoresponders.filter((found) => found !== null),
+    autoresponders: { trigger_new: triggerNew, trigger_updated: triggerUpdated },
   }
+}
+
+/** By id, or by name without case where no id is given. */
+async function namedAutoresponder(
+  { autoresponders }: Collections,
+  listId: number,
+  reference: ImportCreation['autoresponders']['api'][ApiTrigger],
+): Promise<NamedAutoresponder | null> {
+  if (reference === null) return null
+  const { id, name = '' } = reference
+  return autoresponders.findOne<NamedAutoresponder>(
+    {
+      mailing_list_id: listId,
+      ...(id === undefined ? { name_key: comparisonForm(name.trim()) } : { _id: id }),
+    },
+    { projection: { name: 1, trigger: 1 } },
+  )
 }
 
 export interface CheckedCreation extends CheckedOptions {

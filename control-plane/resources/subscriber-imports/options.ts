@@ -9,7 +9,6 @@ import { builtInColumns, type ImportOptions } from '../../../shared/schemas/impo
 import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
 import { fileNameProblem } from '../../../shared/uploads/upload-names.ts'
 import { fieldReader, type FieldReader } from '../../../shared/values/field-value.ts'
-import { comparisonForm } from '../../../shared/values/identity.ts'
 import { fieldFinder } from '../custom-fields/field-finder.ts'
 import { fileNameOf, storedUrl, urlProblem } from './given-url.ts'
 import type { ImportCreation } from './schemas.ts'
@@ -21,9 +20,13 @@ import type { ImportCreation } from './schemas.ts'
 export interface ImportSurroundings {
   list: MailingListDocument
   fields: CustomFieldDocument[]
-  /** Those of the list that the creation names. */
-  autoresponders: Pick<AutoresponderDocument, '_id' | 'name' | 'name_key' | 'trigger'>[]
+  /** Those that the creation names, where the list has them. */
+  autoresponders: Record<ApiTrigger, NamedAutoresponder | null>
 }
+
+/** The keys under which an import names autoresponders. */
+export type ApiTrigger = 'trigger_new' | 'trigger_updated'
+export type NamedAutoresponder = Pick<AutoresponderDocument, '_id' | 'name' | 'trigger'>
 
 export interface CheckedOptions {
   options: ImportOptions
@@ -107,30 +110,19 @@ function checkMapping(
   return names
 }
 
-/** By id, or by name without case where no id is given. */
-export const filterOfReference = ({
-  id,
-  name = '',
-}: NonNullable<ImportCreation['autoresponders']['api']['trigger_new']>):
-  { _id: number } | { name_key: string } =>
-  id === undefined ? { name_key: comparisonForm(name.trim()) } : { _id: id }
-
 function checkAutoresponder(
   given: ImportCreation,
-  key: 'trigger_new' | 'trigger_updated',
+  key: ApiTrigger,
   autoresponders: ImportSurroundings['autoresponders'],
   problems: string[],
 ): ImportOptions['autoresponders']['api']['trigger_new'] {
   const reference = given.autoresponders.api[key]
   if (reference === null) return null
-  const filter = filterOfReference(reference)
-  const found = autoresponders.find((candidate) =>
-    '_id' in filter ? candidate._id === filter._id : candidate.name_key === filter.name_key,
-  )
+  const found = autoresponders[key]
   if (found?.trigger === 'api') return { id: found._id, name: found.name }
   const named = reference.id ?? JSON.stringify(reference.name)
   problems.push(
-    found === undefined
+    found === null
       ? `autoresponders.api.${key} ${named} is no autoresponder of the list`
       : `autoresponders.api.${key} ${named} is triggered by ${found.trigger}, not by the API`,
   )

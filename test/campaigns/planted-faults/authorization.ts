@@ -283,8 +283,8 @@ const faults: readonly Fault[] = [
   {
     name: 'an import triggers an autoresponder of another list',
     file: `${resources}/subscriber-imports/creation-check.ts`,
-    text: '{ mailing_list_id: known._id, ...filterOfReference(reference) },',
-    replacement: 'filterOfReference(reference),',
+    text: '      mailing_list_id: listId,\n      ...(id === undefined',
+    replacement: '      ...(id === undefined',
   },
   {
     name: 'an import maps the fields of all lists',
