@@ -32,7 +32,8 @@ export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal
  * the slots (slots.ts), so that those with slow servers and large files don't hold up the others' imports.
  */
 const stepSlots = { download: 16, other: 8 }
-const maxStepsOfOrganization = 4
+/** A split or an end uses the processor and the database all the time: more of them would slow down the others' steps. */
+const maxStepsOfOrganization = { download: 4, other: 2 }
 /**
  * Steps that were told to end and hang in a read or write, which nothing can break off. Their slots are given back; with
  * so many of them the engine takes no further step, which would most likely hang as well.
@@ -312,7 +313,7 @@ export class Dispatcher {
       total: stepSlots[kind],
       taken: sameKind.length,
       takenByOrganization: own.length,
-      maxPerOrganization: maxStepsOfOrganization,
+      maxPerOrganization: maxStepsOfOrganization[kind],
     })
   }
 }

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { pipeline, type Transform } from 'node:stream'
 import zlib from 'node:zlib'
 import { RequestError } from '../../../shared/errors.ts'
+import { pieceBytes } from '../pieces.ts'
 import { refusedBody } from './json-text.ts'
 
 /** For how long, and how many bytes of it, the rest of a body is taken from a client that was refused already. */
@@ -101,13 +102,13 @@ function decompressorOf(request: IncomingMessage): Transform | null {
     case 'identity':
       return null
     case 'gzip':
-      return zlib.createGunzip()
+      return zlib.createGunzip({ chunkSize: pieceBytes })
     case 'deflate':
-      return zlib.createInflate()
+      return zlib.createInflate({ chunkSize: pieceBytes })
     case 'br':
-      return zlib.createBrotliDecompress()
+      return zlib.createBrotliDecompress({ chunkSize: pieceBytes })
     case 'zstd':
-      return zlib.createZstdDecompress()
+      return zlib.createZstdDecompress({ chunkSize: pieceBytes })
     default:
       throw new RequestError(
         'invalid_request',

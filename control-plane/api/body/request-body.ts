@@ -75,23 +75,22 @@ export async function readInlineBody(
   const sampled = sampledBytes === undefined ? null : new SampledContent(sampledBytes)
   const skeleton = new JsonSkeleton({ path, limit: megabyte, sink: sampled ?? staged })
   let refusal: { error: unknown } | null = null
-  let isEmpty = true
-  // Of what is kept in memory; the first time it needs a turn.
-  let pauseAt = smallBytes
+  let size = 0
+  let hasTurn = false
   try {
     const limit = settings.HTTP_INLINE_LIMIT_MB * megabyte
     for await (const piece of bodyPieces(request, limit, { stopping })) {
+      size += piece.length
+      if (size > pieceBytes) await nextPiece()
       hash.update(piece)
-      isEmpty = false
       // A body that is refused is read to its end: that it is too large would have to be said first.
       if (refusal !== null) continue
       try {
         skeleton.write(piece)
         await staged.settle()
-        const kept = skeleton.length + (sampled?.size ?? 0)
-        if (kept <= pauseAt) continue
-        await (pauseAt === smallBytes ? beginLarge() : nextPiece())
-        pauseAt = kept + pieceBytes
+        if (hasTurn || skeleton.length + (sampled?.size ?? 0) <= smallBytes) continue
+        hasTurn = true
+        await beginLarge()
       } catch (error) {
         if (error instanceof RequestError && error.status === 413) throw error
         refusal = { error }
@@ -99,7 +98,7 @@ export async function readInlineBody(
       }
     }
     if (refusal !== null) throw refusal.error
-    const value = isEmpty ? undefined : parseJson(skeleton.end())
+    const value = size === 0 ? undefined : parseJson(skeleton.end())
     const hasContent = skeleton.standsForString(valueAt(value, path))
     return {
       value,
