@@ -22,6 +22,7 @@ import { ChunkScheduler } from './chunk-scheduler.ts'
 import type { DoubtfulClaims } from './doubtful-claims.ts'
 import type { EngineMetrics, FailureReason } from './metrics.ts'
 import { deathsMessage, maxDeaths, suspectDeaths, type Quarantine } from './quarantine.ts'
+import type { MissedFiles } from './missed-files.ts'
 import { missingText } from './step-failures.ts'
 import { control, type ChunkReport } from './workers/messages.ts'
 import type { WorkerPool } from './workers/pool.ts'
@@ -36,6 +37,7 @@ export interface ChunkLanesOptions {
   claims: DoubtfulClaims
   quarantine: Quarantine
   metrics: EngineMetrics
+  missedFiles: MissedFiles
   log: Logger
   /** This engine has done its part of an import, and nobody has more of it to give. */
   onExhausted: () => void
@@ -252,14 +254,17 @@ export class ChunkLanes {
     token: string,
     { message, code }: ChunkReport & { end: 'failed' },
   ): Promise<void> {
-    const { database, engineId, sessions, metrics, log } = this.#options
+    const { database, engineId, sessions, metrics, missedFiles, log } = this.#options
     const { collections } = database
     const held = { importId: chunk.import_id, chunkId: chunk._id, token }
     const finding = await findingOf(collections, engineId, message)
     const session = sessions.pop()!
     try {
       const outcome = await noteMissingOfChunk(collections, session, held, finding)
-      if (outcome === 'noted') metrics.fileMissing()
+      if (outcome === 'noted') {
+        metrics.fileMissing()
+        missedFiles.note(chunk.import_id)
+      }
       if (outcome === 'failed') metrics.importFailed(code ?? 'chunk_damaged')
       log.warn({ import_id: chunk.import_id, chunk: chunk._id }, missingText(outcome, message))
     } finally {

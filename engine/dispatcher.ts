@@ -14,12 +14,13 @@ import { runStep } from './import-run.ts'
 import { ImportStarter, maxPins } from './import-starter.ts'
 import { LookLoop, lookEveryMs } from './look-loop.ts'
 import { inRounds } from './organization-rounds.ts'
+import { MissedFiles } from './missed-files.ts'
 import { Quarantine, suspectDeaths } from './quarantine.ts'
 import { Settler } from './settler.ts'
 import { mayTakeSlot } from './slots.ts'
 import type { StepContext } from './step.ts'
 
-export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal'> {
+export interface DispatcherOptions extends Omit<StepContext, 'session' | 'signal' | 'missedFiles'> {
   engineId: string
   /** `maxStepSessions` of them. */
   stepSessions: ClientSession[]
@@ -72,6 +73,7 @@ export class Dispatcher {
   readonly #lanes: ChunkLanes
   readonly #settler: Settler
   readonly #quarantine: Quarantine
+  readonly #missedFiles = new MissedFiles()
   readonly #steps = new Map<number, RunningStep>()
   readonly #hungSteps = new Set<RunningStep>()
   readonly #loop: LookLoop
@@ -96,8 +98,14 @@ export class Dispatcher {
     this.#claims = new DoubtfulClaims(options.database, options.engineId)
     this.#starter = new ImportStarter({ ...options, onStarted: wake })
     this.#quarantine = new Quarantine(() => this.stopRunning(), wake)
-    const shared = { claims: this.#claims, quarantine: this.#quarantine, sessions: options.chunkSessions }
-    this.#lanes = new ChunkLanes({ ...options, ...shared, onExhausted: wake })
+    this.#lanes = new ChunkLanes({
+      ...options,
+      claims: this.#claims,
+      quarantine: this.#quarantine,
+      missedFiles: this.#missedFiles,
+      sessions: options.chunkSessions,
+      onExhausted: wake,
+    })
   }
 
   start(): void {
@@ -122,11 +130,12 @@ export class Dispatcher {
     return { step: this.#hungSteps.size, chunk: this.#lanes.hung, pin: this.#starter.hung }
   }
 
-  /** Why it takes nothing more; null while it does. */
+  /** Why it takes nothing more, or leaves imports to other engines; null while it does all. */
   get problem(): string | null {
     const { step, chunk, pin } = this.hung
     const { lanes, lanesForChunks } = this.#options.pool
-    if (step < maxHungSteps && pin < maxPins && (chunk === 0 || chunk < lanesForChunks())) return null
+    if (step < maxHungSteps && pin < maxPins && (chunk === 0 || chunk < lanesForChunks()))
+      return this.#missedFiles.problem
     return `${step} steps, ${pin} pins of uploaded files and ${chunk} of ${lanes} chunk lanes hang in reads or writes of files, and this engine takes no more: does the file server of DATA_DIR answer? Restart the engine if they don't end when it does`
   }
 
@@ -179,6 +188,7 @@ export class Dispatcher {
   async #look(): Promise<boolean> {
     const { collections } = this.#options.database
     await this.#claims.giveBack()
+    await this.#missedFiles.forget(collections)
     if (this.#options.folder.problem !== null) {
       this.#lanes.setImports([])
       return false
@@ -246,7 +256,13 @@ export class Dispatcher {
       }, this.#options.stepBounds.endMs).unref()
     })
     const mayRun = this.#mayClaim
-    const run = () => runStep(document, token, { ...this.#options, session, signal: abort.signal })
+    const run = () =>
+      runStep(document, token, {
+        ...this.#options,
+        missedFiles: this.#missedFiles,
+        session,
+        signal: abort.signal,
+      })
     const isSuspect = (document.step_deaths ?? 0) >= suspectDeaths && mayRun
     step.ended = (isSuspect ? this.#quarantine.run(run) : run())
       .catch((error: unknown) => {

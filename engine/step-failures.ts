@@ -76,11 +76,14 @@ async function isOfFolder(error: unknown, { folder }: StepRun): Promise<boolean>
 }
 
 async function noteMissing(error: ImportError, run: StepRun): Promise<void> {
-  const { document, step, database, metrics, log } = run
+  const { document, step, database, metrics, missedFiles, log } = run
   const { collections } = database
   const finding = await findingOf(collections, document.step!.engine_id, error.message)
   const outcome = await noteMissingOfStep(collections, step, finding)
-  if (outcome === 'noted') metrics.fileMissing()
+  if (outcome === 'noted') {
+    metrics.fileMissing()
+    missedFiles.note(step.id)
+  }
   if (outcome === 'failed') metrics.importFailed(error.code)
   log.warn(missingText(outcome, error.message))
 }

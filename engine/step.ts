@@ -10,6 +10,7 @@ import type { Staging } from '../shared/staging/staging.ts'
 import type { StagedQuota } from '../shared/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
 import type { EngineMetrics } from './metrics.ts'
+import type { MissedFiles } from './missed-files.ts'
 import type { StepBounds, StepProgress } from './step-progress.ts'
 import type { WorkerPool } from './workers/pool.ts'
 
@@ -33,6 +34,7 @@ export interface StepContext {
   stripe: string
   pool: WorkerPool
   metrics: EngineMetrics
+  missedFiles: MissedFiles
   log: Logger
   /** Aborted when the import is paused, cancelled or no longer this engine's. */
   signal: AbortSignal

@@ -9,6 +9,7 @@ import type { ControlPlane } from '../../../control-plane/control-plane.ts'
 import { mayReadImports } from '../../../control-plane/resources/subscriber-imports/events.ts'
 import { ImportWatch } from '../../../control-plane/resources/subscriber-imports/import-watch.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
+import { MissedFiles } from '../../../engine/missed-files.ts'
 import type { StepContext } from '../../../engine/step.ts'
 import { stepBounds } from '../../../engine/step-progress.ts'
 import type { Lane } from '../../../engine/workers/chunk-run.ts'
@@ -125,6 +126,7 @@ export async function openSide(options: {
       stripe: `e${number * 1_024}`,
       pool: noPool,
       metrics: createEngineMetrics(new Registry()),
+      missedFiles: new MissedFiles(),
       log,
     },
     lane: {

@@ -5,6 +5,7 @@ import { Registry } from 'prom-client'
 import t from 'tap'
 import { runStep } from '../../../engine/import-run.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
+import { MissedFiles } from '../../../engine/missed-files.ts'
 import type { StepContext } from '../../../engine/step.ts'
 import { stepBounds } from '../../../engine/step-progress.ts'
 import { AddressGuard } from '../../../shared/address-guard.ts'
@@ -70,6 +71,7 @@ async function stepOf(
       bounds: downloadBounds,
       stepBounds,
       guard: new AddressGuard([]),
+      missedFiles: new MissedFiles(),
     },
     ...{ stripe: 'e1', metrics: createEngineMetrics(new Registry()), signal: new AbortController().signal },
     uploads: {

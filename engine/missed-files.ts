@@ -1,0 +1,33 @@
+import { clock } from '../shared/clock.ts'
+import type { Collections } from '../shared/schemas/collections.ts'
+import { lookAgainMs } from '../shared/store/missing-files.ts'
+
+/**
+ * Staged files that this engine didn't find and no other engine has missed since: most likely the engine sees another
+ * folder than the others (shared/store/missing-files.ts).
+ */
+export class MissedFiles {
+  /** When the engine last missed a file of an import, by the monotonic clock. */
+  readonly #missedAt = new Map<number, number>()
+
+  note(importId: number): void {
+    this.#missedAt.set(importId, clock.monotonicMs())
+  }
+
+  /** Why the engine isn't ready; null where it missed nothing lately. */
+  get problem(): string | null {
+    const count = this.#missedAt.size
+    return count === 0
+      ? null
+      : `staged files of ${count} imports are missing in DATA_DIR of this engine, and no other engine has missed them: do all processes have the same folder?`
+  }
+
+  /** Forgets what is long ago, and imports that failed since: their files are missing everywhere. */
+  async forget({ imports }: Collections): Promise<void> {
+    for (const [id, at] of this.#missedAt)
+      if (clock.monotonicMs() - at > lookAgainMs) this.#missedAt.delete(id)
+    if (this.#missedAt.size === 0) return
+    const failed = { _id: { $in: [...this.#missedAt.keys()] }, state: 'failed' as const }
+    for await (const { _id } of imports.find(failed, { projection: { _id: 1 } })) this.#missedAt.delete(_id)
+  }
+}
