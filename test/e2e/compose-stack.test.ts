@@ -10,6 +10,7 @@ import { messageOf } from '../../shared/errors.ts'
 import { findMongod } from '../../shared/mongod/find-mongod.ts'
 import { createLogger } from '../../shared/logger.ts'
 import { makeCertificate } from '../helpers/certificate.ts'
+import { DocumentedCommands } from '../helpers/documented-commands.ts'
 import { command, noDockerEngine, startDockerEngine } from '../helpers/docker-engine.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import { basic, until, type Json } from '../helpers/service.ts'
@@ -45,7 +46,11 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     log: createLogger({ process: 'test', level: 'warn' }),
     signal: AbortSignal.timeout(300_000),
   })
-  await makeStandInImages({ engine, debian, mongod })
+  const withoutTools = missing('mongodump', 'mongorestore')
+  const databaseTools = withoutTools
+    ? []
+    : (await command('which', ['mongodump', 'mongorestore'])).trim().split('\n')
+  await makeStandInImages({ engine, debian, mongod, databaseTools })
   say('the Docker engine and the stand-ins of the base images')
 
   // What a clone under a strict umask has: no file of it can be read by another user.
@@ -348,4 +353,70 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     )
     say('stop and start')
   })
+
+  const page = new DocumentedCommands('docker-compose.md')
+  const documented = async (heading: string): Promise<string> => {
+    const said: string[] = []
+    for (const commands of page.under(heading))
+      said.push(
+        await engine.run(`bash -euc ${quoted(commands)}`, { in: '/work/rollcall', timeoutMs: 600_000 }),
+      )
+    return said.join('\n')
+  }
+  const subscribers = async () => (await api('/subscriber_counts')).counts.active
+
+  await t.test('a lost key', async (t) => {
+    const recovered = (await documented('A lost key')).trim()
+    const reply = await fetch('http://localhost/svc/api/v2/mailing_lists', {
+      dispatcher,
+      headers: { authorization: basic(`api:${recovered}`) },
+    })
+    t.equal(reply.status, 200)
+  })
+
+  await t.test('a backup, restored into an empty installation', { skip: withoutTools }, async (t) => {
+    const before = await subscribers()
+    t.ok(before > rows)
+    await documented('Backup')
+    const after = await createList('after the backup')
+    await documented('Restore')
+    t.equal(await subscribers(), before)
+    await t.rejects(api(`/mailing_lists/${after}`), /404/, 'what came after the backup is not there')
+    const id = await createImport('restored', { type: 'upload_directory', filename: 'file.csv' })
+    t.same(await finished(id), ['finished', rows], 'an upload of before is there')
+    say('backup and restore')
+  })
+
+  await t.test('a MongoDB of your own', async (t) => {
+    await compose('down --volumes')
+    // It has the bundled server's image and network, and is none of the project's services.
+    await engine.run(
+      `docker compose run --detach --no-deps --name own-mongodb mongodb mongod --replSet rs0 --bind_ip_all`,
+      { in: '/work/rollcall' },
+    )
+    const initiate = "rs.initiate({_id: 'rs0', members: [{_id: 0, host: 'own-mongodb:27017'}]})"
+    await until(
+      'a primary',
+      () =>
+        engine.run(`docker exec own-mongodb mongosh --eval ${quoted(initiate)} && echo yes`).catch(() => ''),
+      (said) => said === 'yes',
+      60_000,
+    )
+    await writeSettings({ MONGODB_URI: 'mongodb://own-mongodb:27017/?replicaSet=rs0' })
+    await documented('A MongoDB of your own')
+    t.same(await compose('ps --quiet mongodb'), '', 'the bundled server does not run')
+    await upload('own.csv')
+    const id = await createImport('own', { type: 'upload_directory', filename: 'own.csv' })
+    t.same(await finished(id), ['finished', rows])
+    await engine.run('docker rm --force --volumes own-mongodb')
+    say('a MongoDB of your own')
+  })
+
+  // With folders of this test in place of the page's.
+  page.under('FTP over TLS')
+  // After `git pull`, which the test's checkout stands for.
+  page.under('Upgrades and changed settings')
+  t.same(page.unused, [], 'each command of docs/docker-compose.md is run')
 })
+
+const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`

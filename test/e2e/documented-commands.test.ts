@@ -13,8 +13,7 @@ import { callerOf, freePorts, startProgram, until, wholeMongodbUri, type Json } 
 
 /**
  * The README's first import and the commands of the pages on backup, upgrading and scaling, run as they stand there, on a
- * real service. The hot backup needs mongodump and mongorestore, on the PATH or in the folder MONGODB_TOOLS; in a checkout
- * of mongo-tools, `go build -mod=vendor -o FOLDER/mongodump ./mongodump/main` makes one of them.
+ * real service. The hot backup needs mongodump and mongorestore; .ci/run builds them.
  */
 t.setTimeout(300_000)
 const readme = new DocumentedCommands('../README.md')

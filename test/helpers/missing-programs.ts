@@ -2,13 +2,8 @@ import { spawnSync } from 'node:child_process'
 import path from 'node:path'
 import { programSearchPath } from '../../shared/config.ts'
 
-/** With the MongoDB Database Tools that were built for a test, if any. */
 export const searchPath = (): string =>
-  [
-    ...(process.env['MONGODB_TOOLS'] === undefined ? [] : [process.env['MONGODB_TOOLS']]),
-    path.dirname(process.execPath),
-    programSearchPath(),
-  ].join(path.delimiter)
+  [path.dirname(process.execPath), programSearchPath()].join(path.delimiter)
 
 /** Programs of which one isn't there, as the reason why a test is skipped; false when all are. */
 export function missing(...programs: string[]): string | false {

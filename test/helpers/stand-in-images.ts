@@ -16,9 +16,16 @@ export interface StandInOptions {
   /** The folder that holds the engine's Debian; a second one is made beside it. */
   debian: string
   mongod: string
+  /** Paths of mongodump and mongorestore, where they are installed. */
+  databaseTools: string[]
 }
 
-export async function makeStandInImages({ engine, debian, mongod }: StandInOptions): Promise<void> {
+export async function makeStandInImages({
+  engine,
+  debian,
+  mongod,
+  databaseTools,
+}: StandInOptions): Promise<void> {
   const base = `${debian}-base`
   await makeDebian(base, 'bookworm', ['libatomic1', 'libcurl4', 'libzstd1', 'gosu'])
   const context = path.join(engine.folder, 'images')
@@ -42,6 +49,8 @@ export async function makeStandInImages({ engine, debian, mongod }: StandInOptio
   await copyFile(mongod, path.join(mongo, 'mongod'))
   await copyFile(process.execPath, path.join(mongo, 'node'))
   await writeFile(path.join(mongo, 'mongosh'), mongoshStandIn, { mode: 0o755 })
+  await mkdir(path.join(mongo, 'tools'))
+  for (const tool of databaseTools) await copyFile(tool, path.join(mongo, 'tools', path.basename(tool)))
   await cp(path.join(root, 'node_modules/mongodb'), path.join(mongo, 'node_modules/mongodb'), {
     recursive: true,
   })
@@ -154,6 +163,7 @@ RUN groupadd --gid 999 --system mongodb && useradd --uid 999 --system --gid mong
 COPY --chmod=755 node /opt/node
 COPY node_modules /opt/node_modules
 COPY --chmod=755 mongod mongosh /usr/bin/
+COPY --chmod=755 tools /usr/bin/
 COPY docker-entrypoint.sh /usr/local/bin/
 VOLUME /data/db /data/configdb
 EXPOSE 27017
