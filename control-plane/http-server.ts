@@ -5,7 +5,8 @@ import {
   type Server,
   type ServerResponse,
 } from 'node:http'
-import type { Socket } from 'node:net'
+import { Server as NetServer, type Socket } from 'node:net'
+import { setImmediate as nextRound } from 'node:timers/promises'
 import type { RequestErrorCode } from '../shared/errors.ts'
 import { operationsPaths, type Part } from '../shared/service.ts'
 import type { HttpConnections } from './http-connections.ts'
@@ -30,6 +31,8 @@ export interface HttpLimits {
   keepAliveTimeoutMs: number
   /** For which requests under way may go on when the server stops. */
   graceMs: number
+  /** For which a connection without a request may bring another one when the server stops. */
+  idleGraceMs: number
   /** For which headers that have begun to come may go on when the server stops. */
   headersGraceMs: number
   /** How often the first three are looked at. */
@@ -44,6 +47,7 @@ export const httpLimits: HttpLimits = {
   idleTimeoutMs: 60_000,
   keepAliveTimeoutMs: 65_000,
   graceMs: 7_000,
+  idleGraceMs: 1_000,
   headersGraceMs: 3_000,
   checkEveryMs: 5_000,
 }
@@ -108,13 +112,21 @@ export function createHttpServer(
     for (const response of underWay) response.shouldKeepAlive = false
     clearInterval(silenceCheck)
     if (!server.listening) return
-    const sweep = setInterval(() => server.closeIdleConnections(), 50)
-    const forHeaders = setTimeout(() => connections.closeWithoutRequest(), limits.headersGraceMs)
-    const forRequests = setTimeout(() => server.closeAllConnections(), limits.graceMs)
-    await new Promise<void>((resolve) => server.close(() => resolve()))
-    clearInterval(sweep)
-    clearTimeout(forHeaders)
-    clearTimeout(forRequests)
+    // Clients that have connected are accepted before the server listens no more.
+    await nextRound()
+    // The HTTP server's own `close` would cut idle connections at once, also one on which a proxy just sends a request: it
+    // can't send a body twice, so that request would be lost. The ones in use get a reply with "Connection: close" instead.
+    const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
+    let sweep: NodeJS.Timeout | undefined
+    const timers = [
+      setTimeout(() => {
+        sweep = setInterval(() => server.closeIdleConnections(), 50)
+      }, limits.idleGraceMs),
+      setTimeout(() => connections.closeWithoutRequest(), limits.headersGraceMs),
+      setTimeout(() => server.closeAllConnections(), limits.graceMs),
+    ]
+    await closed
+    for (const timer of [...timers, sweep]) clearTimeout(timer)
   }
   return { server, stop }
 }

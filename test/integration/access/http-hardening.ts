@@ -293,6 +293,24 @@ t.test('requests that never end hold up a stop no longer than allowed', async (t
   t.notOk(http.server.listening)
 })
 
+t.test('a connection that is in use brings one more request when the server stops', async (t) => {
+  const http = createHttpServer((_request, response) => response.end('done'), connectionsWith(), httpLimits)
+  http.server.listen(0, '127.0.0.1')
+  await once(http.server, 'listening')
+  const { port } = http.server.address() as AddressInfo
+  const [used, idle] = [await open(`http://127.0.0.1:${port}`), await open(`http://127.0.0.1:${port}`)]
+  const ask = async (socket: Socket): Promise<string> => {
+    socket.write('POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}')
+    return String((await once(socket, 'data'))[0])
+  }
+  for (const socket of [used, idle]) t.match(await ask(socket), /Connection: keep-alive/i)
+  const stopped = http.stop()
+  const closed = [used, idle].map((socket) => once(socket, 'close'))
+  t.match(await ask(used), /Connection: close/i)
+  await Promise.all([stopped, ...closed])
+  await t.rejects(open(`http://127.0.0.1:${port}`), { code: 'ECONNREFUSED' })
+})
+
 t.test('half a request doesn’t hold up a stop as long as a whole one may', async (t) => {
   const http = createHttpServer(() => t.fail('there is no request'), connectionsWith(), {
     ...httpLimits,
