@@ -46,8 +46,8 @@ export const httpLimits: HttpLimits = {
   requestTimeoutMs: 300_000,
   idleTimeoutMs: 60_000,
   keepAliveTimeoutMs: 65_000,
-  graceMs: 7_000,
-  idleGraceMs: 1_000,
+  graceMs: 7_500,
+  idleGraceMs: 500,
   headersGraceMs: 3_000,
   checkEveryMs: 5_000,
 }
@@ -56,11 +56,14 @@ export interface HttpServer extends Part {
   server: Server
 }
 
-/** A server with bounds against slow and silent clients, not yet listening; its `stop` lets running requests end. */
+/**
+ * A server with bounds against slow and silent clients, not yet listening. Its `stop` lets running requests end;
+ * `onRefuse` is called when requests that wait for something are to be refused from then on.
+ */
 export function createHttpServer(
   listener: RequestListener,
   connections: HttpConnections,
-  limits: HttpLimits = httpLimits,
+  { limits = httpLimits, onRefuse = () => {} }: { limits?: HttpLimits; onRefuse?: () => void } = {},
 ): HttpServer {
   const server = createServer(
     {
@@ -111,17 +114,23 @@ export function createHttpServer(
     // Their replies say "Connection: close", so that no client sends its next request into a server that is going.
     for (const response of underWay) response.shouldKeepAlive = false
     clearInterval(silenceCheck)
-    if (!server.listening) return
-    // Clients that have connected are accepted before the server listens no more.
+    if (server.listening) await close()
+    onRefuse()
+  }
+  async function close(): Promise<void> {
+    // Clients that have connected are accepted before the server listens no more: a round of the event loop does that.
+    await nextRound()
     await nextRound()
     // The HTTP server's own `close` would cut idle connections at once, also one on which a proxy just sends a request: it
     // can't send a body twice, so that request would be lost. The ones in use get a reply with "Connection: close" instead.
     const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
     let sweep: NodeJS.Timeout | undefined
+    const refuseAndSweep = () => {
+      onRefuse()
+      sweep = setInterval(() => server.closeIdleConnections(), 50)
+    }
     const timers = [
-      setTimeout(() => {
-        sweep = setInterval(() => server.closeIdleConnections(), 50)
-      }, limits.idleGraceMs),
+      setTimeout(refuseAndSweep, limits.idleGraceMs),
       setTimeout(() => connections.closeWithoutRequest(), limits.headersGraceMs),
       setTimeout(() => server.closeAllConnections(), limits.graceMs),
     ]

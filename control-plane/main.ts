@@ -32,6 +32,7 @@ await runProcess('control-plane', async (process) => {
   const apiKey = await bootstrap(database, { givenKey: settings.BOOTSTRAP_API_KEY, keyHashSecret: secret })
 
   const registry = createRegistry()
+  const refusing = new AbortController()
   let url = ''
   const uploads = openUploads(settings, database, folder)
   const deps = {
@@ -52,21 +53,23 @@ await runProcess('control-plane', async (process) => {
       secrets,
       log,
       registry,
-      stopping: process.stopping,
+      stopping: refusing.signal,
       maySee: mayReadImports,
     }),
     keyHashSecret: secret,
     secrets,
     publicUrl: () => settings.PUBLIC_URL ?? url,
     log,
-    stopping: process.stopping,
+    stopping: refusing.signal,
   }
   observeDatabase(registry, database)
   observeImports(registry, database, log)
   observeDisk(registry, settings.DATA_DIR)
   observeFolder(registry, folder)
   const connections = new HttpConnections(connectionLimits(settings, log), { log, registry })
-  const http = createHttpServer(createApp(deps, registry), connections)
+  const http = createHttpServer(createApp(deps, registry), connections, {
+    onRefuse: () => refusing.abort(),
+  })
   const { port } = await listen(http.server, {
     host: settings.HTTP_HOST,
     port: settings.HTTP_PORT,

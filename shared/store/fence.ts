@@ -1,7 +1,7 @@
 import { MongoWriteConcernError } from 'mongodb'
 import { isMaxTimeExpired, retryReasonOfDriver, type Database } from '../database.ts'
 import type { Logger } from '../logger.ts'
-import { messageOf } from '../errors.ts'
+import { messageOf, RequestError } from '../errors.ts'
 import { idsOfImport, type ImportDocument } from '../schemas/import.ts'
 import { released } from './chunks.ts'
 import { killSessions } from './leases.ts'
@@ -62,7 +62,7 @@ async function updateMany(
 
 /**
  * Runs a write that meets the transactions of who holds chunks or steps of these imports. One that keeps it waiting for
- * 2 s is ended with all that its engine has under way, which the engine then does again.
+ * 2 s is ended with all that its engine has under way, which the engine then does again. Throws 503 after five tries.
  */
 export async function endingHolders<T>(
   { database, log }: FenceContext,
@@ -78,7 +78,8 @@ export async function endingHolders<T>(
         await untilMajorityHasAll(database)
         return (error.result as { value?: T }).value as T
       }
-      if (!isMaxTimeExpired(error) || tries === maxTries) throw error
+      if (!isMaxTimeExpired(error)) throw error
+      if (tries === maxTries) throw stillLocked(error)
     }
     const engines = await holdersOf(database, importIds)
     log.warn(
@@ -93,6 +94,13 @@ export async function endingHolders<T>(
     })
   }
 }
+
+const stillLocked = (cause: unknown): RequestError =>
+  new RequestError(
+    'internal_error',
+    `other transactions have kept an import locked for ${(maxTries * patienceMs) / 1000} s, so that what was asked for may be done in part only: send the request again`,
+    { status: 503, headers: { 'Retry-After': '5' }, cause },
+  )
 
 /** A write that changes nothing waits for a majority to have all that the server did before it. */
 async function untilMajorityHasAll({ collections }: Database): Promise<void> {

@@ -381,7 +381,7 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     const after = await createList('after the backup')
     await documented('Restore')
     t.equal(await subscribers(), before)
-    await t.rejects(api(`/mailing_lists/${after}`), /404/, 'what came after the backup is not there')
+    await t.rejects(api(`/mailing_lists/${after}`), /not_found/, 'what came after the backup is not there')
     const id = await createImport('restored', { type: 'upload_directory', filename: 'file.csv' })
     t.same(await finished(id), ['finished', rows], 'an upload of before is there')
     say('backup and restore')

@@ -72,6 +72,25 @@ t.test('fences', { timeout: 300_000 }, async (t) => {
     await engine.stop()
   })
 
+  t.test('a pause that another transaction keeps waiting says to send it again', async (t) => {
+    const list = await createList(service)
+    const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        ...{ column_mapping: ['email'], file_source: { type: 'json', content: 'email\n' } },
+        begins_at: '2100-01-01T00:00',
+      },
+    })
+    const session = service.client.startSession()
+    session.startTransaction()
+    await collections.imports.updateOne({ _id: id }, { $set: { settled: true } }, { session })
+    const pausing = await call('POST', `/subscriber_imports/${id}/pause`)
+    t.match(pausing, { status: 503, body: { error_message: /kept an import locked for 10 s.*again/ } })
+    t.equal(pausing.headers.get('retry-after'), '5')
+    await session.abortTransaction()
+    await session.endSession()
+    t.match(await post(`/subscriber_imports/${id}/pause`), { state: 'paused' })
+  })
+
   t.test('a cancelled import writes no row after the answer, and a limit set then holds', async (t) => {
     const { id, list, organization, engine, goOn } = await suspendedImport({ rows: 60_000, before: 3 })
     const view = await post(`/subscriber_imports/${id}/cancel`)

@@ -281,7 +281,9 @@ t.test('a reply that nobody reads ends', async (t) => {
 t.test('requests that never end hold up a stop no longer than allowed', async (t) => {
   const started: (() => void)[] = []
   const arrival = new Promise<void>((resolve) => started.push(resolve))
-  const http = createHttpServer(() => started[0]!(), connectionsWith(), { ...httpLimits, graceMs: 200 })
+  const http = createHttpServer(() => started[0]!(), connectionsWith(), {
+    limits: { ...httpLimits, graceMs: 200 },
+  })
   http.server.listen(0, '127.0.0.1')
   await once(http.server, 'listening')
   const socket = await open(`http://127.0.0.1:${(http.server.address() as AddressInfo).port}`)
@@ -294,7 +296,7 @@ t.test('requests that never end hold up a stop no longer than allowed', async (t
 })
 
 t.test('a connection that is in use brings one more request when the server stops', async (t) => {
-  const http = createHttpServer((_request, response) => response.end('done'), connectionsWith(), httpLimits)
+  const http = createHttpServer((_request, response) => response.end('done'), connectionsWith())
   http.server.listen(0, '127.0.0.1')
   await once(http.server, 'listening')
   const { port } = http.server.address() as AddressInfo
@@ -313,9 +315,7 @@ t.test('a connection that is in use brings one more request when the server stop
 
 t.test('half a request doesn’t hold up a stop as long as a whole one may', async (t) => {
   const http = createHttpServer(() => t.fail('there is no request'), connectionsWith(), {
-    ...httpLimits,
-    headersGraceMs: 100,
-    graceMs: 120_000,
+    limits: { ...httpLimits, headersGraceMs: 100, graceMs: 120_000 },
   })
   http.server.listen(0, '127.0.0.1')
   await once(http.server, 'listening')
@@ -461,7 +461,9 @@ async function serve(
   listener: RequestListener,
   connections = connectionsWith(),
 ): Promise<number> {
-  const http = createHttpServer(listener, connections, { ...httpLimits, graceMs: 0, ...limits })
+  const http = createHttpServer(listener, connections, {
+    limits: { ...httpLimits, graceMs: 0, ...limits },
+  })
   http.server.listen(0, '127.0.0.1')
   await once(http.server, 'listening')
   t.teardown(() => http.stop())
