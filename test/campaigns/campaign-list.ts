@@ -3,7 +3,7 @@ import path from 'node:path'
 import { nextIds } from '../../shared/database.ts'
 import { toFieldDefinition } from '../../shared/schemas/custom-field.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/schemas/subscriber.ts'
-import type { Service } from '../helpers/service.ts'
+import type { Json, Service } from '../helpers/service.ts'
 import { readFieldCell } from '../model/cells.ts'
 import { emailKey } from '../model/email-address.ts'
 import { identityOf } from '../model/rows.ts'
@@ -18,7 +18,6 @@ export interface CampaignList {
   model: ModelledList
   id: number
   organizationId: number
-  hasLimit: boolean
 }
 
 export async function createOrganizations(service: Service): Promise<Map<string, number>> {
@@ -38,18 +37,14 @@ export interface ListSurroundings {
   service: Service
   /** By time zone. */
   organizations: Map<string, number>
-  /** Share of lists that stand before a subscriber limit. */
-  limitShare: number
 }
 
 export async function createList(
   made: MadeList,
   name: string,
-  { service, organizations, limitShare }: ListSurroundings,
-  random: Random,
+  { service, organizations }: ListSurroundings,
 ): Promise<CampaignList> {
-  const hasLimit = random.chance(limitShare)
-  const organizationId = hasLimit
+  const organizationId = made.hasLimit
     ? await createOrganization(service, `Organization of ${name}`, made.timeZone)
     : organizations.get(made.timeZone)!
   const { id } = await service.post('/mailing_lists', {
@@ -79,12 +74,24 @@ export async function createList(
     primaryKey,
     timeZone: made.timeZone,
   }
-  return { made, model, id, organizationId, hasLimit }
+  return { made, model, id, organizationId }
 }
 
-/** Subscribers that no import brought, with what matches them in the counters. */
+/** Who is on the list, by the identity as a cell, in the same order in each run. */
+export async function identitiesIn({ id, model }: CampaignList, service: Service): Promise<string[]> {
+  const { primaryKey } = model
+  const documents = await service.collections.subscribers
+    .find({ mailing_list_id: id })
+    .sort({ _id: 1 })
+    .toArray()
+  return documents.map(({ email, custom_fields: values }) =>
+    primaryKey === null ? email : String(values[primaryKey.id]),
+  )
+}
+
+/** Subscribers that no import brought: a third of them are created by requests, as far as the API takes them. */
 export async function insertSubscribers(list: CampaignList, service: Service, random: Random): Promise<void> {
-  const { subscribers, subscriberCounts } = service.collections
+  const { subscribers } = service.collections
   const there = new Set(
     (await subscribers.find({ mailing_list_id: list.id }, { projection: { _id: 1 } }).toArray()).map(
       ({ _id }) => _id,
@@ -95,8 +102,44 @@ export async function insertSubscribers(list: CampaignList, service: Service, ra
     const document = storedSubscriber(list, stored, random)
     if (document !== null && !there.has(document._id)) documents.set(document._id, document)
   }
-  if (documents.size === 0) return
-  const all = [...documents.values()]
+  const isWhole = ({ custom_fields: values }: SubscriberDocument) =>
+    list.model.fields.every(({ id, required }) => !required || values[id] !== undefined)
+  const requested = random.some([...documents.values()].filter(isWhole), 0.35)
+  // The next import sets the limit anew.
+  if (list.made.hasLimit) await putLimit(list, service, null)
+  for (const document of requested) documents.delete(document._id)
+  await Promise.all(
+    requested.map((document) =>
+      service.post(`/mailing_lists/${list.id}/subscribers`, { subscriber: asRequested(document, list) }),
+    ),
+  )
+  await storeSubscribers([...documents.values()], list, service)
+}
+
+function asRequested(document: SubscriberDocument, { model }: CampaignList): Json {
+  const time = (moment: Date | undefined) => moment?.toISOString().replace('.000', '')
+  return {
+    email: document.email,
+    status: document.status,
+    subscribe_time: time(document.subscribe_time),
+    subscribe_ip: document.subscribe_ip,
+    remove_time: time(document.remove_time),
+    remove_ip: document.remove_ip,
+    email_format: document.format,
+    confirmed: document.confirmed,
+    confirm_time: time(document.confirm_time),
+    custom_fields: Object.fromEntries(model.fields.map(({ id, name }) => [name, document.custom_fields[id]])),
+  }
+}
+
+/** Past the API, which gives everybody whole records, with what matches them in the counters. */
+async function storeSubscribers(
+  all: SubscriberDocument[],
+  list: CampaignList,
+  service: Service,
+): Promise<void> {
+  if (all.length === 0) return
+  const { subscribers, subscriberCounts } = service.collections
   const firstId = await nextIds(service.collections, 'subscriber', all.length)
   all.forEach((document, i) => (document.id = firstId + i))
   await subscribers.insertMany(all)
@@ -159,9 +202,12 @@ export async function setLimit(list: CampaignList, service: Service, random: Ran
     mailing_list_id: list.id,
     status: 'active',
   })
-  const places = random.between(-2, 8)
-  await service.call('PUT', `/organizations/${list.organizationId}`, {
-    organization: { subscriber_limit: Math.max(0, active + places) },
-  })
-  return Math.max(0, active + places) - active
+  const limit = Math.max(0, active + random.between(-2, 8))
+  await putLimit(list, service, limit)
+  return limit - active
+}
+
+async function putLimit(list: CampaignList, service: Service, limit: number | null): Promise<void> {
+  const path = `/organizations/${list.organizationId}`
+  await service.call('PUT', path, { organization: { subscriber_limit: limit } })
 }

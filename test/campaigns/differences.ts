@@ -1,15 +1,20 @@
 import { isDeepStrictEqual } from 'node:util'
-import { logKinds } from '../../shared/schemas/import.ts'
+import { logKinds, type LogKind } from '../../shared/schemas/import.ts'
 import type { ExpectedEnd, Moment, Subscriber, SubscriberTable } from '../model/subscriber-table.ts'
 import type { ObservedEnd } from './observed-end.ts'
 
-/** Where an import's end differs from the model's; empty when nowhere. */
-export interface Window {
+/** Of the import: who was there before, and when it ran. */
+export interface Surroundings {
+  existing: SubscriberTable
   from: Date
   to: Date
 }
 
-export function differencesOf(expected: ExpectedEnd, observed: ObservedEnd, now: Window): string[] {
+/** Between these a subscriber limit decides: "how many, not which rows" (2.7). */
+const underLimit: readonly LogKind[] = ['added', 'updated', 'skipped_over_limit']
+
+/** Where an import's end differs from the model's; empty when nowhere. */
+export function differencesOf(expected: ExpectedEnd, observed: ObservedEnd, around: Surroundings): string[] {
   const { view } = observed
   const differences = [...observed.flaws]
   const compare = (what: string, expectedOne: unknown, observedOne: unknown) => {
@@ -18,20 +23,32 @@ export function differencesOf(expected: ExpectedEnd, observed: ObservedEnd, now:
   }
   compare('state', expected.state, view.state)
   if (view.state !== expected.state) return [...differences, `error_message: ${view.error_message}`]
-  if (expected.overLimit !== null) return [...differences, ...limitDifferences(expected, observed)]
-  compare('counts', countsShown(expected.counts), countsShown(view.stats.subscribers))
+  const { overLimit } = expected
+  const together = overLimit === null ? [] : underLimit
+  compare('counts', countsShown(expected.counts, together), countsShown(view.stats.subscribers, together))
   compare('records_imported', sumOf(view.stats.subscribers), view.stats.records_imported)
   if (expected.state === 'finished')
     compare('number_of_records', expected.numberOfRecords, view.stats.number_of_records)
   for (const kind of logKinds)
-    if (kind !== 'failed') compare(`log ${kind}`, logText(expected.logs[kind]), observed.logs[kind])
+    if (kind !== 'failed' && !together.includes(kind))
+      compare(`log ${kind}`, expected.logs[kind] ?? [], linesOf(observed.logs[kind]))
+  if (overLimit !== null) {
+    const lines = (logs: ExpectedEnd['logs']) =>
+      underLimit.flatMap((kind) => logs[kind as keyof typeof logs] ?? []).toSorted()
+    const observedLines = underLimit.flatMap((kind) => linesOf(observed.logs[kind])).toSorted()
+    compare('logs of written rows and of those over the limit', lines(expected.logs), observedLines)
+  }
   const { failedLog } = expected
   compare(
     'failed log',
     withoutLongOnes(failedLog, failedLog),
     withoutLongOnes(failedCells(observed), failedLog),
   )
-  return [...differences, ...tableDifferences(expected.table, observed.table, now)]
+  const { least, most } = overLimit ?? { least: 0, most: 0 }
+  const skipped: number = view.stats.subscribers.skipped_over_limit
+  if (skipped < least || skipped > most)
+    differences.push(`skipped_over_limit: expected ${least} to ${most}, came ${skipped}`)
+  return [...differences, ...tableDifferences(expected, observed, around)]
 }
 
 const shown = (value: unknown): string => {
@@ -39,13 +56,18 @@ const shown = (value: unknown): string => {
   return text.length > 1500 ? `${text.slice(0, 1500)}… (${text.length} characters)` : text
 }
 
-const countsShown = (counts: Record<string, number>) =>
-  Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0))
+const countsShown = (counts: Record<string, number>, together: readonly string[]) => ({
+  ...Object.fromEntries(
+    Object.entries(counts).filter(([kind, count]) => count > 0 && !together.includes(kind)),
+  ),
+  together: together.reduce((sum, kind) => sum + (counts[kind] ?? 0), 0),
+})
 
 const sumOf = (counts: Record<string, number>): number =>
   Object.entries(counts).reduce((sum, [kind, count]) => sum + (kind === 'deactivated' ? 0 : count), 0)
 
-const logText = (lines: string[] | undefined) => lines?.map((line) => `${line}\n`).join('')
+/** Each ends with a line end, the last one too. */
+const linesOf = (log: string | undefined): string[] => (log === undefined ? [] : log.split('\n').slice(0, -1))
 
 /** Without the message. */
 const failedCells = ({ failedLog }: ObservedEnd): string[][] => failedLog.map((cells) => cells.slice(0, -1))
@@ -56,38 +78,45 @@ const withoutLongOnes = (lines: string[][], expected: string[][]): string[][] =>
     (expected[line]?.join().length ?? 0) > 500_000 ? [cells[0]!.slice(0, 4)] : cells,
   )
 
-/** "Of `skipped_over_limit`: how many, not which rows." */
-function limitDifferences({ counts, overLimit }: ExpectedEnd, { view }: ObservedEnd): string[] {
-  const came: Record<string, number> = view.stats.subscribers
-  const { least, most } = overLimit!
-  const differences: string[] = []
-  const skipped = came['skipped_over_limit']!
-  if (skipped < least || skipped > most)
-    differences.push(`skipped_over_limit: expected ${least} to ${most}, came ${skipped}`)
-  const written = came['added']! + came['updated']! + skipped
-  if (written !== counts.added + counts.updated)
-    differences.push(
-      `added, updated and over the limit: expected ${counts.added + counts.updated}, came ${written}`,
-    )
-  for (const kind of logKinds) {
-    if (['added', 'updated', 'skipped_over_limit'].includes(kind) || came[kind] === counts[kind]) continue
-    differences.push(`${kind}: expected ${counts[kind]}, came ${came[kind]}`)
-  }
+/** Where the limit cuts rows off, those that needed a place may have written nothing: as many as were counted. */
+function tableDifferences(
+  { table, overLimit }: ExpectedEnd,
+  { table: observed, view }: ObservedEnd,
+  around: Surroundings,
+): string[] {
+  const { existing } = around
+  const cutOff = new Set<string>()
+  const differences = [...new Set([...table.keys(), ...observed.keys()])].flatMap((identity) => {
+    const wanted = table.get(identity)
+    const found = observed.get(identity)
+    const differing = differencesAt(identity, wanted, found, around)
+    const before = existing.get(identity)
+    const needsPlace = wanted?.status === 'active' && before?.status !== 'active'
+    if (overLimit === null || !needsPlace || differing.length === 0) return differing
+    if (differencesAt(identity, before, found, around).length > 0) return differing
+    cutOff.add(identity)
+    return []
+  })
+  const skipped = view.stats.subscribers.skipped_over_limit
+  // A dry run leaves everybody as they were.
+  if (table !== existing && cutOff.size !== skipped)
+    differences.push(`the table lacks ${cutOff.size} rows, ${skipped} were over the limit`)
   return differences
 }
 
-function tableDifferences(expected: SubscriberTable, observed: SubscriberTable, now: Window): string[] {
-  const identities = new Set([...expected.keys(), ...observed.keys()])
-  return [...identities].flatMap((identity) => {
-    const wanted = expected.get(identity)
-    const found = observed.get(identity)
-    if (wanted === undefined) return [`${shown(identity)} is in the table and shouldn't be`]
-    if (found === undefined) return [`${shown(identity)} isn't in the table`]
-    return subscriberDifferences(wanted, found, now)
-  })
+function differencesAt(
+  identity: string,
+  wanted: Subscriber | undefined,
+  found: Subscriber | undefined,
+  around: Surroundings,
+): string[] {
+  if (wanted === undefined && found === undefined) return []
+  if (wanted === undefined) return [`${shown(identity)} is in the table and shouldn't be`]
+  if (found === undefined) return [`${shown(identity)} isn't in the table`]
+  return subscriberDifferences(wanted, found, around)
 }
 
-function subscriberDifferences(expected: Subscriber, observed: Subscriber, now: Window): string[] {
+function subscriberDifferences(expected: Subscriber, observed: Subscriber, now: Surroundings): string[] {
   return (Object.keys(expected) as (keyof Subscriber)[]).flatMap((key) => {
     const wanted = expected[key]
     const found = observed[key]
@@ -100,7 +129,34 @@ function subscriberDifferences(expected: Subscriber, observed: Subscriber, now: 
   })
 }
 
-function isSameMoment(expected: Moment | null, observed: Date | null, now: Window): boolean {
+function isSameMoment(expected: Moment | null, observed: Date | null, now: Surroundings): boolean {
   if (expected === 'now') return observed !== null && observed >= now.from && observed <= now.to
   return expected?.getTime() === observed?.getTime()
+}
+
+/** What an import changed of the subscribers that were there, by kind of change. */
+export function changesOf(before: SubscriberTable, after: SubscriberTable): Record<string, number> {
+  const changes: Record<string, number> = {}
+  const note = (what: string, isSo: boolean) => {
+    if (isSo) changes[what] = (changes[what] ?? 0) + 1
+  }
+  for (const [identity, was] of before) {
+    const is = after.get(identity)
+    if (is === undefined) continue
+    note(`changes of ${was.status} ones`, !isDeepStrictEqual(was, is))
+    note('made active', was.status !== 'active' && is.status === 'active')
+    note('made non-active', was.status === 'active' && is.status !== 'active')
+    note('confirmed', !was.confirmed && is.confirmed)
+    note('confirmed no more', was.confirmed && !is.confirmed)
+    note('other times of confirmation', was.confirmed && !isDeepStrictEqual(was.confirmTime, is.confirmTime))
+    note('other formats', was.format !== is.format)
+    // Of an address that is no identity.
+    note('other emails', was.email !== is.email)
+    const values = Object.keys(was.values).map((id) => [was.values[Number(id)], is.values[Number(id)]])
+    note(
+      'values cleared',
+      values.some(([old, now]) => old !== null && now === null),
+    )
+  }
+  return changes
 }

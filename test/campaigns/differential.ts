@@ -6,9 +6,15 @@ import type { Json, Service } from '../helpers/service.ts'
 import { settleUpload } from '../helpers/settled-upload.ts'
 import { expectedEnd } from '../model/import-model.ts'
 import { awkwardFiles } from './awkward-files.ts'
-import { createList, createOrganizations, insertSubscribers, setLimit } from './campaign-list.ts'
+import {
+  createList,
+  createOrganizations,
+  identitiesIn,
+  insertSubscribers,
+  setLimit,
+} from './campaign-list.ts'
 import type { CampaignList, ListSurroundings } from './campaign-list.ts'
-import { differencesOf } from './differences.ts'
+import { changesOf, differencesOf } from './differences.ts'
 import { gridColumns, gridFields, madeGrid } from './made-grid.ts'
 import { madeImport, type MadeImport } from './made-import.ts'
 import { madeList, timeZones, type MadeList } from './made-list.ts'
@@ -40,7 +46,7 @@ export interface CampaignResult {
   /** Of chance. */
   cases: number
   mismatches: number
-  /** Records by what became of them, imports by their end. */
+  /** Of the imports of chance: records by what became of them, imports by their end, and what changed of subscribers. */
   results: Record<string, number>
 }
 
@@ -57,7 +63,12 @@ export async function runCampaign(campaign: Campaign): Promise<CampaignResult> {
   }
   if (campaign.onlyList !== undefined)
     await runList(campaign.onlyList, { ...around, cases: mostImportsOfList })
-  else await runInLanes([...gridsOf(around), ...awkwardOnes(around), ...listsOf(around)], campaign.lanes)
+  else {
+    const apart: Surroundings = { ...around, result: { ...around.result, results: {} } }
+    await runInLanes([...gridsOf(apart), ...awkwardOnes(apart), ...listsOf(around)], campaign.lanes)
+    around.result.imports += apart.result.imports
+    around.result.mismatches += apart.result.mismatches
+  }
   return around.result
 }
 
@@ -75,10 +86,10 @@ const gridsOf = (around: Surroundings) =>
   ).flat()
 
 const awkwardOnes = (around: Surroundings) =>
-  awkwardFiles().map((file) => async () => {
-    const random = new Random(around.seed)
-    const made: MadeList = { ...plainList, fields: file.fields }
-    const list = await createList(made, file.name, around, random)
+  awkwardFiles().map((file, number) => async () => {
+    const random = new Random(around.seed * 7919 + 100_000 + number)
+    const hasLimit = random.chance(around.limitShare)
+    const list = await createList({ ...plainList, fields: file.fields, hasLimit }, file.name, around)
     await compare(file.name, file.made, list, around, random)
   })
 
@@ -88,7 +99,13 @@ const listsOf = (around: Surroundings) =>
     if (around.result.cases < around.cases) await runList(number, around)
   })
 
-const plainList = { timeZone: 'UTC', hasFormat: false, hasConfirmed: false, primaryKey: null }
+const plainList = {
+  timeZone: 'UTC',
+  hasFormat: false,
+  hasConfirmed: false,
+  hasLimit: false,
+  primaryKey: null,
+}
 
 async function runGrid(column: string, round: number, around: Surroundings): Promise<void> {
   const name = `grid ${column} ${round}`
@@ -99,19 +116,26 @@ async function runGrid(column: string, round: number, around: Surroundings): Pro
     hasConfirmed: true,
     fields: gridFields(random),
   }
-  const list = await createList(made, name, around, random)
+  const list = await createList(made, name, around)
   await compare(name, madeGrid(column, made, around.grids.rows, random), list, around, random)
 }
 
 async function runList(number: number, around: Surroundings): Promise<void> {
   const random = new Random(around.seed * 1_000_003 + number)
-  const list = await createList(madeList(random), `list ${number}`, around, random)
+  const made = madeList(around.seed + number, around.limitShare, random)
+  const list = await createList(made, `list ${number}`, around)
   const imports = random.between(1, mostImportsOfList)
   for (let turn = 0; turn < imports && around.result.cases < around.cases; turn += 1) {
     if (turn === 0 || random.chance(0.2)) await insertSubscribers(list, around.service, random)
-    const made = madeImport(list.made, random)
+    const own = await identitiesIn(list, around.service)
     around.result.cases += 1
-    const isSame = await compare(`list ${number}, import ${turn}`, made, list, around, random)
+    const isSame = await compare(
+      `list ${number}, import ${turn}`,
+      madeImport({ ...made, own }, random),
+      list,
+      around,
+      random,
+    )
     // What follows would only differ because of this.
     if (!isSame) return
   }
@@ -141,7 +165,7 @@ async function compareEnds(
   const { service, ends, result } = around
   const documents = await service.collections.subscribers.find({ mailing_list_id: list.id }).toArray()
   const existing = tableOf(documents, list.model.fields)
-  const places = list.hasLimit ? await setLimit(list, service, random) : null
+  const places = list.made.hasLimit ? await setLimit(list, service, random) : null
   // The model takes its time: the other lanes' connections are looked after in between.
   await setImmediate()
   const expected = expectedEnd({ ...made, list: list.model, existing, places })
@@ -156,9 +180,11 @@ async function compareEnds(
     format: { ...made.options.file_format, ...(made.isInline ? { character_set: 'utf-8' as const } : {}) },
     hasPrimaryKey: list.model.primaryKey !== null,
   })
-  for (const [kind, count] of Object.entries({ ...expected.counts, [expected.state]: 1 }))
+  const subscribers: Record<string, number> = observed.view.stats.subscribers
+  const changes = changesOf(existing, observed.table)
+  for (const [kind, count] of Object.entries({ ...subscribers, ...changes, [expected.state]: 1 }))
     result.results[kind] = (result.results[kind] ?? 0) + count
-  return differencesOf(expected, observed, { from, to })
+  return differencesOf(expected, observed, { existing, from, to })
 }
 
 let uploads = 0

@@ -6,7 +6,10 @@ import type { Random } from './random.ts'
 
 /** Cells as people, and people's programs, write them: mostly sound, now and then at a limit, seldom wrong. */
 export function madeCell(column: string | null, list: MadeList, order: DateOrder, random: Random): string {
-  if (random.chance(0.07) && column !== 'email' && column !== list.primaryKey)
+  const { own = [] } = list
+  if (column === (list.primaryKey ?? 'email') && own.length > 0 && random.chance(0.7))
+    return aroundIt(cased(random.oneOf(own), random), random)
+  if (random.chance(0.14) && column !== 'email' && column !== list.primaryKey)
     return random.oneOf(['', '', '', ' ', '\u00a0', '\u3000', '\ufeff', '\t', '\u2003 ', '\u200b'])
   const field = list.fields.find(({ name }) => name === column)
   if (column === null) return random.oneOf(['', 'x', 'ignored', '"', "o'x", 'é'])
@@ -83,7 +86,7 @@ const oddEmails = [
 
 function madeEmail(random: Random): string {
   if (random.slip(0.05)) return random.oneOf(oddEmails)
-  if (random.chance(0.3)) return `user${random.between(1, 40)}@x.co`
+  if (random.chance(0.5)) return `user${random.between(1, 200)}@x.co`
   return random.oneOf(random.oneOf(emails))
 }
 
@@ -136,13 +139,18 @@ const keyNumbers = [
   '7',
 ]
 
+const keyCell = ({ field_type: type }: MadeField, random: Random): string =>
+  random.chance(0.5)
+    ? `${type === 'text' ? 'member ' : ''}${random.between(1, 200)}`
+    : random.oneOf(type === 'text' ? keyTexts : keyNumbers)
+
 function builtInCell(column: string, order: DateOrder, random: Random): string {
   switch (column) {
     case 'email':
       return madeEmail(random)
     case 'status':
       return !random.slip(0.05)
-        ? cased(random.oneOf(subscriberStatuses), random)
+        ? cased(random.chance(0.2) ? 'active' : random.oneOf(subscriberStatuses), random)
         : random.oneOf(['actve', 'ſcomp', 'active,'])
     case 'email_format':
       return !random.slip(0.05) ? cased(random.oneOf(emailFormats), random) : random.oneOf(['plain', 'html '])
@@ -213,8 +221,7 @@ function booleanCell(random: Random): string {
 }
 
 function fieldCell(field: MadeField, list: MadeList, order: DateOrder, random: Random): string {
-  if (field.name === list.primaryKey)
-    return random.oneOf(field.field_type === 'text' ? [...keyTexts, ''] : [...keyNumbers, ''])
+  if (field.name === list.primaryKey) return random.chance(0.03) ? '' : keyCell(field, random)
   switch (field.field_type) {
     case 'text':
     case 'text_multiline':
@@ -354,9 +361,9 @@ export const storedValue = (field: MadeField, random: Random) =>
 /** Identities of stored subscribers, as cells. */
 export function storedKeys(list: MadeList, random: Random): { email: string; key: string | null }[] {
   const keyField = list.fields.find(({ name }) => name === list.primaryKey)
-  const count = random.between(0, 14)
+  const count = random.between(0, 45)
   return Array.from({ length: count }, () => ({
-    email: random.chance(0.3) ? `user${random.between(1, 40)}@x.co` : random.oneOf(random.oneOf(emails)),
-    key: keyField === undefined ? null : random.oneOf(keyField.field_type === 'text' ? keyTexts : keyNumbers),
+    email: random.chance(0.5) ? `user${random.between(1, 200)}@x.co` : random.oneOf(random.oneOf(emails)),
+    key: keyField === undefined ? null : keyCell(keyField, random),
   }))
 }

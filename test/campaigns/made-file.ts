@@ -24,7 +24,7 @@ function madeText(mapping: (string | null)[], list: MadeList, format: FileFormat
   const mixed = random.chance(0.1)
   const end = () => (mixed ? random.oneOf(['\n', '\r\n', '\r', '\n\n', '\n  \n', '\n\t\n']) : mainEnd)
   const quoting = random.oneOf([0, 0.1, 0.5, 1])
-  const rows = random.chance(0.03) ? 0 : random.chance(0.05) ? random.between(30, 120) : random.between(1, 22)
+  const rows = random.chance(0.03) ? 0 : random.chance(0.1) ? random.between(60, 200) : random.between(1, 45)
   const lines: string[] = []
   if (format.csv_has_headers)
     lines.push(

@@ -20,9 +20,13 @@ export interface MadeList {
   timeZone: string
   hasFormat: boolean
   hasConfirmed: boolean
+  /** Its organization has a subscriber limit. */
+  hasLimit: boolean
   fields: MadeField[]
   /** Name of the alternate primary key. */
   primaryKey: string | null
+  /** Identities of the subscribers that are on it, as cells: most rows of a file are about one of them. */
+  own?: readonly string[]
 }
 
 export const timeZones = [
@@ -55,14 +59,19 @@ const fieldNames = [
   "it's",
 ]
 
-export function madeList(random: Random): MadeList {
+/** Among numbers that follow each other so many have it as the share says: by chance a short run would have too few. */
+const isAmong = (number: number, share: number): boolean =>
+  Math.floor((number + 1) * share) > Math.floor(number * share)
+
+export function madeList(number: number, limitShare: number, random: Random): MadeList {
   const names = random.shuffled(fieldNames).slice(0, random.between(0, 6))
   const fields = names.map((name) => madeField(name, random))
-  const hasKey = random.chance(0.2)
+  const hasKey = isAmong(number, 0.3)
   return {
     timeZone: random.oneOf(timeZones),
-    hasFormat: random.chance(0.5),
-    hasConfirmed: random.chance(0.5),
+    hasFormat: isAmong(number, 0.5),
+    hasConfirmed: isAmong(number, 0.65),
+    hasLimit: isAmong(number, limitShare),
     fields: hasKey ? [...fields, madeKey(random)] : fields,
     primaryKey: hasKey ? 'Member' : null,
   }

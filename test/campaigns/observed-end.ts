@@ -91,7 +91,7 @@ function subscriberOf(document: SubscriberDocument, fields: FieldDefinition[]): 
   }
 }
 
-async function wrongCounters(
+export async function wrongCounters(
   service: Service,
   listId: number,
   documents: SubscriberDocument[],

@@ -1,158 +1,330 @@
 import t from 'tap'
-import { seededRandom } from '../../bench/load/random.ts'
-import { isDuplicateKey, openDatabase } from '../../shared/database.ts'
-import type { SubscriberDocument } from '../../shared/schemas/subscriber.ts'
-import { changeSubscriber, insertSubscriber, removeSubscribers } from '../../shared/store/subscribers.ts'
-import { holdRow } from '../helpers/held-row.ts'
+import { Random } from '../campaigns/random.ts'
 import {
+  effectOfDeactivation,
+  effectOfEnd,
+  effectOfRequest,
+  effectOfRow,
+  type Raced,
+  type RacingRequest,
+  type RacingRow,
+} from '../campaigns/raced-subscriber.ts'
+import { wrongCounters } from '../campaigns/observed-end.ts'
+import { whyNotSerial, type Operation } from '../campaigns/serial-order.ts'
+import { logKinds } from '../../shared/schemas/import.ts'
+import { subscriberStatuses, type SubscriberDocument } from '../../shared/schemas/subscriber.ts'
+import { CommandGate } from '../helpers/command-gate.ts'
+import {
+  callerOf,
   createList,
   importEnd,
-  importText,
   startService,
   testMongodbUri,
-  until,
+  type Answer,
+  type Call,
   type Json,
+  type Service,
 } from '../helpers/service.ts'
-import { subscriberDocument } from '../helpers/subscriber-document.ts'
+import { openSlowLink } from '../helpers/slow-link.ts'
 
 /**
- * Requests that create, change and delete the very subscribers that an import is writing. Nothing may get lost: the
- * import writes column A, requests write B, and every figure must add up at the end.
+ * Requests to two control planes that create, read, change, trigger and delete the very subscribers that imports write.
+ * Each address must have a serial order: one in which every request has the answer that it had, every row is in the log
+ * that it is in, and the last state is the stored one. That leaves no room for a lost update.
  */
 
-/** Long by hand: ROLLCALL_RACE_ROWS=200000 */
-const rows = Number(process.env['ROLLCALL_RACE_ROWS'] ?? 6_000)
-const address = (i: number) => `s${i}@example.com`
-/** Subscribers that are not in the file, so that the import deactivates them. */
-const absent = Math.floor(rows / 6)
-const absentAddress = (i: number) => `x${i}@example.com`
-/** Keeps the import from its end until there were races enough; the last one of all, so that batches before are written. */
-const heldAddress = 'z@example.com'
+/** Long by hand: docs/campaigns.md. */
+const number = (name: string, fallback: number) => Number(process.env[name] ?? fallback)
+const rows = number('ROLLCALL_RACE_ROWS', 600)
+const imports = number('ROLLCALL_RACE_IMPORTS', 4)
+const seed = number('ROLLCALL_SEED', 1)
+/** Every tenth row is raced for, half of the time the first few. The others make batches that hold these for a while. */
+const addresses = Array.from({ length: rows }, (_, i) => `s${i}@example.com`)
+const raced = addresses.filter((_, i) => i % Math.ceil(rows / 60) === 0)
+const requesters = 8
 
-t.test('requests race an import of the same subscribers', { timeout: 600_000 }, async (t) => {
-  const service = await startService(t, ['control-plane', 'engine'], { ENGINE_WORKERS: '2' })
-  const { collections } = service
-  const list = await createList(service, [
-    { name: 'A', field_type: 'number' },
-    { name: 'B', field_type: 'number' },
-  ])
-  const [fieldA, fieldB] = (
-    (await service.get<Json[]>(`/mailing_lists/${list.id}/custom_fields`)) as { id: number }[]
-  ).map((field) => field.id)
-  // Every second subscriber is there before.
-  const existing = Array.from({ length: rows / 2 }, (_, i) => `${address(i * 2)},1\n`).join('')
-  const options = { column_mapping: ['email', 'A'], file_format: { csv_has_headers: false } }
-  const others = Array.from({ length: absent }, (_, i) => `${absentAddress(i)},1\n`).join('')
-  await importText(service, list.id, existing + others, options)
+const sameGiven = { b: 1, status: 'active', confirmed: true } as const
 
-  const database = await openDatabase({ uri: testMongodbUri(), name: service.settings['MONGODB_DATABASE']! })
-  t.teardown(() => database.close())
-  const letGo = await holdRow(service, `${list.id}:${heldAddress}`)
-  const created = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-    subscriber_import: {
-      ...options,
-      overwrite: true,
-      deactivate_subscribers_not_in_import: true,
-      overwrite_when_status: { active: true, unsubscribed: true },
-      file_source: {
-        type: 'json',
-        content: [...Array.from({ length: rows }, (_, i) => address(i)), heldAddress]
-          .map((email) => `${email},2\n`)
-          .join(''),
-      },
+/** What happens to a subscriber between the read and the write of an update that changes values alone. */
+const overtaken = new Map<string, RacingRequest[]>([
+  ['status@example.com', [{ kind: 'change', given: { b: 2, status: 'unsubscribed' }, id: null }]],
+  ['confirmed@example.com', [{ kind: 'change', given: { b: 2, confirmed: false }, id: null }]],
+  ['deleted@example.com', [{ kind: 'delete' }]],
+  ['another@example.com', [{ kind: 'delete' }, { kind: 'create', given: sameGiven }]],
+  ['values@example.com', [{ kind: 'change', given: { ...sameGiven, b: 2 }, id: null }]],
+])
+
+t.test('the search for a serial order finds one, and says where there is none', async (t) => {
+  const add = (count: number, answer: number, from: number, to: number): Operation<number> => ({
+    what: `add ${count}`,
+    from,
+    to,
+    after: (state) => (state + count === answer ? [answer] : []),
+  })
+  t.equal(whyNotSerial(0, [add(1, 3, 0, 10), add(2, 2, 5, 15)]), null, 'in the order of their effects')
+  t.match(whyNotSerial(0, [add(1, 3, 0, 4), add(2, 2, 5, 15)]), /left 0.0-4.0 add 1/, 'one was over before')
+  t.match(whyNotSerial(0, [add(1, 1, 0, 10), add(2, 2, 5, 15)]), /none of what is left/, 'a lost update')
+})
+
+t.test(`requests race imports of the same subscribers, seed ${seed}`, { timeout: 3_600_000 }, async (t) => {
+  const slowness = new Random(seed)
+  const delayMs = () => (slowness.chance(0.7) ? 0 : slowness.between(5, 25))
+  const link = await openSlowLink(t, testMongodbUri(), delayMs)
+  const slow = { MONGODB_URI: link.href }
+  const service = await startService(t, [], { ENGINE_WORKERS: '2' })
+  const gate = await CommandGate.open({ host: link.hostname, port: Number(link.port) })
+  t.teardown(() => gate.close())
+  const gated = new URL(link)
+  gated.port = String(gate.port)
+  const origins = [
+    await service.start('control-plane', { MONGODB_URI: gated.href }),
+    await service.start('control-plane', slow),
+  ]
+  await service.start('engine', slow)
+  const [gatedCall, otherCall] = origins.map(({ ready }) => callerOf(() => ready.http!)) as [Call, Call]
+  const fields = ['A', 'B'].map((name) => ({ name, field_type: 'number' }))
+  const list = await createList(service, fields, { has_confirmed: true })
+  const path = `/mailing_lists/${list.id}`
+  const { id: autoresponderId } = await service.post(`${path}/autoresponders`, {
+    autoresponder: {
+      name: 'Answer',
+      trigger: 'api',
+      delay: 'with_delay',
+      delay_unit: 'days',
+      delay_amount: 30,
+      content_subject: 'Hello',
+      content_text: 'Good to have you.',
     },
   })
 
-  const done = { created: 0, taken: 0, changed: 0, deleted: 0 }
-  const lastB = new Map<string, number | null>()
-  /** Made anew by a request after somebody deleted them: the import may have written the one before. */
-  const madeAnew = new Set<string>()
+  const operations = new Map(
+    [...addresses, ...overtaken.keys()].map((email) => [email, [] as Operation<Raced>[]]),
+  )
+  /** What the last answer about an address showed: an update that gives that changes values alone, in place. */
+  const lastViews = new Map<string, Json>()
+  const answers: Record<string, number> = {}
   let ended = false
-  let next = 1
-  const requester = async (seed: number): Promise<void> => {
-    const fraction = seededRandom(seed)
+  let values = 0
+  const requester = async (which: number): Promise<void> => {
+    const random = new Random(seed * 1_000 + which)
     while (!ended) {
-      const random = Math.floor(fraction() * 2 ** 31)
-      // Each requester has addresses of its own, so that it knows what the last value of B is.
-      const i = (random % Math.floor(rows / 4)) * 4 + (seed - 1)
-      const key = `${list.id}:${address(i)}`
-      const b = next++
-      const kind = random % 8
-      if (kind === 7) {
-        const other = `${list.id}:${absentAddress((random % Math.floor(absent / 4)) * 4 + (seed - 1))}`
-        await changeSubscriber(database, 1, other, () => ({
-          set: { [`custom_fields.${fieldB}`]: b },
-          unset: [],
-        }))
-        lastB.set(other, b)
-      } else if (kind === 0) {
-        const document = subscriberDocument(list.id, address(i), 10_000_000 + b, { [fieldB!]: b })
-        try {
-          await insertSubscriber(database, 1, document)
-          done.created += 1
-          if (lastB.get(key) === null) madeAnew.add(key)
-          lastB.set(key, b)
-        } catch (error) {
-          if (!isDuplicateKey(error)) throw error
-          done.taken += 1
-        }
-      } else if (kind === 1) {
-        if ((await removeSubscribers(database, 1, key, 1)).ids.length === 0) continue
-        done.deleted += 1
-        lastB.set(key, null)
-      } else {
-        const status = kind === 2 ? 'unsubscribed' : 'active'
-        const set = { [`custom_fields.${fieldB}`]: b, status } as const
-        if ((await changeSubscriber(database, 1, key, () => ({ set, unset: [] }))) === 'missing') continue
-        done.changed += 1
-        lastB.set(key, b)
-      }
+      const email = random.oneOf(random.chance(0.5) ? raced.slice(0, 4) : raced)
+      const request = madeRequest(random, (values += 1), lastViews.get(email))
+      await perform(which % 2 === 0 ? gatedCall : otherCall, request, email)
     }
   }
-  const requests = [1, 2, 3, 4].map(requester)
-  await until(
-    'races',
-    async () => done,
-    ({ created, changed, deleted }) => created > 0 && changed > 20 && deleted > 5,
-    50_000,
-  )
-  await letGo()
-  const view = await importEnd(service, created.id, 300_000)
+
+  async function perform(call: Call, request: RacingRequest, email: string): Promise<void> {
+    const from = performance.now()
+    const { body } = await sent(call, request, email)
+    const to = performance.now()
+    const { success, data, error_code: code } = body
+    const view = request.kind === 'read' ? data?.[0] : (data?.subscriber ?? data)
+    if (view?.email !== undefined) lastViews.set(email, view)
+    const kind = `${request.kind} ${success ? (data?.subscription_result ?? 'done') : code}`
+    answers[kind] = (answers[kind] ?? 0) + 1
+    const what = `${JSON.stringify(request)}: ${code ?? shown(view)}`
+    operations.get(email)!.push({ what, from, to, after: effectOfRequest(request, body, to) })
+  }
+
+  function sent(call: Call, request: RacingRequest, email: string): Promise<Answer> {
+    const at = `${path}/subscribers/${encodeURIComponent(email)}`
+    switch (request.kind) {
+      case 'create':
+        return call('POST', `${path}/subscribers`, { subscriber: { email, ...bodyOf(request.given) } })
+      case 'change':
+        return call('PUT', request.id === null ? at : `${path}/subscribers/${request.id}`, {
+          subscriber: bodyOf(request.given),
+        })
+      case 'trigger':
+        return call('POST', `${at}/trigger_autoresponders`, {
+          autoresponder_ids: [autoresponderId],
+          create_missing_subscriber: request.creates,
+          reactivate_subscriber: request.reactivates,
+          ...(request.b === null ? {} : { custom_fields: { for_all: { B: request.b } } }),
+        })
+      case 'delete':
+        return call('DELETE', at)
+      case 'read':
+        return call('GET', at)
+    }
+  }
+
+  const requests = Array.from({ length: requesters }, (_, which) => requester(which))
+  const random = new Random(seed)
+  let retries = 0
+  // More where hardly any batch met a request.
+  for (let turn = 1; turn <= imports || (retries < 5 && turn <= imports * 10); turn += 1) {
+    const problems = await runImport(service, path, turn, random, operations)
+    t.same(problems, [], `import ${turn} counts every row`)
+    retries = await retriedBatches(service)
+  }
   ended = true
   await Promise.all(requests)
-  t.comment(JSON.stringify(done))
-
-  const { added, updated, failed } = view.stats.subscribers as Record<'added' | 'updated' | 'failed', number>
-  t.equal(view.state, 'finished')
-  t.equal(added + updated, rows + 1, 'every row was written')
-  t.equal(failed, 0)
-  const isAbsent = (entry: SubscriberDocument): boolean => entry.email.startsWith('x')
-  const table = await collections.subscribers.find({ mailing_list_id: list.id }).toArray()
-  t.equal(
-    table.length,
-    rows / 2 + absent + added + done.created - done.deleted,
-    'nobody is missing, nobody is twice',
-  )
-  // Somebody whom a request made non-active before isn't deactivated; in the file is everybody but the absent.
-  t.equal(view.stats.subscribers.deactivated, absent)
-  t.ok(table.filter(isAbsent).every((entry) => entry.status === 'deactivated'))
-  const wrongB = table.filter(
-    ({ _id, custom_fields }) => lastB.has(_id) && (custom_fields[fieldB!] ?? null) !== lastB.get(_id),
-  )
-  t.same(wrongB, [], 'no change of a request is lost')
-  // Who was created by a request after the import had written and somebody had deleted has no A.
-  const missingA = table.filter(
-    ({ _id, email, custom_fields }) =>
-      custom_fields[fieldA!] !== 2 && !madeAnew.has(_id) && !email.startsWith('x'),
-  )
-  t.same(missingA, [], 'no change of the import is lost')
-  const stripes = await collections.subscriberCounts.find({ mailing_list_id: list.id }).toArray()
-  for (const status of ['active', 'unsubscribed', 'deactivated'] as const)
-    t.equal(
-      stripes.reduce((sum, stripe) => sum + stripe[status], 0),
-      table.filter((entry) => entry.status === status).length,
-      `the count of ${status}`,
+  for (const [email, meanwhile] of overtaken) {
+    await perform(otherCall, { kind: 'create', given: sameGiven }, email)
+    const isWritten = gate.watch(({ findAndModify }) => findAndModify === 'subscribers')
+    const { id } = lastViews.get(email)
+    const update = perform(
+      gatedCall,
+      { kind: 'change', given: { ...sameGiven, b: (values += 1) }, id },
+      email,
     )
-  const removed = (await service.call('GET', `/subscriber_imports/${view.id}/logs/added`)).text
-  t.equal(removed.split('\n').length - 1, added, 'the log says who was added')
+    await isWritten
+    for (const request of meanwhile) await perform(otherCall, request, email)
+    gate.release()
+    await update
+  }
+  t.comment(`${retries} batches were tried again; ${JSON.stringify(answers)}`)
+
+  const { subscribers, reactions } = service.collections
+  const documents = await subscribers.find({ mailing_list_id: list.id }).toArray()
+  t.same(await wrongCounters(service, list.id, documents), [], 'the counts are those of a recount')
+  const found = await reactions.find({ mailing_list_id: list.id }).toArray()
+  const waiting = found.filter(({ state }) => state !== 'dropped').map((reaction) => reaction.subscriber_id)
+  const ids = new Set(documents.map(({ id }) => id))
+  const orphans = found.filter((reaction) => !ids.has(reaction.subscriber_id))
+  t.same(orphans, [], 'reactions of deleted subscribers are gone')
+  const byEmail = new Map(documents.map((document) => [document.email, document]))
+  t.equal(byEmail.size, documents.length, 'nobody is there twice')
+  const fieldIds = (await service.get<Json[]>(`${path}/custom_fields`)).map((field): number => field.id)
+  const unexplained: string[] = []
+  for (const [email, all] of operations) {
+    const document = byEmail.get(email)
+    const view = document === undefined ? undefined : viewOf(document, fieldIds)
+    const count = waiting.filter((id) => id === document?.id).length
+    const [from, to] = [performance.now(), Infinity]
+    all.push({ what: `the end: ${shown(view)}, ${count} waiting`, from, to, after: effectOfEnd(view, count) })
+    const reason = whyNotSerial(null, all)
+    if (reason !== null) unexplained.push(`${email}: ${reason}`)
+  }
+  for (const reason of unexplained.slice(0, 3)) console.error(`${reason}\n`)
+  t.equal(unexplained.length, 0, 'what became of each subscriber has a serial order')
 })
+
+const shown = (view: Json): string =>
+  view === undefined || view === null
+    ? 'nobody'
+    : `${view.id} ${view.status} A ${view.custom_fields?.A.value} B ${view.custom_fields?.B.value} confirmed ${view.confirmed} ${view.remove_ip}`
+
+function madeRequest(random: Random, b: number, last: Json): RacingRequest {
+  const kind = random.oneOf([
+    ...(['change', 'change', 'change', 'change', 'change', 'change'] as const),
+    ...(['trigger', 'trigger', 'create', 'create', 'delete', 'read'] as const),
+  ])
+  if (kind === 'delete' || kind === 'read') return { kind }
+  if (kind === 'trigger')
+    return {
+      kind,
+      b: random.chance(0.5) ? b : null,
+      creates: random.chance(0.5),
+      reactivates: random.chance(0.5),
+    }
+  const status = random.chance(0.5) ? last?.status : random.oneOf(['active', 'unsubscribed', 'bounced'])
+  const confirmed = random.chance(0.5) ? last?.confirmed : random.chance(0.5)
+  const given = {
+    b,
+    ...(status === undefined || random.chance(0.3) ? {} : { status }),
+    ...(confirmed === undefined || random.chance(0.3) ? {} : { confirmed }),
+    ...(random.chance(0.3) ? { removeIp: `192.0.2.${random.between(1, 250)}` } : {}),
+  }
+  if (kind === 'create') return { kind, given }
+  return { kind, given, id: random.chance(0.5) ? (last?.id ?? null) : null }
+}
+
+const bodyOf = ({ b, removeIp, ...rest }: Extract<RacingRequest, { kind: 'create' }>['given']) => ({
+  ...rest,
+  ...(removeIp === undefined ? {} : { remove_ip: removeIp }),
+  custom_fields: { B: b },
+})
+
+/** Resolves, when it has ended, to what its figures say that isn't so. Each of its rows is an operation from then on. */
+async function runImport(
+  service: Service,
+  path: string,
+  turn: number,
+  random: Random,
+  operations: Map<string, Operation<Raced>[]>,
+): Promise<string[]> {
+  const deactivates = turn % 2 === 0
+  const absent = new Set(random.some(raced, deactivates ? 0.6 : 0.1))
+  const made = addresses
+    .filter((email) => !absent.has(email))
+    .map((email): [string, RacingRow] => {
+      const isRaced = raced.includes(email)
+      const status = isRaced
+        ? random.oneOf([null, null, 'active', 'unsubscribed', 'deactivated'] as const)
+        : null
+      const confirmed = isRaced ? random.oneOf([null, true, false]) : null
+      return [email, { a: turn, status, confirmed }]
+    })
+  const statuses = subscriberStatuses.map((status) => [status, random.chance(0.75)])
+  const options = {
+    overwrite: turn % 4 !== 3,
+    overwrites: Object.fromEntries(statuses) as Record<(typeof subscriberStatuses)[number], boolean>,
+  }
+  const lines = made.map(
+    ([email, { a, status, confirmed }]) => `${email},${a},${status ?? ''},${confirmed ?? ''}\n`,
+  )
+  const from = performance.now()
+  const { id } = await service.post(`${path}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email', 'A', 'status', 'confirmed'],
+      file_format: { csv_has_headers: false },
+      overwrite: options.overwrite,
+      overwrite_what: { custom_fields: true, status: true, confirmed: true },
+      overwrite_when_status: options.overwrites,
+      deactivate_subscribers_not_in_import: deactivates,
+      file_source: { type: 'json', content: lines.join('') },
+    },
+  })
+  const view = await importEnd(service, id)
+  const to = performance.now()
+  const counts: Record<string, number> = view.stats.subscribers
+  const problems = view.state === 'finished' ? [] : [`${view.state}: ${view.error_message}`]
+  const kinds = new Map<string, string>()
+  for (const kind of logKinds) {
+    if (counts[kind] === 0) continue
+    const { text } = await service.call('GET', `/subscriber_imports/${id}/logs/${kind}`)
+    const logged = text.split('\n').slice(0, -1)
+    if (logged.length !== counts[kind]) problems.push(`${counts[kind]} ${kind}, ${logged.length} in the log`)
+    for (const email of logged) {
+      if (kinds.has(email)) problems.push(`${email} is ${kinds.get(email)} and ${kind}`)
+      kinds.set(email, kind)
+    }
+  }
+  for (const [email, row] of made) {
+    const kind = kinds.get(email)
+    const what = `import ${turn} ${JSON.stringify(row)}: ${kind}`
+    operations.get(email)!.push({ what, from, to, after: effectOfRow(row, kind, options, to) })
+  }
+  for (const email of absent) {
+    const isDeactivated = kinds.get(email) === 'deactivated'
+    if (!isDeactivated && kinds.has(email)) problems.push(`${email} is in no record and ${kinds.get(email)}`)
+    if (!deactivates && isDeactivated) problems.push(`${email} was deactivated`)
+    const what = `import ${turn} without it: ${isDeactivated ? 'deactivated' : 'left alone'}`
+    const after = effectOfDeactivation(isDeactivated, from)
+    if (deactivates) operations.get(email)!.push({ what, from, to, after })
+  }
+  return problems
+}
+
+async function retriedBatches({ processes }: Service): Promise<number> {
+  const text = await (await fetch(processes.engine!.ready.metrics['engine']!)).text()
+  const samples = text.matchAll(/^rollcall_import_batch_retries_total\{[^}]*\} (\d+)$/gm)
+  return [...samples].reduce((sum, [, count]) => sum + Number(count), 0)
+}
+
+/** As the API shows it, as far as the race looks at it. */
+function viewOf(document: SubscriberDocument, [a, b]: number[]): Json {
+  const value = (id: number | undefined) => ({ value: document.custom_fields[String(id)] ?? null })
+  return {
+    id: document.id,
+    status: document.status,
+    custom_fields: { A: value(a), B: value(b) },
+    confirmed: document.confirmed ?? false,
+    remove_ip: document.remove_ip ?? null,
+    remove_time: document.remove_time ?? null,
+    confirm_time: document.confirm_time ?? null,
+  }
+}

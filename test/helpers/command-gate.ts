@@ -44,10 +44,10 @@ export class CommandGate {
   }
 
   /**
-   * Counts from here on. At the n-th command, `hold` keeps back it and all that follow until `release`; `cut` lets the
+   * Counts from here on. At the n-th command, or the first that `at` is true of, `hold` keeps back it and all that follow until `release`; `cut` lets the
    * server do it and ends the connection in place of the reply. Resolves when that happens.
    */
-  watch(at: number | null, how: 'hold' | 'cut' = 'hold'): Promise<void> {
+  watch(at: number | ((command: Document) => boolean) | null, how: 'hold' | 'cut' = 'hold'): Promise<void> {
     this.#names = []
     this.#stop = null
     if (at === null) return Promise.resolve()
@@ -105,7 +105,9 @@ export class CommandGate {
     this.#onCommand?.(bodyOf(message))
     const stop = this.#stop
     if (stop === null) return false
-    if (!stop.isReached && this.#names.length >= stop.at) {
+    const isAt = () =>
+      typeof stop.at === 'number' ? this.#names.length >= stop.at : stop.at(bodyOf(message))
+    if (!stop.isReached && isAt()) {
       stop.isReached = true
       if (stop.how === 'cut') {
         this.#cutRequest = { connection, id: message.readInt32LE(4) }
@@ -118,7 +120,7 @@ export class CommandGate {
 }
 
 interface Stop {
-  at: number
+  at: number | ((command: Document) => boolean)
   how: 'hold' | 'cut'
   reached: () => void
   isReached: boolean

@@ -9,6 +9,7 @@ const effects: TestRun = { files: ['test/integration/effects.test.ts'] }
 const quota: TestRun = { files: ['test/integration/staged-quota.test.ts'] }
 const subscribers: TestRun = { files: ['test/integration/subscribers.test.ts'] }
 const outbox: TestRun = { files: ['test/integration/outbox.test.ts'] }
+const races: TestRun = { files: ['test/e2e/request-races.test.ts'] }
 /** Those whose titles the regular expression matches. */
 const interleaved = (titles: string): TestRun => ({
   files: ['test/e2e/interleavings.test.ts'],
@@ -541,5 +542,37 @@ export const protocolFaults: readonly PlantedFault[] = [
     text: 'await this.#saveIds?.()',
     replacement: 'void this.#saveIds?.().catch(() => undefined)',
     tests: [stores],
+  },
+  ...[
+    ['who it is', 'const asSeen = { _id, status, confirmed: confirmed ?? { $exists: false } }'],
+    ['for the status', 'const asSeen = { _id, id, confirmed: confirmed ?? { $exists: false } }'],
+    ['for the confirmation', 'const asSeen = { _id, id, status }'],
+  ].map(([what, replacement]) => ({
+    name: `an update in place does not ask ${what}`,
+    file: 'shared/store/subscribers.ts',
+    text: 'const asSeen = { _id, id, status, confirmed: confirmed ?? { $exists: false } }',
+    replacement: replacement!,
+    tests: [races],
+  })),
+  {
+    name: 'a change reads its subscriber outside of its transaction',
+    file: 'shared/store/subscribers.ts',
+    text: 'find(filterOf(address), { session }).limit(2)',
+    replacement: 'find(filterOf(address)).limit(2)',
+    tests: [races],
+  },
+  {
+    name: 'a reaction is queued past a deletion at the same moment',
+    file: 'shared/store/subscribers.ts',
+    text: '...(options.reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),',
+    replacement: '',
+    tests: [races],
+  },
+  {
+    name: 'absent subscribers are deactivated whatever became of them since they were read',
+    file: 'engine/deactivation.ts',
+    text: '{ _id: { $in: absent }, ...activeAtStart(document) },\n      { session, projection',
+    replacement: '{ _id: { $in: absent } },\n      { session, projection',
+    tests: [{ ...races, settings: { ROLLCALL_RACE_IMPORTS: '20' } }],
   },
 ]

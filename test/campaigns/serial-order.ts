@@ -1,0 +1,65 @@
+/** What was done at some moment between its request and its answer. */
+export interface Operation<State> {
+  what: string
+  from: number
+  to: number
+  /** The states that it may have left, given its answer; none where that answer was not to be given in `state`. */
+  after: (state: State) => State[]
+}
+
+interface Point<State> {
+  /** All operations before this one are done, and these behind it. */
+  first: number
+  done: readonly number[]
+  state: State
+}
+
+/**
+ * Whether operations that overlapped can have been done one after the other (linearizability, by the search of Wing and
+ * Gong): in some order each has the answer that it had, and none comes before one that was answered when it was asked.
+ * Null if so; else the operations around the one with which the longest such order ends.
+ */
+export function whyNotSerial<State>(start: State, operations: readonly Operation<State>[]): string | null {
+  const sorted = operations.toSorted((a, b) => a.from - b.from)
+  const stack: Point<State>[] = [{ first: 0, done: [], state: start }]
+  const seen = new Set<string>()
+  let farthest = stack[0]!
+  for (let point = stack.pop(); point !== undefined; point = stack.pop()) {
+    if (point.first === sorted.length) return null
+    const key = `${point.first} ${point.done.join()} ${JSON.stringify(point.state)}`
+    if (seen.has(key)) continue
+    seen.add(key)
+    if (point.first + point.done.length > farthest.first + farthest.done.length) farthest = point
+    for (const next of possibleNext(sorted, point).toReversed())
+      for (const state of sorted[next]!.after(point.state)) stack.push(pointAfter(point, next, state))
+  }
+  return explained(sorted, farthest)
+}
+
+/** Those that were asked before any other that is left was answered. */
+function possibleNext<State>(sorted: readonly Operation<State>[], { first, done }: Point<State>): number[] {
+  const next: number[] = []
+  let firstAnswer = Infinity
+  for (let i = first; i < sorted.length && sorted[i]!.from <= firstAnswer; i += 1) {
+    if (done.includes(i)) continue
+    next.push(i)
+    firstAnswer = Math.min(firstAnswer, sorted[i]!.to)
+  }
+  return next
+}
+
+function pointAfter<State>({ first, done }: Point<State>, next: number, state: State): Point<State> {
+  const left = new Set([...done, next])
+  let at = first
+  while (left.delete(at)) at += 1
+  return { first: at, done: [...left].sort((a, b) => a - b), state }
+}
+
+function explained<State>(sorted: readonly Operation<State>[], { first, done, state }: Point<State>): string {
+  const lines = sorted.slice(Math.max(0, first - 8), first + 12).map(({ what, from, to }, i) => {
+    const number = Math.max(0, first - 8) + i
+    const isDone = number < first || done.includes(number)
+    return `${isDone ? 'done' : 'left'} ${from.toFixed(1)}-${to.toFixed(1)} ${what}`
+  })
+  return [`after ${JSON.stringify(state)} none of what is left fits:`, ...lines].join('\n')
+}
