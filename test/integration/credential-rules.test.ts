@@ -221,7 +221,7 @@ t.test('a change that meets a revocation or a promotion is made by what holds af
     ['PUT', ({ user }) => `/users/${user}`, { user: { full_name: 'Mallory' } }],
     ['DELETE', ({ user }) => `/users/${user}`],
     ['POST', () => '/api_keys', { api_key: { name: 'Mallory' } }],
-    ['PUT', ({ key }) => `/api_keys/${key}`, { api_key: { name: 'Mallory' } }],
+    ['PUT', ({ key }) => `/api_keys/${key}`, { api_key: { name: 'Mallory', user_id: null } }],
     ['DELETE', ({ key }) => `/api_keys/${key}`],
   ] as [string, (ids: { user: number; key: number }) => string, Json?][]) {
     const user = await newUser()
