@@ -368,10 +368,15 @@ t.test('an upload ends with its control connection, though its data connection s
 })
 
 t.test('half a file of a client that dies is none, however its connections end', async (t) => {
-  const ends: Record<string, (data: Socket, control: Socket) => void> = {
+  const ends: Record<string, (data: Socket, control: Socket) => unknown> = {
     // As the kernel ends them when the client is killed: in any order, and each in its regular way.
     'data first': (data, control) => void (data.end(), control.end()),
     'control connection first': (data, control) => void (control.end(), data.end()),
+    'control connection a moment later': async (data, control) => {
+      data.end()
+      await sleep(50)
+      control.end()
+    },
     'data reset': (data, control) => {
       data.resetAndDestroy()
       control.resetAndDestroy()
@@ -384,7 +389,10 @@ t.test('half a file of a client that dies is none, however its connections end',
     const data = await session.beginUpload(`STOR ${name}`)
     data.write('half')
     await bytesOnDisk(name, 4)
-    end(data, session.control)
+    const endedAt = performance.now()
+    await end(data, session.control)
+    // What comes 100 ms later is the end of a client that lives, as it is where this machine was busy.
+    if (performance.now() - endedAt > 90) continue
     await lockGone(name)
     const [left, ...others] = await namesLike(name)
     t.match([left, others], [/^\.unfinished-/, []], how)
