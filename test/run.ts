@@ -197,7 +197,7 @@ async function runTap(args: string[]): Promise<number> {
   return code === 0 && (passed === 0 || allFailed > 0) ? 1 : code
 }
 
-/** .ci/run installs the programs that tests use, but for those which no package source has. */
+/** .ci/run installs the programs that tests use, but for those that it can build only where there is Go. */
 function isInstalledByCi({ reason }: SkippedTest): boolean {
   return reason.endsWith('not installed') && !reason.includes('mongodump')
 }

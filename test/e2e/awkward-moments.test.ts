@@ -13,6 +13,7 @@ import {
   importText,
   startService,
   until,
+  untilIdle,
   type Json,
   type Service,
 } from '../helpers/service.ts'
@@ -53,7 +54,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     const before = (await get(`/subscriber_imports/${id}`)).stats.records_imported
     t.ok(before < 6_000, `${before} rows before`)
     child.kill('SIGCONT')
-    await sleep(2_000)
+    await untilIdle(service.processes.engine!)
     t.equal((await get(`/subscriber_imports/${id}`)).stats.records_imported, before)
     await post(`/subscriber_imports/${id}/unpause`)
     t.same(countsOf(await importEnd(service, id)), { added: 6_000 })
@@ -81,7 +82,11 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
       (document) => document!.settled,
     )
     await letGo()
-    await sleep(300)
+    await until(
+      'the end of its step',
+      () => collections.imports.findOne({ _id: id }),
+      (document) => document!.step === null,
+    )
     const view = await get(`/subscriber_imports/${id}`)
     const there = await collections.subscribers.countDocuments({
       mailing_list_id: list.id,

@@ -13,7 +13,7 @@ import { callerOf, freePorts, startProgram, until, wholeMongodbUri, type Json } 
 
 /**
  * The README's first import and the commands of the pages on backup, upgrading and scaling, run as they stand there, on a
- * real service. The hot backup needs mongodump and mongorestore; .ci/run builds them.
+ * real service. The backup by a dump needs mongodump and mongorestore; .ci/run builds them.
  */
 t.setTimeout(300_000)
 const readme = new DocumentedCommands('../README.md')
@@ -115,9 +115,14 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     await create({ type: 'json', content: rows(400) }, later),
     await create({ type: 'json', content: 'gone@example.com' }, later),
   ].map(({ id }) => id as number)
+  const LOCKED = path.join(folder, 'backup of what runs')
+  for (const commands of backup.under('Running, the folder whole'))
+    runCommands(commands, { ...first.environment, BACKUP: LOCKED })
+  await first.post('/mailing_lists', { mailing_list: { name: 'Made when writes were let go again' } })
   const withoutTools = missing('mongodump', 'mongorestore')
   if (withoutTools === false)
-    for (const commands of backup.under('Running')) runCommands(commands, { ...first.environment, BACKUP })
+    for (const commands of backup.under("Running, with MongoDB's tools"))
+      runCommands(commands, { ...first.environment, BACKUP })
   t.equal(await first.stop(), 0)
   for (const commands of backup.under('Stopped')) runCommands(commands, { DATA_DIR: first.DATA_DIR, BACKUP })
 
@@ -150,7 +155,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
   }
 
   await t.test('what was copied while it was stopped', async (t) => {
-    for (const commands of backup.under('Of a stopped one'))
+    for (const commands of backup.under('Of a folder that was copied whole'))
       runCommands(commands, { DATA_DIR: path.join(folder, 'second'), BACKUP })
     const restored = await start(t, 'second')
     await check(t, restored)
@@ -202,8 +207,16 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     })
   })
 
-  const restoring = backup.under('Of a running one')
-  const running = backup.under('Running')
+  await t.test('what was copied while it ran', async (t) => {
+    for (const commands of backup.under('Of a folder that was copied whole'))
+      runCommands(commands, { DATA_DIR: path.join(folder, 'fourth'), BACKUP: LOCKED })
+    const restored = await start(t, 'fourth')
+    await check(t, restored)
+    await restored.stop()
+  })
+
+  const restoring = backup.under('Of files and a dump')
+  const running = backup.under("Running, with MongoDB's tools")
   t.ok(restoring.length > 0 && running.length > 0)
   await t.test('what was dumped while it ran', { skip: withoutTools }, async (t) => {
     const { uri: MONGODB_URI } = await startReplicaSet(t, 1)

@@ -1,7 +1,14 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { crashSetting, wentOn } from '../helpers/crash-at.ts'
-import { countsOf, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
+import {
+  countsOf,
+  createList,
+  importEnd,
+  startService,
+  until,
+  untilIdle,
+  type Json,
+} from '../helpers/service.ts'
 
 /**
  * Requests whose answer must be final although an engine or a control plane is suspended, or killed, at the worst
@@ -63,7 +70,7 @@ t.test('fences', { timeout: 300_000 }, async (t) => {
     const view = await post(`/subscriber_imports/${id}/pause`)
     t.equal(await there(list.id), view.stats.subscribers.added, 'the answer counts what is there')
     await goOn()
-    await sleep(3_000)
+    await untilIdle(engine)
     t.equal(await there(list.id), view.stats.subscribers.added, 'and that stays so')
     t.equal((await get(`/subscriber_imports/${id}`)).stats.records_imported, view.stats.records_imported)
     await post(`/subscriber_imports/${id}/unpause`)

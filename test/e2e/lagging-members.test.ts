@@ -1,3 +1,4 @@
+import type { Collection, Document } from 'mongodb'
 import t from 'tap'
 import { ensureSchema } from '../../shared/database.ts'
 import { createLogger } from '../../shared/logger.ts'
@@ -5,12 +6,15 @@ import { enforcePendingFences, type FenceContext } from '../../shared/store/fenc
 import { cancelImport, pauseImport } from '../../shared/store/imports.ts'
 import { databaseAndFolder } from '../helpers/database-and-folder.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
+import { createList, startService, until, type Call } from '../helpers/service.ts'
 import { storedChunk, storedImport } from '../helpers/stored-import.ts'
 
 /** Members that lag keep a write from a majority: that is no lock, and what was done is done. */
 
+t.setTimeout(300_000)
+const set = await startReplicaSet(t, 3)
+
 t.test('pauses and cancels while the other members lag', { timeout: 180_000 }, async (t) => {
-  const set = await startReplicaSet(t, 3)
   const { database } = await databaseAndFolder(t, set.uri)
   const { collections } = database
   const log = createLogger({ process: 'test', level: 'silent' })
@@ -56,4 +60,70 @@ t.test('pauses and cancels while the other members lag', { timeout: 180_000 }, a
   t.equal(await enforcePendingFences(context), 1, 'an engine finds it')
   t.match(await collections.chunks.findOne({}), fenced)
   t.equal(await enforcePendingFences(context), 0)
+})
+
+t.test('what was answered is there after a failover that no other member had heard of', async (t) => {
+  const service = await startService(t, ['control-plane'], { MONGODB_URI: set.uri })
+  const { call, collections, client } = service
+  const { id: listId } = await createList(service)
+  const people = `/mailing_lists/${listId}/subscribers`
+  const [changed, deleted] = await Promise.all(
+    ['changed', 'deleted'].map((name) =>
+      service.post(people, { subscriber: { email: `${name}@example.com` } }),
+    ),
+  )
+  const count = (of: Collection, filter: Document, level: 'local' | 'majority') =>
+    of.countDocuments(filter, { readConcern: { level } })
+  const subscribers = collections.subscribers as unknown as Collection
+  const isChanged = (level: 'local' | 'majority') =>
+    count(subscribers, { id: changed.id, status: 'unsubscribed' }, level)
+  const isDeleted = async (level: 'local' | 'majority') =>
+    1 - (await count(subscribers, { id: deleted.id }, level))
+  const named = (collection: string) => () =>
+    count(service.db.collection(collection), { name: 'New' }, 'majority')
+  const requests: [request: Parameters<Call>, isThere: () => Promise<number>][] = [
+    [
+      ['PUT', `${people}/${changed.id}`, { subscriber: { status: 'unsubscribed' } }],
+      () => isChanged('majority'),
+    ],
+    [['DELETE', `${people}/${deleted.id}`], () => isDeleted('majority')],
+    [['POST', '/mailing_lists', { mailing_list: { name: 'New' } }], named('mailing_lists')],
+    [['POST', '/organizations', { organization: { name: 'New' } }], named('organizations')],
+    [['POST', '/api_keys', { api_key: { name: 'New' } }], named('api_keys')],
+    [
+      ['POST', people, { subscriber: { email: 'new@example.com' } }],
+      () => count(subscribers, { email: 'new@example.com' }, 'majority'),
+    ],
+  ]
+
+  const primary = await set.primary()
+  const others = [0, 1, 2].filter((member) => member !== primary)
+  const fetching = async (mode: 'alwaysOn' | 'off'): Promise<void> => {
+    for (const member of others) await set.command({ configureFailPoint: 'stopReplProducer', mode }, member)
+  }
+  await fetching('alwaysOn')
+  const probe = client.db(service.db.databaseName).collection('probe')
+  const isHeard = () =>
+    probe.insertOne({}, { writeConcern: { w: 'majority', wtimeoutMS: 1_000 } }).then(
+      () => true,
+      () => false,
+    )
+  await until('a write that no other member hears of', isHeard, (heard) => !heard)
+
+  const answers = requests.map(async ([request, isThere]) => {
+    const { status, body } = await call(...request).catch(() => ({ status: 0, body: null }))
+    return { what: `${request[0]} ${request[1]}`, isDone: status === 200 && body.success === true, isThere }
+  })
+  // The primary has done them. An answer that is given now comes before those to a hundred further requests.
+  const done = async () => (await isChanged('local')) + (await isDeleted('local'))
+  await until('what the primary alone has', done, (number) => number === 2)
+  for (let i = 0; i < 100; i += 1) await call('GET', '/mailing_lists')
+  await set.kill(primary)
+  await fetching('off')
+  await set.primary()
+  await set.restart(primary)
+  for (const { what, isDone, isThere } of await Promise.all(answers)) {
+    t.comment(`${what}: ${isDone ? 'done' : 'refused'}`)
+    if (isDone) t.equal(await isThere(), 1, what)
+  }
 })

@@ -1,12 +1,67 @@
 import t from 'tap'
 import { Engines } from '../helpers/engines.ts'
 import { holdRow } from '../helpers/held-row.ts'
-import { countsOf, createList, importEnd, startService, until } from '../helpers/service.ts'
+import { countsOf, createList, importEnd, importText, startService, until } from '../helpers/service.ts'
 
 t.setTimeout(120_000)
 const service = await startService(t, ['control-plane'])
 const { collections } = service
 const engines = new Engines(t, service)
+
+t.test('a chunk that fails each time, whatever is tried, fails its import after five times', async (t) => {
+  const list = await createList(service, [{ name: 'Place', field_type: 'text' }])
+  const [field] = await service.get(`/mailing_lists/${list.id}/custom_fields`)
+  // The server takes no such value: no error that passes, and none that the engine knows.
+  const index = await collections.subscribers.createIndex(
+    { [`custom_fields.${field.id}`]: '2dsphere' },
+    { partialFilterExpression: { mailing_list_id: list.id } },
+    {},
+  )
+  const engine = await engines.start()
+  const view = await importText(service, list.id, 'a@example.com,nowhere\n', {
+    column_mapping: ['email', 'Place'],
+    file_format: { csv_has_headers: false },
+  })
+  await collections.subscribers.dropIndex(index)
+  t.match(view, {
+    state: 'failed',
+    error_message: /^chunk \d+:000000 failed 5 times in a row, the last time with: .*geo/,
+  })
+  t.match(countsOf(view), {})
+  t.equal(engine.log().match(/a chunk failed: /g)?.length, 5)
+  t.equal(await collections.subscribers.countDocuments({ mailing_list_id: list.id }), 0)
+  await engines.kill([engine])
+  await engines.endLeaseOf(engine)
+})
+
+t.test('a chunk that is claimed five times without a batch fails its import', async (t) => {
+  const list = await createList(service)
+  const letGo = await holdRow(service, `${list.id}:a@example.com`)
+  const engine = await engines.start()
+  const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      ...{ column_mapping: ['email'], file_format: { csv_has_headers: false } },
+      file_source: { type: 'json', content: 'a@example.com\n' },
+    },
+  })
+  // Spares the test three of the take-overs.
+  for (const [claims, asIf] of [
+    [1, 4],
+    [5, 5],
+  ] as const) {
+    const held = { import_id: id, state: 'running', attempt: claims } as const
+    const expire = () =>
+      collections.chunks.updateOne(held, { $set: { attempt: asIf, lease_until: new Date(0) } })
+    await until(`claim ${claims}`, expire, ({ modifiedCount }) => modifiedCount === 1)
+  }
+  t.match(await importEnd(service, id), {
+    state: 'failed',
+    error_message: /^chunk \d+:000000 was claimed 5 times in a row without a batch of it being written/,
+  })
+  await letGo()
+  await engines.kill([engine])
+  await engines.endLeaseOf(engine)
+})
 
 t.test('an engine that has lost a chunk fails no import because of it', async (t) => {
   const list = await createList(service)

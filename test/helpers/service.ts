@@ -292,6 +292,14 @@ export async function until<T>(
   }
 }
 
+/** Until no lane of the engine works: what it had in hand has ended, also what was taken from it. */
+export const untilIdle = ({ ready }: RunningProcess): Promise<string> =>
+  until(
+    'free lanes',
+    async () => (await fetch(ready.metrics['engine']!)).text(),
+    (metrics) => /^rollcall_worker_utilization_ratio 0$/m.test(metrics),
+  )
+
 /** Between two looks for an end, which is there to stay. */
 const endPauseMs = 100
 

@@ -5,7 +5,15 @@ import { Webhook } from 'standardwebhooks'
 import t from 'tap'
 import type { CallbackBounds } from '../../engine/callbacks/callback-bounds.ts'
 import { downloadsSetting, type Downloads } from '../helpers/hasty-engine-setting.ts'
-import { createList, startProgram, startService, until, type Json } from '../helpers/service.ts'
+import {
+  callerOf,
+  createList,
+  startProcess,
+  startProgram,
+  startService,
+  until,
+  type Json,
+} from '../helpers/service.ts'
 
 /** What a receiver was sent, by path. */
 interface Received {
@@ -156,6 +164,49 @@ t.test('addresses are guarded, credentials are sent', async (t) => {
   t.match(received.get('/credentials')?.[0]?.body, 'user:***@')
 })
 
+t.test(
+  'private addresses that a URL spells out are refused, at its creation and when it is used',
+  async (t) => {
+    for (const host of [
+      '10.1.2.3',
+      '127.0.0.2',
+      '2130706434',
+      '[::1]',
+      '[::ffff:10.0.0.1]',
+      '169.254.169.254',
+    ]) {
+      const { body } = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
+        subscriber_import: {
+          ...{ column_mapping: ['email'], file_source: { type: 'json', content: 'a@example.com' } },
+          callback_url: `http://${host}/`,
+        },
+      })
+      t.match(
+        body,
+        { error_code: 'validation_failed', error_message: /callback_url .* is no public address/ },
+        host,
+      )
+    }
+    // A control plane with other settings took them.
+    const wide = await startProcess('control-plane', {
+      ...service.settings,
+      URL_IMPORT_ALLOW: '127.0.0.0/8,::1',
+    })
+    t.teardown(() => wide.stop())
+    const calling = callerOf(() => wide.ready.http!)
+    for (const host of ['127.0.0.2', '[::1]']) {
+      const { body } = await calling('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
+        subscriber_import: {
+          ...{ column_mapping: ['email'], file_source: { type: 'json', content: 'a@example.com' } },
+          callback_url: `http://${host}:${port}/literal`,
+        },
+      })
+      t.match(await callbackEnd(body.data.id), { state: 'given_up', problem: /is no public address/ }, host)
+    }
+    t.notOk(received.has('/literal'))
+  },
+)
+
 t.test('a receiver that hangs holds up nobody else’s callbacks', async (t) => {
   let open = 0
   let most = 0
@@ -217,6 +268,49 @@ t.test('two organizations whose receivers hang leave a slot to a third one', asy
   t.equal((await callbackEnd(quick))!.state, 'delivered')
   t.equal(held.length, 5, 'one of six slots was left')
   responses.set('/waits', (response) => response.end())
+  for (const response of held) response.end()
+  for (const id of waiting) t.equal((await callbackEnd(id))!.state, 'delivered')
+})
+
+t.test('a slot goes to the organization that has the fewest, though others wait longer', async (t) => {
+  await engine.stop()
+  engine = await startEngine({ ...hastyBounds, retryAfterMs: [600_000] }, resolved)
+  const held: ServerResponse[] = []
+  for (const path of ['/first', '/second']) responses.set(path, (response) => response.writeHead(500).end())
+  const { id: organization_id } = await service.post('/organizations', { organization: { name: 'Second' } })
+  const lists = [list.id, (await createList(service, [], { organization_id })).id as number]
+  const waiting: number[] = []
+  for (const [i, path] of ['/first', '/second'].entries())
+    for (const host of ['a', 'b', 'c', 'd']) {
+      const { id } = await service.post(`/mailing_lists/${lists[i]}/subscriber_imports`, {
+        subscriber_import: {
+          ...{ column_mapping: ['email'], file_source: { type: 'json', content: 'a@example.com\n' } },
+          ...{ begins_at: '2100-01-01T00:00', callback_url: `http://${host}.test:${port}${path}` },
+        },
+      })
+      await service.post(`/subscriber_imports/${id}/cancel`)
+      waiting.push(id)
+    }
+  const { callbacks } = service.collections
+  await until(
+    'a failed try of each',
+    () => callbacks.countDocuments({ _id: { $in: waiting }, failures: 1 }),
+    (count) => count === waiting.length,
+  )
+  await engine.stop()
+  for (const [i, id] of waiting.entries())
+    await callbacks.updateOne({ _id: id }, { $set: { due_at: new Date(Date.now() - 60_000 + i) } })
+  for (const path of ['/first', '/second']) responses.set(path, (response) => held.push(response))
+  engine = await startEngine(hastyBounds, resolved)
+  const claimed = (organizationId: number) =>
+    callbacks.countDocuments({ _id: { $in: waiting }, organization_id: organizationId, token: { $ne: null } })
+  await until(
+    'two of the second one',
+    () => claimed(organization_id),
+    (count) => count === 2,
+  )
+  t.equal(await claimed(1), 2, 'six slots: with two more another organization would have none')
+  for (const path of ['/first', '/second']) responses.set(path, (response) => response.end())
   for (const response of held) response.end()
   for (const id of waiting) t.equal((await callbackEnd(id))!.state, 'delivered')
 })

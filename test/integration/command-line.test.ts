@@ -242,6 +242,73 @@ t.test('creates and lists records', async (t) => {
   t.match(orgs.out, /Acme +Europe\/Berlin +7/)
 })
 
+t.test('lists all pages, of what was asked for', async (t) => {
+  const { mailingLists, imports } = service.collections
+  const {
+    json: [org],
+  } = await call(['org', 'create', '--name', 'With many lists', '--json'])
+  const own = ['--org', String(org.id)]
+  const {
+    json: [list],
+  } = await call(['list', 'create', '--name', 'L', ...own, '--json'])
+  const [document] = await mailingLists.find({ _id: list.id }).toArray()
+  const ids = Array.from({ length: 250 }, (_, i) => 900_000 + i)
+  await mailingLists.insertMany(
+    ids.map((_id) => ({ ...document!, _id, name: `L${_id}`, name_key: `l${_id}` })),
+  )
+  await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      ...{ column_mapping: ['email'], begins_at: '2100-01-01T00:00' },
+      file_source: { type: 'json', content: 'x@example.com' },
+    },
+  })
+  const [waiting] = await imports.find({ mailing_list_id: list.id }).toArray()
+  await imports.insertMany(ids.map((_id) => ({ ...waiting!, _id })))
+  const [listed, active, finished] = await Promise.all([
+    call(['list', 'list', ...own, '--json']),
+    call(['imports', '--list', String(list.id), '--scope', 'active', '--json']),
+    call(['imports', '--list', String(list.id), '--scope', 'finished', '--json']),
+  ])
+  const all = (kind: Ended) => [
+    kind.code,
+    new Set(kind.json[0].map(({ id }: Json) => id)).size,
+    kind.json[0].length,
+  ]
+  t.same([listed, active, finished].map(all), [
+    [0, 251, 251],
+    [0, 251, 251],
+    [0, 0, 0],
+  ])
+  await imports.deleteMany({ _id: { $in: ids } })
+})
+
+t.test('a log that breaks off, or an import that failed, is no success', async (t) => {
+  const server = createServer((_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/csv; charset=utf-8', 'content-length': 100 })
+    response.write('half of it\n')
+    setImmediate(() => response.destroy())
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  const failing = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
+    subscriber_import: {
+      ...{ column_mapping: ['email'], begins_at: '2100-01-01T00:00' },
+      file_source: { type: 'json', content: 'x@example.com' },
+    },
+  })
+  await service.collections.imports.updateOne(
+    { _id: failing.id },
+    { $set: { state: 'failed', finished_at: new Date(), error_message: 'the disk is full' } },
+  )
+  const [log, watched] = await Promise.all([
+    call(['logs', '1', 'failed'], { ROLLCALL_URL: `http://127.0.0.1:${port}` }),
+    call(['imports', String(failing.id), '--watch']),
+  ])
+  t.match(log, { code: 1, out: 'half of it\n', err: /broke off before its end/ })
+  t.match(watched, { code: 1, err: /the disk is full/ })
+})
+
 t.test('imports a file, finding out by itself how it reads', async (t) => {
   const args = ['import', await file('people.csv', people), '--list', String(listId), '--watch']
   const ended = await run([...args, '--json'])
@@ -557,7 +624,7 @@ t.test(
 
 t.test(
   'asks on a terminal, shows a bar, and leaves the import alone on Ctrl-C',
-  { skip: hasPython ? false : 'needs python3 with pty' },
+  { skip: hasPython ? false : 'python3 with pty not installed' },
   async (t) => {
     const args = ['import', await file('people.csv', people), '--list', String(listId), '--watch']
     const [yes, mapped, no, typed, stopped] = await Promise.all([
@@ -658,7 +725,6 @@ t.test('makes a key where all are lost, starts processes, and completes commands
   t.match(ftp.ready, { ready: true, process: 'ftp' })
   t.equal(await ftp.stop(), 0, ftp.log())
   t.equal(script.code, 0)
-  if (missing('bash') !== false) return
   const complete = (...words: string[]) =>
     spawnSync(
       'bash',
@@ -680,16 +746,16 @@ t.test('makes a key where all are lost, starts processes, and completes commands
 
   const shell = (name: string, args: string[]) =>
     spawnSync(name, args, { cwd: folder, env: { ...process.env, XDG_CONFIG_HOME: folder, HOME: folder } })
-  if (missing('fish') === false) {
+  await t.test('in fish', { skip: missing('fish') }, async (t) => {
     const offered = shell('fish', ['-c', `${fish.out}\ncomplete -C 'rollcall list '`]).stdout.toString()
     t.match(offered, /^create\t[^]*^list\t/m, 'of a group that is called as one of its commands')
-  }
-  if (missing('zsh') === false) {
+  })
+  await t.test('in zsh', { skip: missing('zsh') }, async (t) => {
     await file('_rollcall', zsh.out)
     const begin =
       'fpath=($PWD $fpath); autoload -U compinit bashcompinit && compinit -u -D && bashcompinit; bashcompinit() { : }'
     const firstTab = '_bash_complete() { print -- "$@" }; _rollcall; print $_comps[rollcall]'
     const said = shell('zsh', ['-f', '-c', `${begin}; ${firstTab}`]).stdout.toString()
     t.match(said, /^-o filenames -F _rollcall_words\n_bash_complete -o filenames -F _rollcall_words\n$/)
-  }
+  })
 })

@@ -1,6 +1,18 @@
+import { EventEmitter, once } from 'node:events'
+import type { ClientSession } from 'mongodb'
 import t from 'tap'
+import { CommandGate } from '../helpers/command-gate.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
-import { bootstrapKey, startService, until, type Json } from '../helpers/service.ts'
+import {
+  bootstrapKey,
+  callerOf,
+  startProcess,
+  startService,
+  testMongodbUri,
+  until,
+  type Call,
+  type Json,
+} from '../helpers/service.ts'
 
 /** Who may make and change keys and users, whose keys are accepted, and that somebody is always left to do it. */
 
@@ -138,6 +150,92 @@ t.test(
     t.match((await call('POST', '/users/authenticate', signIn, asMate)).body, { success: true })
   },
 )
+
+t.test('a change that meets a revocation or a promotion is made by what holds afterwards', async (t) => {
+  const server = new URL(testMongodbUri())
+  const begins = new EventEmitter()
+  const gate = await CommandGate.open({ host: server.hostname, port: Number(server.port) }, (command) => {
+    if (command['update'] === 'installation') begins.emit('transaction')
+  })
+  const gated = new URL(server)
+  gated.host = `127.0.0.1:${gate.port}`
+  gated.search = '?directConnection=true'
+  const other = await startProcess('control-plane', { ...service.settings, MONGODB_URI: gated.href })
+  t.teardown(async () => {
+    await other.stop()
+    await gate.close()
+  })
+  const callOther = callerOf(() => other.ready.http!)
+  const { users, apiKeys, installation } = service.collections
+  /** Makes the request when it has read everything, and before its transaction comes through, what happens has happened. */
+  const meeting = async (
+    happens: (session: ClientSession) => Promise<unknown>,
+    ...request: Parameters<Call>
+  ) => {
+    const session = service.client.startSession()
+    session.startTransaction()
+    await installation.updateOne({ _id: 'installation' }, { $inc: { credentials_revision: 1 } }, { session })
+    await happens(session)
+    const begun = once(begins, 'transaction')
+    const answer = callOther(...request)
+    await Promise.race([begun, answer])
+    await session.commitTransaction()
+    await session.endSession()
+    return answer
+  }
+  const revoked = { status: 401, body: { error_message: /was revoked or changed meanwhile/ } }
+  const refused = { status: 403, body: { error_message: /^nobody makes, changes or deletes/ } }
+
+  for (const [what, happens] of [
+    ['deleted', ({ id }, _, session) => apiKeys.deleteOne({ _id: id }, { session })],
+    [
+      'switched off',
+      ({ id }, _, session) => apiKeys.updateOne({ _id: id }, { $set: { active: false } }, { session }),
+    ],
+    [
+      'of an inactive user',
+      (_, user, session) => users.updateOne({ _id: user }, { $set: { active: false } }, { session }),
+    ],
+    ['of a deleted user', (_, user, session) => users.deleteOne({ _id: user }, { session })],
+    [
+      'of a user who is less now',
+      (_, user, session) => users.updateOne({ _id: user }, { $set: { role: 'standard' } }, { session }),
+    ],
+  ] as [string, (key: Json, userId: number, session: ClientSession) => Promise<unknown>][]) {
+    const user = await newUser({ role: 'organization_admin' })
+    const key = await keyOf(user)
+    const before = await apiKeys.countDocuments({ name: 'successor' })
+    const successor = { api_key: { name: 'successor' } }
+    const answer = await meeting(
+      (session) => happens(key, user.id, session),
+      'POST',
+      '/api_keys',
+      successor,
+      { key: key.key },
+    )
+    t.match(answer, revoked, what)
+    t.equal(await apiKeys.countDocuments({ name: 'successor' }), before, what)
+  }
+
+  for (const [method, path, body] of [
+    ['PUT', ({ user }) => `/users/${user}`, { user: { full_name: 'Mallory' } }],
+    ['DELETE', ({ user }) => `/users/${user}`],
+    ['POST', () => '/api_keys', { api_key: { name: 'Mallory' } }],
+    ['PUT', ({ key }) => `/api_keys/${key}`, { api_key: { name: 'Mallory', user_id: null } }],
+    ['DELETE', ({ key }) => `/api_keys/${key}`],
+  ] as [string, (ids: { user: number; key: number }) => string, Json?][]) {
+    const user = await newUser()
+    const key = await keyOf(user)
+    const promoted = (session: ClientSession) =>
+      users.updateOne({ _id: user.id }, { $set: { role: 'system_admin' } }, { session })
+    const given = method === 'POST' ? { api_key: { ...body.api_key, user_id: user.id } } : body
+    const answer = await meeting(promoted, method, path({ user: user.id, key: key.id }), given, asMate)
+    t.match(answer, refused, `${method} ${path({ user: user.id, key: key.id })}`)
+    t.match(await users.findOne({ _id: user.id }), { full_name: 'Jane Roe' })
+    t.match(await apiKeys.find({ user_id: user.id }).toArray(), [{ name: 'a key' }])
+    await users.deleteOne({ _id: user.id })
+  }
+})
 
 t.test('nobody deletes himself', async (t) => {
   const user = await newUser({ organization_id: organization.id, role: 'organization_admin' })

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import type { Socket } from 'node:net'
 import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -364,6 +365,43 @@ t.test('an upload ends with its control connection, though its data connection s
   t.equal(await contentOf('halved.csv'), '123456')
   data.destroy()
   other.close()
+})
+
+t.test('half a file of a client that dies is none, however its connections end', async (t) => {
+  const ends: Record<string, (data: Socket, control: Socket) => unknown> = {
+    // As the kernel ends them when the client is killed: in any order, and each in its regular way.
+    'data first': (data, control) => void (data.end(), control.end()),
+    'control connection first': (data, control) => void (control.end(), data.end()),
+    'control connection a moment later': async (data, control) => {
+      data.end()
+      await sleep(50)
+      control.end()
+    },
+    'data reset': (data, control) => {
+      data.resetAndDestroy()
+      control.resetAndDestroy()
+    },
+    'data reset alone': (data) => void data.resetAndDestroy(),
+  }
+  for (const [how, end] of Object.entries(ends)) {
+    const name = `${how.replaceAll(' ', '-')}.csv`
+    const session = await open()
+    const data = await session.beginUpload(`STOR ${name}`)
+    data.write('half')
+    await bytesOnDisk(name, 4)
+    const endedAt = performance.now()
+    await end(data, session.control)
+    // What comes 100 ms later is the end of a client that lives, as it is where this machine was busy.
+    if (performance.now() - endedAt > 90) continue
+    await lockGone(name)
+    const [left, ...others] = await namesLike(name)
+    t.match([left, others], [/^\.unfinished-/, []], how)
+    session.close()
+    const again = await open(two)
+    t.match(await again.upload(`APPE ${name}`, ' and half'), /^226 /, how)
+    t.equal(await contentOf(name), 'half and half', how)
+    again.close()
+  }
 })
 
 t.test('SIZE counts what a broken upload sent last', async (t) => {

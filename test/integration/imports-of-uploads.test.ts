@@ -14,8 +14,13 @@ import {
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { promisify } from 'node:util'
+import { ObjectId } from 'mongodb'
 import t from 'tap'
+import { sweepStaging } from '../../engine/maintenance/sweep-staging.ts'
 import { openDatabase } from '../../shared/database.ts'
+import { appendToGridFile, createGridFile } from '../../shared/gridfs/grid-bucket.ts'
+import { createLogger } from '../../shared/logger.ts'
+import { noCounts } from '../../shared/schemas/import.ts'
 import { openStaging } from '../../shared/staging/open-staging.ts'
 import { stagedSource } from '../../shared/staging/staging.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
@@ -165,10 +170,30 @@ for (const STAGING of ['disk', 'gridfs'] as const)
         { _id: '2/old.csv' },
         { $set: { 'unfinished.touched_at': eightDaysAgo } },
       )
+    // What an FTP server that was killed in a copy leaves, and what one is copying just now.
+    const folder = path.join(dataFolder, 'uploads', '2')
+    const [left, young] = [newUploadToken(), newUploadToken()].map((token) => `.copy-${token}`) as [
+      string,
+      string,
+    ]
+    if (STAGING === 'disk')
+      for (const [name, ageHours] of [
+        [left, 25],
+        [young, 1],
+      ] as const) {
+        await writeFile(path.join(folder, name), 'half')
+        const at = new Date(Date.now() - ageHours * 3_600_000)
+        await utimes(path.join(folder, name), at, at)
+      }
     t.equal(await uploads.purge({ olderThanMs: 7 * 24 * 3_600_000 }), 1)
     t.equal(await directory.findUnfinished('old.csv'), null)
     t.match(await directory.findUnfinished('young.csv'), { size: 4 })
     if (STAGING === 'gridfs') t.equal(await collections.uploads.files.countDocuments(), 1)
+    else
+      t.same(
+        (await readdir(folder)).filter((name) => name.startsWith('.copy')),
+        [young],
+      )
   })
 
 for (const STAGING of ['disk', 'gridfs'] as const)
@@ -487,4 +512,38 @@ t.test('files that were uploaded by FTP, or long ago, are taken at once', async 
     t.same(countsOf(view), { added: 10 })
   }
   ftp.close()
+})
+
+t.test('pins and pieces in the database that no import needs are removed', async (t) => {
+  const { collections, settings, dataFolder } = services.gridfs
+  const database = await openDatabase({ uri: testMongodbUri(), name: settings['MONGODB_DATABASE']! })
+  t.teardown(() => database.close())
+  const stored = storedUploads(services.gridfs)
+  await stored.put('pinned.csv', Buffer.from(rows(1)))
+  const { id: waiting } = await create(services.gridfs, 'pinned.csv', later)
+  const { id: ended } = await create(services.gridfs, 'pinned.csv', later)
+  const [gone, notYet] = [900_001, 900_002]
+  await collections.imports.updateOne(
+    { _id: ended },
+    { $set: { state: 'cancelled', finished_at: new Date(), settled: true, totals: noCounts() } },
+  )
+  await collections.uploads.files.updateOne(
+    { 'pinned_by.0': { $exists: false } },
+    { $set: { pinned_by: [waiting, ended, gone] } },
+  )
+  // What an engine wrote to a file that was removed meanwhile, and a file of a creation that may come yet.
+  const { staging } = collections
+  const young = await createGridFile(staging, { filename: `${notYet}/source`, import_id: notYet })
+  const stray = new ObjectId(young.toHexString().slice(0, 8).padEnd(24, '0'))
+  for (const file of [young, stray]) await appendToGridFile(staging, file, 0, [Buffer.from('x')])
+  await sweepStaging(
+    database,
+    {
+      staging: openStaging({ STAGING: 'gridfs', DATA_DIR: dataFolder }, collections),
+      uploads: openUploads({ STAGING: 'gridfs', DATA_DIR: dataFolder }, database),
+    },
+    createLogger({ process: 'test', level: 'silent' }),
+  ).run()
+  t.same(await collections.uploads.files.distinct('pinned_by'), [waiting])
+  t.same(await staging.pieces.distinct('files_id'), [young])
 })

@@ -3,6 +3,7 @@ import type { PlantedFault, TestRun } from './planted-fault.ts'
 /** Faults of who may call what, and of whose records he sees: filters by organization and list, permissions, revoked keys. */
 
 const whoSeesWhose: TestRun = { files: ['test/integration/who-sees-whose.test.ts'] }
+const credentialRules: TestRun = { files: ['test/integration/credential-rules.test.ts'] }
 
 const resources = 'control-plane/resources'
 
@@ -354,7 +355,69 @@ const faults: readonly Fault[] = [
   },
 ]
 
-export const authorizationFaults: readonly PlantedFault[] = faults.map((fault) => ({
-  ...fault,
-  tests: [whoSeesWhose],
-}))
+/** What a request has read may hold no longer when its transaction comes. */
+const ofRaces: readonly Fault[] = [
+  {
+    name: 'a key that was revoked meanwhile makes a successor',
+    file: 'control-plane/resources/credential-changes.ts',
+    text: 'await refuseRevoked(deps, caller, session)\n',
+    replacement: '\n',
+  },
+  {
+    name: 'a key that was switched off meanwhile makes a successor',
+    file: 'control-plane/resources/credential-changes.ts',
+    text: '{ _id: keyId, user_id: userId, active: true }',
+    replacement: '{ _id: keyId, user_id: userId }',
+  },
+  {
+    name: 'a user who was switched off meanwhile makes a key',
+    file: 'control-plane/resources/credential-changes.ts',
+    text: '{ _id: userId, active: true }',
+    replacement: '{ _id: userId }',
+  },
+  {
+    name: 'a user who is less by now makes a key',
+    file: 'control-plane/resources/credential-changes.ts',
+    text: 'key !== null && roleNow === role',
+    replacement: 'key !== null && roleNow !== undefined',
+  },
+  {
+    name: 'a user who was promoted meanwhile is changed',
+    file: `${resources}/users/service.ts`,
+    text: "refuseMore(current, caller, 'a user')\n",
+    replacement: '\n',
+  },
+  {
+    name: 'a user who was promoted meanwhile is deleted',
+    file: `${resources}/users/service.ts`,
+    text: "refuseMore(user, caller, 'a user')\n",
+    replacement: '\n',
+  },
+  {
+    name: 'a key is made for a user who was promoted meanwhile',
+    file: `${resources}/api-keys/service.ts`,
+    text: 'await refuseMoreThanCaller(deps, caller, document, session)\n',
+    replacement: '\n',
+  },
+  {
+    name: 'a key is taken from a user who was promoted meanwhile',
+    file: `${resources}/api-keys/service.ts`,
+    text: 'await refuseMoreThanCaller(deps, caller, current, session)\n',
+    replacement: '\n',
+  },
+  {
+    name: 'the key of a user who was promoted meanwhile is deleted',
+    file: `${resources}/api-keys/service.ts`,
+    text: 'await refuseMoreThanCaller(deps, caller, key, session)\n',
+    replacement: '\n',
+  },
+]
+
+const seenBy =
+  (run: TestRun) =>
+  (fault: Fault): PlantedFault => ({ ...fault, tests: [run] })
+
+export const authorizationFaults: readonly PlantedFault[] = [
+  ...faults.map(seenBy(whoSeesWhose)),
+  ...ofRaces.map(seenBy(credentialRules)),
+]

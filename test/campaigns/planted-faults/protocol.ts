@@ -4,6 +4,7 @@ import type { PlantedFault, TestRun } from './planted-fault.ts'
 
 const stores: TestRun = { files: ['test/integration/stores.test.ts'] }
 const concerns: TestRun = { files: ['test/integration/concerns.test.ts'] }
+const laggingMembers: TestRun = { files: ['test/e2e/lagging-members.test.ts'] }
 const fences: TestRun = { files: ['test/e2e/fences.test.ts'] }
 const effects: TestRun = { files: ['test/integration/effects.test.ts'] }
 const quota: TestRun = { files: ['test/integration/staged-quota.test.ts'] }
@@ -328,6 +329,13 @@ export const protocolFaults: readonly PlantedFault[] = [
     text: "    readConcern: { level: 'snapshot' },\n    writeConcern: { w: 'majority' },",
     replacement: "    readConcern: { level: 'snapshot' },\n    writeConcern: { w: 1 },",
     tests: [concerns],
+  },
+  {
+    name: 'single writes wait for one member',
+    file: 'shared/database.ts',
+    text: "readPreference: 'primary',\n  writeConcern: { w: 'majority' },",
+    replacement: "readPreference: 'primary',\n  writeConcern: { w: 1 },",
+    tests: [laggingMembers],
   },
   {
     name: 'batches read what no majority has',

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
 import { autoresponder } from '../../helpers/autoresponder.ts'
-import { countsOf, createList, importText, type Service } from '../../helpers/service.ts'
+import { countsOf, createList, importText, until, type Service } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
 /** Autoresponder reactions that an import queues: one a subscriber and autoresponder, in the batch's transaction. */
@@ -96,6 +96,29 @@ t.test('reactions of an import', { timeout: 300_000 }, async (t) => {
       { subscriber_id: newest!.id, import_id: view.id, organization_id: 1 },
     )
     t.equal(new Set(reactions.map((reaction) => reaction.id)).size, 4, 'ids are unique')
+  })
+
+  t.test('over many chunks each has an id of its own, also beside those of the next import', async (t) => {
+    const rows = 20_000
+    const { reactions, chunks } = service.collections
+    const before = await reactions.countDocuments()
+    const importRows = (from: number) => {
+      const emails = Array.from({ length: rows }, (_, i) => `m${from + i}@example.com`)
+      const autoresponders = { subscription: { trigger: true }, api: { trigger_new: { id: 3 } } }
+      return importText(service, list.id, emails.join('\n'), { ...noHeader, autoresponders })
+    }
+    const splits = chunks.watch([{ $match: { operationType: 'insert' } }])
+    t.teardown(() => splits.close())
+    let chunksMade = 0
+    splits.on('change', () => (chunksMade += 1))
+    for (const from of [0, rows]) t.same(countsOf(await importRows(from)), { added: rows })
+    await until(
+      'several chunks',
+      async () => chunksMade,
+      (made) => made > 3,
+    )
+    t.equal((await reactions.distinct('id')).length, before + 4 * rows)
+    await reactions.deleteMany({ mailing_list_id: list.id })
   })
 
   t.test('also for updated subscribers, and never in a dry run', async (t) => {

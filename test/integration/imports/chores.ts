@@ -6,11 +6,15 @@ import { purgeLogs } from '../../../engine/maintenance/purge-logs.ts'
 import { removeDeletedFieldValues } from '../../../engine/maintenance/remove-deleted-field-values.ts'
 import { sweepStaging } from '../../../engine/maintenance/sweep-staging.ts'
 import { clock } from '../../../shared/clock.ts'
-import { openDatabase } from '../../../shared/database.ts'
+import { ensureSchema, openDatabase } from '../../../shared/database.ts'
 import { createLogger } from '../../../shared/logger.ts'
 import { diskStaging } from '../../../shared/staging/disk-staging.ts'
+import { leaveImports } from '../../../shared/store/staged-usage.ts'
 import { openUploads } from '../../../shared/uploads/open-uploads.ts'
+import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
+import { holdRow } from '../../helpers/held-row.ts'
 import { createList, importText, testMongodbUri, until, type Json } from '../../helpers/service.ts'
+import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 import { service } from './service.ts'
 
 const log = createLogger({ process: 'test', level: 'silent' })
@@ -49,6 +53,34 @@ t.test('logs are removed seven days after the end, the counts stay', async (t) =
   )
 })
 
+t.test('logs count as removed when all of them are', async (t) => {
+  const list = await createList(service)
+  const view = await importText(service, list.id, 'email\nann@example.com\nbad\n')
+  await settled(view)
+  const _id = { $gte: `${view.id}:`, $lt: `${view.id};` }
+  const weekAgo = new Date(Date.now() - 7 * 24 * 3_600_000)
+  await collections.imports.updateOne({ _id: view.id }, { $set: { finished_at: weekAgo } })
+  const session = service.client.startSession()
+  session.startTransaction()
+  await collections.failures.updateOne(
+    { _id },
+    { $set: { held: true } },
+    { session, bypassDocumentValidation: true },
+  )
+  const purged = purgeLogs(database, log).run()
+  await until(
+    'the end of the other log',
+    () => collections.outcomes.countDocuments({ _id }),
+    (left) => left === 0,
+  )
+  t.match(await collections.imports.findOne({ _id: view.id }), { logs_purged_at: null })
+  await session.abortTransaction()
+  await session.endSession()
+  await purged
+  t.equal(await collections.failures.countDocuments({ _id }), 0)
+  t.match(await collections.imports.findOne({ _id: view.id }), { logs_purged_at: Date })
+})
+
 t.test('staged files that no import needs are removed once they are old', async (t) => {
   const folder = path.join(service.dataFolder, 'staging')
   const make = async (id: number, ageMs: number) => {
@@ -68,6 +100,9 @@ t.test('staged files that no import needs are removed once they are old', async 
   const twoHours = 2 * 3_600_000
   await make(waiting.id, twoHours)
   await make(900_001, twoHours)
+  const entry = (import_id: number) => ({ import_id, source: 6, partition: 0, entered_at: new Date() })
+  const { uploadUsage } = collections
+  await uploadUsage.updateOne({ _id: 1 }, { $push: { imports: { $each: [900_001, 900_002].map(entry) } } })
   await make(900_002, 0)
   // The file server's clock is a day behind.
   const { now } = clock
@@ -84,6 +119,13 @@ t.test('staged files that no import needs are removed once they are old', async 
   t.ok(existsSync(path.join(folder, String(waiting.id), 'source')), 'an import waits for it')
   t.notOk(existsSync(path.join(folder, '900001')))
   t.ok(existsSync(path.join(folder, '900002')), 'its import may not be in the database yet')
+  const counted = (await uploadUsage.findOne({ _id: 1 }))!.imports!.map(({ import_id }) => import_id)
+  t.same(
+    counted.filter((id) => id > 900_000),
+    [900_002],
+    'what is removed counts to no quota',
+  )
+  await leaveImports(collections, [900_002])
 })
 
 t.test('values of a deleted custom field are removed, the others stay', async (t) => {
@@ -122,4 +164,46 @@ t.test('values of a deleted custom field are removed, the others stay', async (t
     0,
   )
   t.equal(await collections.deletedFields.countDocuments(), 0)
+})
+
+t.test('10,000 subscribers lose a deleted field, also when the walk breaks off on the way', async (t) => {
+  const { database } = await databaseAndFolder(t)
+  const { subscribers, deletedFields } = database.collections
+  await ensureSchema(database.db, log)
+  const fieldId = 7
+  const path = `custom_fields.${fieldId}`
+  const people = Array.from({ length: 10_000 }, (_, i) =>
+    subscriberDocument(1, `s${i}@example.com`, i + 1, { [fieldId]: 'x' }),
+  )
+  await subscribers.insertMany([
+    ...people,
+    subscriberDocument(2, 'n@example.com', 20_000, { [fieldId]: 'x' }),
+  ])
+  await deletedFields.insertOne({ _id: fieldId, mailing_list_id: 1 })
+  const holders = () => subscribers.countDocuments({ mailing_list_id: 1, [path]: { $exists: true } })
+
+  const inOrder = people.map(({ _id }) => _id).sort()
+  const letGo = await holdRow(database, inOrder[7_000]!)
+  const broken = removeDeletedFieldValues(database, log).run()
+  const waits = { $match: { ns: subscribers.namespace, op: 'update' } }
+  const admin = service.client.db('admin')
+  const [write] = await until(
+    'the write that waits for the row',
+    () => admin.aggregate([{ $currentOp: {} }, waits], { readConcern: { level: 'local' } }).toArray(),
+    ([write]) => write?.['secs_running'] > 0,
+    60_000,
+  )
+  await admin.command({ killOp: 1, op: write!['opid'] })
+  await t.rejects(broken, { code: 11601 })
+  t.equal(await holders(), 3_000)
+  await letGo()
+  await subscribers.updateOne({ _id: inOrder[0]! }, { $set: { [path]: 'late' } })
+
+  await removeDeletedFieldValues(database, log).run()
+  t.equal(await holders(), 1, 'the next one goes on where it stood')
+  await deletedFields.updateOne({ _id: fieldId }, { $set: { walk_again_at: new Date() } })
+  await removeDeletedFieldValues(database, log).run()
+  t.equal(await holders(), 0)
+  t.equal(await deletedFields.countDocuments(), 0)
+  t.equal(await subscribers.countDocuments({ [path]: 'x' }), 1, 'another list has its own fields')
 })

@@ -8,7 +8,7 @@ import { claimChunk, countChunkStates } from '../../../shared/store/chunks.ts'
 import { noteSessions, registerEngine } from '../../../shared/store/engines.ts'
 import { unregister } from '../../../shared/store/leases.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
-import { storedChunk } from '../../helpers/stored-import.ts'
+import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
 
 const { database } = await databaseAndFolder(t)
 const { collections } = database
@@ -16,6 +16,14 @@ await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' 
 
 const importId = 1
 const addChunk = (number: number) => collections.chunks.insertOne(storedChunk(importId, number))
+const addStep = (_id: number, engineId: string) =>
+  collections.imports.insertOne(
+    storedImport({
+      _id,
+      mailing_list_id: _id,
+      step: { engine_id: engineId, token: randomUUID(), moved_at: new Date() },
+    }),
+  )
 const register = async () => {
   const _id = randomUUID()
   await registerEngine(database, { _id, host: 'test', process_id: 1 })
@@ -32,10 +40,17 @@ t.test(
     const [stays, leaves] = [await register(), await register()]
     await claim(stays)
     await claim(leaves)
+    await addStep(2, stays)
+    await addStep(3, leaves)
     await unregister(database.db, 'engines', leaves)
     await releaseHoldsOfUnknown(collections)
     t.same(await countChunkStates(collections, importId), { ready: 1, running: 1, done: 0 })
     t.match(await collections.chunks.findOne({ state: 'running' }), { engine_id: stays })
+    t.match(await collections.imports.findOne({ _id: 2 }), {
+      step: { engine_id: stays },
+      step_deaths: undefined,
+    })
+    t.match(await collections.imports.findOne({ _id: 3 }), { step: null, step_deaths: 1 })
   },
 )
 
@@ -83,10 +98,12 @@ t.test(
       await look()
       // It doesn't know yet.
       await claim(engineId)
+      await addStep(5, engineId)
       session.startTransaction()
       await collections.chunks.updateOne({ engine_id: engineId }, { $set: { next_record: 1 } }, { session })
       await look()
       t.match(await collections.chunks.findOne({}), { state: 'ready', engine_id: null, deaths: undefined })
+      t.match(await collections.imports.findOne({ _id: 5 }), { step: null, step_deaths: undefined })
       await t.rejects(session.commitTransaction(), { code: 251 }, 'the server knows no such transaction')
     })
     await collections.engines.updateOne(
@@ -97,3 +114,9 @@ t.test(
     t.equal(await collections.engines.findOne({ _id: engineId }), null)
   },
 )
+
+t.test('a step is released though nobody holds a chunk, by the name alone', async (t) => {
+  await addStep(4, randomUUID())
+  await releaseHoldsOfUnknown(collections)
+  t.match(await collections.imports.findOne({ _id: 4 }), { step: null })
+})

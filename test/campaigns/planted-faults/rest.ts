@@ -1,0 +1,327 @@
+import type { PlantedFault, TestRun } from './planted-fault.ts'
+
+/** Faults in places of which none has a room of its own: maintenance, reactions, callbacks, the command line, FTP clients that die. */
+
+const imports: TestRun = { files: ['test/integration/imports.test.ts'] }
+const effects: TestRun = { files: ['test/integration/effects.test.ts'] }
+const stores: TestRun = { files: ['test/integration/stores.test.ts'] }
+const callbacks: TestRun = { files: ['test/integration/callbacks.test.ts'] }
+const commandLine: TestRun = { files: ['test/integration/command-line.test.ts'] }
+const uploadsOfImports: TestRun = { files: ['test/integration/imports-of-uploads.test.ts'] }
+const ftpUploads: TestRun = { files: ['test/integration/ftp-uploads.test.ts'] }
+const lostChunk: TestRun = { files: ['test/e2e/lost-chunk.test.ts'] }
+
+const split = 'engine/splitting/split-import.ts'
+const draft = 'engine/writing/batch-draft.ts'
+const lanes = 'engine/chunk-lanes.ts'
+const takeOver = 'engine/maintenance/take-over.ts'
+const sweep = 'engine/maintenance/sweep-staging.ts'
+const purgeOfLogs = 'engine/maintenance/purge-logs.ts'
+const fieldValues = 'engine/maintenance/remove-deleted-field-values.ts'
+const dispatcher = 'engine/callbacks/callback-dispatcher.ts'
+const client = 'control-plane/cli/api-client.ts'
+
+export const restFaults: readonly PlantedFault[] = [
+  {
+    name: 'the reactions of all chunks begin with the same id',
+    file: split,
+    text: 'ids.firstReactionId + before * reactionsPerRecord(plan)',
+    replacement: 'ids.firstReactionId',
+    tests: [effects],
+  },
+  {
+    name: 'each chunk has one id of a reaction for each record',
+    file: split,
+    text: 'ids.firstReactionId + before * reactionsPerRecord(plan)',
+    replacement: 'ids.firstReactionId + before',
+    tests: [effects],
+  },
+  {
+    name: 'each record has one id of a reaction',
+    file: draft,
+    text: 'this.#chunk.first_reaction_id + position * reactionsPerRecord',
+    replacement: 'this.#chunk.first_reaction_id + position',
+    tests: [effects],
+  },
+  {
+    name: 'ids of reactions are drawn for the records alone',
+    file: split,
+    text: 'const reactions = result.records * reactionsPerRecord(plan)',
+    replacement: 'const reactions = Math.min(reactionsPerRecord(plan), 1) * result.records',
+    tests: [effects],
+  },
+  {
+    name: 'a walk by key ends after its first piece',
+    file: 'shared/store/key-ranges.ts',
+    text: 'if (border === null) return\n',
+    replacement: 'return\n',
+    tests: [imports],
+  },
+  {
+    name: 'the values of a deleted field are walked from where another walk ended',
+    file: fieldValues,
+    text: "{ $unset: 'removed_to' },",
+    replacement: '',
+    tests: [imports],
+  },
+  {
+    name: 'a walk for a deleted field notes its end before its first piece',
+    file: fieldValues,
+    text: '{ $max: { removed_to: _id.$lt } }',
+    replacement: '{ $max: { removed_to: list.$lt } }',
+    tests: [imports],
+  },
+  {
+    name: 'a walk for a deleted field begins anew each time',
+    file: fieldValues,
+    text: '$gte: field.removed_to ?? list.$gte',
+    replacement: '$gte: list.$gte',
+    tests: [imports],
+  },
+  {
+    name: 'a chunk that always fails is tried for ever',
+    file: lanes,
+    text: 'chunkId: chunk._id, token, blameless: report.retryable })',
+    replacement: 'chunkId: chunk._id, token, blameless: true })',
+    tests: [lostChunk],
+  },
+  {
+    name: 'a chunk that always fails is tried once more, and blamed on a lost batch',
+    file: lanes,
+    text: '(!report.retryable && chunk.attempt >= maxAttempts)',
+    replacement: 'false',
+    tests: [lostChunk],
+  },
+  {
+    name: 'a chunk that is taken away without a batch is claimed for ever',
+    file: lanes,
+    text: 'chunk.attempt > maxAttempts || (chunk.deaths ?? 0) >= maxDeaths',
+    replacement: '(chunk.deaths ?? 0) >= maxDeaths',
+    tests: [lostChunk],
+  },
+  {
+    name: 'failed rows are kept for ever',
+    file: purgeOfLogs,
+    text: 'await deleteRange(collections.failures, idsOfImport(id))\n',
+    replacement: '\n',
+    tests: [imports],
+  },
+  {
+    name: 'outcomes of rows are kept for ever',
+    file: purgeOfLogs,
+    text: 'await deleteRange(collections.outcomes, idsOfImport(id))\n',
+    replacement: '\n',
+    tests: [imports],
+  },
+  {
+    name: 'imports count as purged before their logs are gone',
+    file: purgeOfLogs,
+    text: 'for (const id of await listImportsWithOldLogs(collections)) {\n',
+    replacement:
+      'for (const id of await listImportsWithOldLogs(collections)) {\n        await markLogsPurged(collections, id)\n',
+    tests: [imports],
+  },
+  {
+    name: 'pins of ended imports stay',
+    file: sweep,
+    text: 'for (const id of pinned) if (!needed.has(id)) await uploads.unpin(id)\n',
+    replacement: '\n',
+    tests: [uploadsOfImports, imports],
+  },
+  {
+    name: 'pins of waiting imports are removed',
+    file: sweep,
+    text: 'if (!needed.has(id)) await uploads.unpin(id)',
+    replacement: 'await uploads.unpin(id)',
+    tests: [uploadsOfImports, imports],
+  },
+  {
+    name: 'pins of imports with old staged files alone are looked at',
+    file: sweep,
+    text: '[...old, ...pinned]',
+    replacement: 'old',
+    tests: [uploadsOfImports, imports],
+  },
+  {
+    name: 'staged files of waiting imports are removed',
+    file: sweep,
+    text: 'if (needed.has(id)) continue\n',
+    replacement: '\n',
+    tests: [imports],
+  },
+  {
+    name: 'what was removed from the staging goes on counting to the quota',
+    file: sweep,
+    text: 'await leaveImports(collections, [id])\n',
+    replacement: '\n',
+    tests: [imports],
+  },
+  {
+    name: 'what a killed engine left in GridFS stays',
+    file: sweep,
+    text: 'await staging.sweep()',
+    replacement: 'void staging',
+    tests: [uploadsOfImports, imports],
+  },
+  {
+    name: 'copies that a killed FTP server left stay on the disk',
+    file: 'shared/uploads/disk-uploads.ts',
+    text: '(unfinished|copy|clock)',
+    replacement: '(unfinished)',
+    tests: [uploadsOfImports],
+  },
+  {
+    name: 'the copy that an FTP server makes is removed under its hands',
+    file: 'shared/uploads/disk-uploads.ts',
+    text: '(isUpload ? unfinishedMs : straysMs)',
+    replacement: '(isUpload ? unfinishedMs : 0)',
+    tests: [uploadsOfImports],
+  },
+  {
+    name: 'a step under the name of an engine that is forgotten stays held',
+    file: takeOver,
+    text: 'await releaseStepsOf(collections, engineId, { died: true })\n',
+    replacement: '\n',
+    tests: [stores],
+  },
+  {
+    name: 'steps of engines that nobody knows are not looked for',
+    file: takeOver,
+    text: '...(await holdersOfSteps(collections))',
+    replacement: '',
+    tests: [stores],
+  },
+  {
+    name: 'what an engine claims after it was cleared up stays held',
+    file: takeOver,
+    text: 'await releaseHolds(database, engine, { died: false, log })\n          continue',
+    replacement: 'continue',
+    tests: [stores],
+  },
+  {
+    name: 'a step that a cleared engine claims stays held',
+    file: takeOver,
+    text: 'const steps = await releaseStepsOf(database.collections, _id, { died })',
+    replacement: 'const steps = died ? await releaseStepsOf(database.collections, _id, { died }) : 0',
+    tests: [stores],
+  },
+  {
+    name: 'callbacks go to private addresses that their URL spells out',
+    file: 'engine/callbacks/send-callback.ts',
+    text: 'refuseLiteral(guard, target)\n',
+    replacement: '\n',
+    tests: [callbacks],
+  },
+  {
+    name: 'callback URLs with private addresses are taken',
+    file: 'control-plane/resources/subscriber-imports/given-url.ts',
+    text: 'return problem === null ? null : `can',
+    replacement: 'return problem === null || schemes.length === 2 ? null : `can',
+    tests: [callbacks],
+  },
+  {
+    name: 'callback slots go to whoever waits longest',
+    file: dispatcher,
+    text: 'best === undefined || triesOf(each) < triesOf(best) ? each : best',
+    replacement: 'best ?? each',
+    tests: [callbacks],
+  },
+  {
+    name: 'an organization may have all callback slots that are free',
+    file: 'engine/slots.ts',
+    text: 'Math.min(maxPerOrganization, total - taken)',
+    replacement: 'Math.min(maxPerOrganization, total)',
+    tests: [callbacks],
+  },
+  {
+    name: 'a host may have all callback slots of its organization',
+    file: dispatcher,
+    text: '.filter(({ queue }) => (hosts.get(hostOfQueue(queue)) ?? 0) < atOnceOfHost)',
+    replacement: '.filter(() => atOnceOfHost > hosts.size - hosts.size)',
+    tests: [callbacks],
+  },
+  {
+    name: 'the command line lists the first page alone',
+    file: client,
+    text: 'pages = num_pages ?? 1',
+    replacement: 'pages = Math.min(1, num_pages ?? 1)',
+    tests: [commandLine],
+  },
+  {
+    name: 'the command line lists the first page again and again',
+    file: client,
+    text: 'page=${page}`',
+    replacement: 'page=${page - page}`',
+    tests: [commandLine],
+  },
+  {
+    name: 'paging drops what else was asked for',
+    file: client,
+    text: "${path}${path.includes('?') ? '&' : '?'}page=",
+    replacement: "${path.split('?')[0]}?page=",
+    tests: [commandLine],
+  },
+  {
+    name: 'who watches a failed import is told that it went well',
+    file: 'control-plane/cli/commands/imports.ts',
+    text: "if (state !== 'finished') return 1",
+    replacement: "if (state === 'cancelled') return 1",
+    tests: [commandLine],
+  },
+  {
+    name: 'an import of which every row failed ends like one that went well',
+    file: 'control-plane/cli/commands/imports.ts',
+    text: '? 3 : 0',
+    replacement: '? 0 : 0',
+    tests: [commandLine],
+  },
+  {
+    name: 'a refusal by the service ends like wrong usage',
+    file: 'control-plane/cli/main.ts',
+    text: 'error instanceof CommandFailure ? error.exitCode : 1',
+    replacement: 'error instanceof CommandFailure ? error.exitCode : 2',
+    tests: [commandLine],
+  },
+  {
+    name: 'wrong usage ends like a refusal',
+    file: 'control-plane/cli/failures.ts',
+    text: '{ exitCode: 2 }',
+    replacement: '{ exitCode: 1 }',
+    tests: [commandLine],
+  },
+  {
+    name: 'Ctrl-C ends like a success',
+    file: 'control-plane/cli/commands/imports.ts',
+    text: 'return 130',
+    replacement: 'return 0',
+    tests: [commandLine],
+  },
+  {
+    name: 'a log that breaks off ends like a success',
+    file: 'control-plane/cli/commands/imports.ts',
+    text: 'throw new CommandFailure(`the log broke off before its end: ${messageOf(error)}`)',
+    replacement: 'void error',
+    tests: [commandLine],
+  },
+  {
+    name: 'half a file of a killed client is published',
+    file: 'ftp/transfers.ts',
+    text: 'await Promise.all([watch(signal), upload.prepare()])\n      signal.throwIfAborted()',
+    replacement: 'await upload.prepare()',
+    tests: [ftpUploads],
+  },
+  {
+    name: 'half a file of a connection that breaks is published',
+    file: 'ftp/transfers.ts',
+    text: "    throw brokenOff(error)\n  } finally {\n    signal.removeEventListener('abort', breakOff)",
+    replacement: "    void error\n  } finally {\n    signal.removeEventListener('abort', breakOff)",
+    tests: [ftpUploads],
+  },
+  {
+    name: 'the end of a session breaks no upload off',
+    file: 'ftp/interruption.ts',
+    text: 'this.#hangUp.abort()\n    this.#transfer?.abort()',
+    replacement: 'this.#hangUp.abort()',
+    tests: [ftpUploads],
+  },
+]
