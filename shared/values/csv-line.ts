@@ -6,16 +6,10 @@ export type CsvDialect = Pick<FileFormat, 'csv_field_separator' | 'csv_field_enc
 export function writeLine(cells: readonly string[], dialect: CsvDialect): string {
   const { csv_field_separator: separator, csv_field_enclosure: enclosure } = dialect
   const line = cells
-    .map((cell, i) =>
-      needsEnclosure(cell, separator, enclosure) || (i === 0 && cell.startsWith(byteOrderMark))
-        ? enclose(cell, enclosure)
-        : cell,
-    )
+    .map((cell) => (needsEnclosure(cell, separator, enclosure) ? enclose(cell, enclosure) : cell))
     .join(separator)
-  // A line of blanks alone would be skipped when it is read again.
-  return /^[ \t]*$/.test(line)
-    ? enclose(cells[0] ?? '', enclosure) + line.slice((cells[0] ?? '').length)
-    : line
+  // A line without any character but tabs between its cells would be skipped when it is read again.
+  return /^\t*$/.test(line) ? enclosure + enclosure + line : line
 }
 
 /**
@@ -25,10 +19,10 @@ export function writeLine(cells: readonly string[], dialect: CsvDialect): string
 export const withoutFormula = (cell: string): string =>
   /^(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/.test(cell) ? `'${cell}` : cell
 
-/** At a file's beginning it would not be read as a character of the cell. */
-const byteOrderMark = '\ufeff'
-
-/** As RFC 4180 has it; many readers also drop the blanks at a bare cell's ends. */
+/**
+ * As RFC 4180 has it. Many readers also drop the blanks at a bare cell's ends, and a byte order mark at a file's
+ * beginning, which `trim` takes too.
+ */
 function needsEnclosure(cell: string, separator: string, enclosure: string): boolean {
   return (
     cell.includes(enclosure) ||

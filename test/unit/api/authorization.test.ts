@@ -1,6 +1,25 @@
 import t from 'tap'
-import { describeNeed, isMoreThan, meets, scopeOf } from '../../../control-plane/api/authorization.ts'
-import type { Need, Permission, PermissionNeed, Scope } from '../../../control-plane/api/endpoint.ts'
+import {
+  describeAuthorization,
+  describeNeed,
+  isMoreThan,
+  meets,
+  needText,
+  organizationOf,
+  refuseCaller,
+  refuseMore,
+  refuseMoreThanAsked,
+  refuseUnless,
+  scopeOf,
+} from '../../../control-plane/api/authorization.ts'
+import type {
+  Endpoint,
+  Need,
+  Permission,
+  PermissionNeed,
+  Scope,
+} from '../../../control-plane/api/endpoint.ts'
+import type { ControlPlane } from '../../../control-plane/control-plane.ts'
 import { endpoints } from '../../../control-plane/endpoints.ts'
 import type { Caller } from '../../../shared/api-keys.ts'
 import type { Role } from '../../../shared/schemas/api-key.ts'
@@ -115,14 +134,15 @@ t.test('the scope is what the path says, or what is declared', (t) => {
   t.end()
 })
 
+const caller = (role: Role, permissions = {}): Caller => ({
+  keyId: 1,
+  organizationId: 1,
+  role,
+  permissions: role === 'standard' ? permissions : permissionValues,
+  userId: null,
+})
+
 t.test('roles hold what they hold', (t) => {
-  const caller = (role: Role, permissions = {}): Caller => ({
-    keyId: 1,
-    organizationId: 1,
-    role,
-    permissions: role === 'standard' ? permissions : permissionValues,
-    userId: null,
-  })
   const importing: Need = { permission: ['subscriber', 'import'] }
   const everything: Need[] = ['any_key', importing, 'admin', 'system_admin']
   const pausing: Need = {
@@ -145,5 +165,120 @@ t.test('roles hold what they hold', (t) => {
   t.equal(isMoreThan({ role: 'organization_admin', permissions: {} }, reader), true)
   t.equal(isMoreThan(reader, caller('organization_admin')), false)
   t.equal(isMoreThan(caller('system_admin'), caller('organization_admin')), true)
+  t.end()
+})
+
+const updating: Need = { permission: ['subscriber', 'update'] }
+const readingOrImporting: Need = {
+  permission: ['subscriber', 'read'],
+  or: { permission: ['subscriber', 'import'] },
+}
+const updatingOrPausing: Need = {
+  permission: ['autoresponder', 'update'],
+  or: { permission: ['autoresponder', 'update_state'], enoughFor: 'pausing' },
+}
+
+t.test('a refusal says what is needed, with a 403', (t) => {
+  const needs: [need: Need, text: string, description: string][] = [
+    ['system_admin', 'system_admin', 'the role system_admin'],
+    ['admin', 'admin', 'the role organization_admin or system_admin'],
+    [updating, 'subscriber/update', 'the permission subscriber/update'],
+    [
+      readingOrImporting,
+      'subscriber/read or subscriber/import',
+      'the permission subscriber/read or subscriber/import',
+    ],
+    [
+      updatingOrPausing,
+      'autoresponder/update or autoresponder/update_state',
+      'the permission autoresponder/update (autoresponder/update_state is enough for pausing)',
+    ],
+  ]
+  for (const [need, text, description] of needs) {
+    t.equal(needText(need), text)
+    t.throws(
+      () => {
+        refuseUnless(caller('standard', { subscriber: ['export'] }), need)
+      },
+      { code: 'not_authorized', status: 403, message: `this needs ${description}` },
+    )
+    refuseUnless(caller('system_admin'), need)
+  }
+  t.equal(describeNeed('any_key'), "any of the organization's keys")
+  t.equal(
+    describeAuthorization({ path: '/users', needs: 'admin' }),
+    "Needs the role organization_admin or system_admin. It works on the caller's own organization.",
+  )
+  t.equal(
+    describeAuthorization({ path: '/users/:id', needs: updating }),
+    "Needs the permission subscriber/update. Records of other organizations than the caller's are not_found, save for system admins.",
+  )
+  t.end()
+})
+
+t.test('what covers all organizations is for system admins, whatever else it needs', (t) => {
+  const endpoint = (path: string, needs: Need): Endpoint => ({ path, needs }) as Endpoint
+  const admin = caller('organization_admin')
+  const refused = { code: 'not_authorized', message: 'this needs the role system_admin' }
+  for (const path of [
+    '/organizations/all',
+    '/organization/all/subscribers',
+    '/jobs/unfinished_on_all_organizations',
+  ]) {
+    t.throws(() => {
+      refuseCaller(admin, endpoint(path, 'any_key'))
+    }, refused)
+    refuseCaller(caller('system_admin'), endpoint(path, 'any_key'))
+  }
+  t.throws(() => {
+    refuseCaller(admin, endpoint('/organizations', 'system_admin'))
+  }, refused)
+  for (const path of ['/jobs/all', '/organizations/:id', '/organizations/allied'])
+    refuseCaller(admin, endpoint(path, 'admin'))
+  t.end()
+})
+
+t.test('the organization of a call is the one that its path begins with, else the own', async (t) => {
+  // None of these is looked up in the database.
+  const organization = (path: string, params: Record<string, string>, who = caller('standard')) =>
+    organizationOf({} as ControlPlane, who, { path } as Endpoint, params)
+  t.equal(await organization('/users', { organization_id: '2' }), 1)
+  t.equal(await organization('/organizations/:organization_id/users', { organization_id: '1' }), 1)
+  t.equal(await organization('/organization/:id', { id: '1' }), 1)
+  t.equal(await organization('/lists/organizations/:id', { id: '2' }), 1)
+  for (const role of ['standard', 'organization_admin'] as const)
+    await t.rejects(organization('/organizations/:id/users', { id: '2' }, caller(role)), {
+      code: 'not_found',
+    })
+})
+
+t.test('no caller makes a key or a user that may do more than the caller', (t) => {
+  const reader = caller('standard', { subscriber: ['read', 'export'] })
+  const admin = caller('organization_admin')
+  const refused = (what: string) => ({
+    code: 'not_authorized',
+    status: 403,
+    message: `nobody makes, changes or deletes ${what} that may do more than he himself`,
+  })
+  t.throws(() => {
+    refuseMore({ role: 'standard', permissions: { subscriber: ['import'] } }, reader, 'an API key')
+  }, refused('an API key'))
+  t.throws(() => {
+    refuseMore({ role: 'standard', permissions: { custom_field: ['read'] } }, reader, 'a user')
+  }, refused('a user'))
+  refuseMore({ role: 'standard', permissions: { subscriber: ['export'] } }, reader, 'a user')
+  refuseMore({ role: 'standard', permissions: {} }, reader, 'a user')
+  // Among admins of one rank permissions don't count: all of them hold all.
+  refuseMore({ role: 'organization_admin', permissions: { unknown: ['x'] } }, admin, 'a user')
+
+  t.throws(() => {
+    refuseMoreThanAsked({ role: 'system_admin' }, admin, 'an API key')
+  }, refused('an API key'))
+  t.throws(() => {
+    refuseMoreThanAsked({ role: 'organization_admin' }, reader, 'a user')
+  }, refused('a user'))
+  for (const document of [undefined, null, 'text', {}, { role: 'unknown' }, { role: 'organization_admin' }])
+    refuseMoreThanAsked(document, admin, 'a user')
+  refuseMoreThanAsked({ role: 'standard' }, reader, 'a user')
   t.end()
 })

@@ -2,7 +2,7 @@ import { BSON } from 'mongodb'
 import t from 'tap'
 import { BsonWriter } from '../../../engine/writing/bson-writer.ts'
 import { subscriberWriter, updateWriter } from '../../../engine/writing/subscriber-writer.ts'
-import { rowDecider, type ExistingSubscriber } from '../../../shared/rows/row-decision.ts'
+import { rowDecider, takesPlace, type ExistingSubscriber } from '../../../shared/rows/row-decision.ts'
 import { rowReader, type Row } from '../../../shared/rows/row-reader.ts'
 import type { ImportOptions, ImportPlan } from '../../../shared/schemas/import.ts'
 import { makeField, makeOptions, makePlan } from '../../helpers/make-plan.ts'
@@ -23,27 +23,35 @@ const columns: ImportPlan['columns'] = [
   { kind: 'field', field_id: 2 },
 ]
 
+function deciderOf(options: Partial<ImportOptions>, plan: Partial<ImportPlan>) {
+  const wholePlan = makePlan({ fields, columns, ...plan })
+  const wholeOptions = makeOptions(options)
+  const reader = rowReader(wholePlan, wholeOptions)
+  const { mappedFieldIds } = reader
+  const decider = rowDecider({ plan: wholePlan, options: wholeOptions, mappedFieldIds, startedAt })
+  return {
+    plan: wholePlan,
+    projection: decider.projection,
+    decide: (cells: string[], existing: Partial<ExistingSubscriber> | undefined) => {
+      const row = reader.read(cells) as Row
+      const subscriber =
+        existing === undefined
+          ? undefined
+          : { _id: '9:a@b.co', id: 5, status: 'active' as const, custom_fields: {}, ...existing }
+      return decider.decide({ key: '9:a@b.co', row, newId: 77, now }, subscriber)
+    },
+  }
+}
+
 function decide(
   cells: string[],
   existing: Partial<ExistingSubscriber> | undefined,
   options: Partial<ImportOptions> = {},
   plan: Partial<ImportPlan> = {},
 ) {
-  const wholePlan = makePlan({ fields, columns, ...plan })
-  const wholeOptions = makeOptions(options)
-  const reader = rowReader(wholePlan, wholeOptions)
-  const decider = rowDecider({
-    plan: wholePlan,
-    options: wholeOptions,
-    mappedFieldIds: reader.mappedFieldIds,
-    startedAt,
-  })
-  const row = reader.read(cells) as Row
-  const subscriber =
-    existing === undefined
-      ? undefined
-      : { _id: '9:a@b.co', id: 5, status: 'active' as const, custom_fields: {}, ...existing }
-  const decision = decider.decide({ key: '9:a@b.co', row, newId: 77, now }, subscriber)
+  const decider = deciderOf(options, plan)
+  const { plan: wholePlan } = decider
+  const decision = decider.decide(cells, existing)
   const writer = new BsonWriter()
   switch (decision.result) {
     case 'added':
@@ -229,4 +237,204 @@ t.test('on a list with a primary key an update writes the email and leaves the k
   t.match(decide(['New@B.co', 'KEY'], undefined, {}, keyed), {
     document: { email_key: 'new@b.co', custom_fields: { 1: 'KEY' } },
   })
+})
+
+const removalColumns: ImportPlan['columns'] = [
+  { kind: 'built_in', name: 'email' },
+  { kind: 'built_in', name: 'status' },
+  { kind: 'built_in', name: 'remove_time' },
+  { kind: 'built_in', name: 'remove_ip' },
+  { kind: 'built_in', name: 'subscribe_time' },
+  { kind: 'built_in', name: 'subscribe_ip' },
+]
+const everyStatus = { active: true, unsubscribed: true, bounced: true, deactivated: true, scomp: true }
+const statusAlone = { custom_fields: false, confirmed: false, format: false, status: true }
+const confirmedAlone = { custom_fields: false, confirmed: true, format: false, status: false }
+
+t.test(
+  'who is active has neither time nor address of a removal, also where the row gives them',
+  async (t) => {
+    const removal = ['2020-01-01', '192.0.2.1', '2019-01-01', '192.0.2.2']
+    const plan = { columns: removalColumns, fields: [] }
+    const subscribed = { subscribe_time: new Date('2019-01-01T00:00:00Z'), subscribe_ip: '192.0.2.2' }
+    const removed = { remove_time: new Date('2020-01-01T00:00:00Z'), remove_ip: '192.0.2.1' }
+    const added = {
+      ...{ _id: '9:a@b.co', id: 77, mailing_list_id: 9, email: 'a@b.co', created_at: now, custom_fields: {} },
+      ...subscribed,
+    }
+    t.same(decide(['a@b.co', 'active', ...removal], undefined, {}, plan), {
+      result: 'added',
+      document: { ...added, status: 'active' },
+    })
+    t.same(decide(['a@b.co', 'scomp', ...removal], undefined, {}, plan), {
+      result: 'added',
+      document: { ...added, ...removed, status: 'scomp' },
+    })
+
+    const options = { overwrite: true, overwrite_what: statusAlone, overwrite_when_status: everyStatus }
+    t.same(decide(['a@b.co', 'active', ...removal], {}, options, plan), {
+      ...{ result: 'updated', from: 'active', to: 'active' },
+      ...{ set: { status: 'active', ...subscribed }, unset: [] },
+    })
+    t.same(decide(['a@b.co', 'scomp', ...removal], {}, options, plan), {
+      ...{ result: 'updated', from: 'active', to: 'scomp' },
+      ...{ set: { status: 'scomp', ...subscribed, ...removed }, unset: [] },
+    })
+    t.same(decide(['a@b.co', 'scomp'], { status: 'bounced' }, options, plan), {
+      ...{ result: 'updated', from: 'bounced', to: 'scomp' },
+      ...{ set: { status: 'scomp' }, unset: [] },
+    })
+    for (const [before, after] of [
+      [undefined, 1],
+      [2, 3],
+    ] as const)
+      t.same(
+        decide(
+          ['a@b.co', 'active'],
+          { status: 'bounced', ...(before && { reactivations: before }) },
+          options,
+          plan,
+        ),
+        {
+          ...{ result: 'updated', from: 'bounced', to: 'active' },
+          ...{ set: { status: 'active', reactivations: after }, unset: ['remove_time', 'remove_ip'] },
+        },
+      )
+  },
+)
+
+t.test('who becomes confirmed has a time of it, who is not confirmed has none', async (t) => {
+  const plan: Partial<ImportPlan> = {
+    has_confirmed: true,
+    fields: [],
+    columns: [
+      { kind: 'built_in', name: 'email' },
+      { kind: 'built_in', name: 'confirmed' },
+      { kind: 'built_in', name: 'confirm_time' },
+    ],
+  }
+  const given = new Date('2020-01-01T00:00:00Z')
+  const options = { overwrite: true, overwrite_what: confirmedAlone }
+  const updated = (cells: string[], confirmed: boolean | undefined, what = confirmedAlone) => {
+    const found = decide(
+      ['a@b.co', ...cells],
+      { ...(confirmed === undefined ? {} : { confirmed }) },
+      { ...options, overwrite_what: what },
+      plan,
+    )
+    return 'set' in found ? { set: found.set, unset: found.unset } : found
+  }
+  const cases: [cells: string[], confirmed: boolean | undefined, set: object, unset: string[]][] = [
+    [['yes'], undefined, { confirmed: true, confirm_time: now }, []],
+    [['yes'], false, { confirmed: true, confirm_time: now }, []],
+    [['yes', '2020-01-01'], false, { confirmed: true, confirm_time: given }, []],
+    [['yes'], true, { confirmed: true }, []],
+    [['yes', '2020-01-01'], true, { confirmed: true, confirm_time: given }, []],
+    [['no'], true, { confirmed: false }, ['confirm_time']],
+    [['no', '2020-01-01'], true, { confirmed: false }, ['confirm_time']],
+    [['', '2020-01-01'], true, { confirm_time: given }, []],
+    [['', '2020-01-01'], false, {}, []],
+    [[''], true, {}, []],
+  ]
+  for (const [cells, confirmed, set, unset] of cases)
+    t.same(updated(cells, confirmed), { set, unset }, `${cells.join(' ')} where it is ${confirmed}`)
+  t.same(updated(['no'], true, { ...confirmedAlone, confirmed: false }), { set: {}, unset: [] })
+
+  const addedWith = (...cells: string[]) => decide(['a@b.co', ...cells], undefined, {}, plan)
+  t.match(addedWith('yes', '2020-01-01'), { document: { confirmed: true, confirm_time: given } })
+  t.match(addedWith('no', '2020-01-01'), { document: { confirmed: false, confirm_time: undefined } })
+})
+
+t.test('a required field has its value, or had none before', async (t) => {
+  const required = { fields: [makeField({ id: 1, name: 'A', required: true })], columns: columns.slice(0, 4) }
+  const clear: Partial<ImportOptions> = { overwrite: true, blank_cells: 'clear' }
+  t.match(decide(['a@b.co', '', '', 'x'], undefined, {}, required), {
+    document: { custom_fields: { 1: 'x' } },
+  })
+  t.match(decide(['a@b.co', '', '', ''], undefined, {}, { ...required, default_values: { 1: 'd' } }), {
+    document: { custom_fields: { 1: 'd' } },
+  })
+  t.same(decide(['a@b.co', '', '', ''], {}, clear, required), {
+    ...{ result: 'updated', from: 'active', to: 'active' },
+    ...{ set: {}, unset: ['custom_fields.1'] },
+  })
+  t.same(decide(['a@b.co', '', '', 'new'], { custom_fields: { 1: 'old' } }, clear, required), {
+    ...{ result: 'updated', from: 'active', to: 'active' },
+    ...{ set: { 'custom_fields.1': 'new' }, unset: [] },
+  })
+})
+
+t.test('a blank cell keeps what is there, and defaults are custom fields too', async (t) => {
+  const cells = ['a@b.co', '', '', 'new', '']
+  const kept = { result: 'updated', from: 'active', to: 'active' }
+  t.same(decide(cells, {}, { overwrite: true }), { ...kept, set: { 'custom_fields.1': 'new' }, unset: [] })
+  t.same(
+    decide(
+      cells,
+      {},
+      { overwrite: true, overwrite_what: statusAlone },
+      { default_values: { 2: 'd2', 3: 'd3' } },
+    ),
+    { ...kept, set: {}, unset: [] },
+  )
+  const keyed: Partial<ImportPlan> = {
+    identity: { kind: 'text', column: 1, field_id: 1 },
+    columns: [
+      { kind: 'built_in', name: 'email' },
+      { kind: 'field', field_id: 1 },
+    ],
+    default_values: { 1: 'a default of the key' },
+  }
+  t.same(decide(['a@b.co', 'KEY'], {}, { overwrite: true }, keyed), {
+    ...kept,
+    set: { email: 'a@b.co', email_key: 'a@b.co' },
+    unset: [],
+  })
+})
+
+t.test('a row leaves nothing for the next one', async (t) => {
+  const { decide } = deciderOf({ overwrite: true }, { default_values: { 3: 'd3' } })
+  t.match(decide(['a@b.co', '', '', 'x', 'y'], undefined), { subscriber: { values: ['x', 'y', 'd3'] } })
+  t.match(decide(['a@b.co'], undefined), { subscriber: { values: [null, 'field default', 'd3'] } })
+  t.match(decide(['a@b.co', '', '', 'x', 'y'], {}), { update: { values: ['x', 'y', 'd3'] } })
+  t.match(decide(['a@b.co'], {}), { update: { values: [null, null, 'd3'] } })
+})
+
+t.test('what is read of existing subscribers is what the decision looks at', async (t) => {
+  const plan: Partial<ImportPlan> = {
+    identity: { kind: 'text', column: 1, field_id: 1 },
+    columns: [
+      { kind: 'built_in', name: 'email' },
+      { kind: 'field', field_id: 1 },
+    ],
+    fields: [
+      makeField({ id: 1, name: 'Key', required: true }),
+      makeField({ id: 2, name: 'Needed', required: true }),
+      makeField({ id: 3, name: 'Other' }),
+    ],
+  }
+  const projection = (options: Partial<ImportOptions>) => deciderOf(options, plan).projection
+  const whole = { id: 1, status: 1, confirmed: 1, reactivations: 1 }
+  const clear = { overwrite: true, blank_cells: 'clear' } as const
+  t.same(projection({ blank_cells: 'clear' }), { _id: 1 })
+  t.same(projection({ overwrite: true }), whole)
+  t.same(projection({ ...clear, overwrite_what: statusAlone }), whole)
+  t.same(projection(clear), { ...whole, 'custom_fields.2': 1 })
+})
+
+t.test('who becomes active takes a place', async (t) => {
+  const options = { overwrite: true, overwrite_what: statusAlone, overwrite_when_status: everyStatus }
+  const { decide } = deciderOf(options, {})
+  const cases: [cells: string[], from: ExistingSubscriber['status'] | undefined, takes: boolean][] = [
+    [['a@b.co', 'active'], undefined, true],
+    [['a@b.co', 'scomp'], undefined, false],
+    [['a@b.co', 'active'], 'bounced', true],
+    [['a@b.co', 'active'], 'active', false],
+    [['a@b.co', 'bounced'], 'active', false],
+    [['a@b.co', 'bounced'], 'scomp', false],
+  ]
+  for (const [cells, from, takes] of cases)
+    t.equal(takesPlace(decide(cells, from && { status: from })), takes, `${cells[1]} after ${from}`)
+  t.equal(takesPlace({ result: 'failed', reason: '' }), false)
+  t.equal(takesPlace({ result: 'skipped_overwrite' }), false)
 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { rowReader } from '../../../shared/rows/row-reader.ts'
+import { readRow, rowReader, type Row } from '../../../shared/rows/row-reader.ts'
 import { makeField, makeOptions, makePlan, utf8Format } from '../../helpers/make-plan.ts'
 
 const plan = makePlan({
@@ -91,8 +91,119 @@ t.test('on a list with a primary key the email is a cell like others, and may no
   t.match(keyed.read(['K1', 'a@b.co']), { email: 'a@b.co', fields: ['K1'] })
   t.equal(keyed.read(['K1', '']), 'email: the cell is blank instead of an email address')
   t.equal(keyed.read(['K1', 'nobody']), "email: 'nobody' is not an email address")
+  t.equal(keyed.read(['', 'a@b.co']), 'Number: the cell is blank instead of a text of 0 to 65535 characters')
   t.equal(
     keyed.identityProblem(['', 'a@b.co']),
     'Number: the cell is blank instead of a text of 0 to 65535 characters',
   )
+})
+
+const at = (text: string) => new Date(`${text}T00:00:00Z`)
+
+t.test('each built-in column is read into its own place', async (t) => {
+  const names = ['remove_time', 'confirm_time', 'subscribe_time', 'remove_ip', 'subscribe_ip'] as const
+  const reader = rowReader(
+    makePlan({ columns: [...names, 'email' as const].map((name) => ({ kind: 'built_in', name })) }),
+    makeOptions(),
+  )
+  t.same(reader.read(['1/2/2014', '1/3/2014', '1/4/2014', '192.0.2.1', '192.0.2.2', 'a@b.co']), {
+    ...{ email: 'a@b.co', status: null, email_format: null, confirmed: null, fields: [], monthFirstDates: 0 },
+    ...{ remove_time: at('2014-01-02'), confirm_time: at('2014-01-03'), subscribe_time: at('2014-01-04') },
+    ...{ remove_ip: '192.0.2.1', subscribe_ip: '192.0.2.2' },
+  })
+  t.equal(
+    reader.read(['x', '31/12/2014', '', 'y', '', 'a@b.co']),
+    "remove_time: 'x' is not a date or time in a documented form (mdy), in the years 1000 to 9999; " +
+      "confirm_time: '31/12/2014' is not a date or time in a documented form (mdy), in the years 1000 to 9999: should date_format be dmy, day first?; " +
+      "remove_ip: 'y' is not an IPv4 or IPv6 address",
+  )
+})
+
+const columnsOfFields: Parameters<typeof makePlan>[0] = {
+  columns: [
+    null,
+    { kind: 'built_in', name: 'status' },
+    { kind: 'field', field_id: 1 },
+    { kind: 'field', field_id: 2 },
+    { kind: 'field', field_id: 3 },
+    { kind: 'built_in', name: 'email' },
+  ],
+  identity: { kind: 'email', column: 5, field_id: null },
+  fields: [
+    makeField({ id: 1, name: 'Born', field_type: 'date' }),
+    makeField({ id: 2, name: 'Day', field_type: 'day_of_year' }),
+    makeField({ id: 3, name: 'Boxes', field_type: 'select_multiple_checkboxes', options: ['a', 'b'] }),
+  ],
+}
+
+t.test('the email column is found among others, and nothing chosen is no value', async (t) => {
+  const reader = rowReader(makePlan(columnsOfFields), makeOptions())
+  t.equal(reader.emailColumn, 5)
+  t.same(reader.mappedFieldIds, [1, 2, 3])
+  t.match(reader.read(['', '', '', '', '|', 'a@b.co']), { fields: [null, null, null] })
+  t.match(reader.read(['', '', '', '', 'b,a', 'a@b.co']), { fields: [null, null, ['a', 'b']] })
+  t.match(reader.read(['', '', '', '', 'c', 'a@b.co']), /Boxes: 'c' is not one or more of/)
+})
+
+t.test('dates in the other order are asked about, or counted', async (t) => {
+  const mdy = rowReader(makePlan(columnsOfFields), makeOptions())
+  const hint = ': should date_format be dmy, day first?'
+  t.equal(
+    mdy.read(['', '', '31/12/2014', '31-12', '', 'a@b.co']),
+    `Born: '31/12/2014' is not a date in a documented form (mdy)${hint}; ` +
+      `Day: '31-12' is not a day of the year such as MM-DD, or a date in a documented form${hint}`,
+  )
+  t.equal(
+    mdy.read(['', '', '32/12/2014', '32-12', '', 'a@b.co']),
+    "Born: '32/12/2014' is not a date in a documented form (mdy); " +
+      "Day: '32-12' is not a day of the year such as MM-DD, or a date in a documented form",
+  )
+  t.match(mdy.read(['', '', '12/31/2014', '', '', 'a@b.co']), { monthFirstDates: 0 })
+
+  const dmy = rowReader(
+    makePlan(columnsOfFields),
+    makeOptions({ file_format: { ...utf8Format, date_format: 'dmy' } }),
+  )
+  t.match(dmy.read(['', '', '12/31/2014', '12/13/2014', '', 'a@b.co']), { monthFirstDates: 2 })
+  t.match(dmy.read(['', '', '31/12/2014', '1/2/2014', '', 'a@b.co']), { monthFirstDates: 0 })
+  t.equal(
+    dmy.read(['', '', '2014-13-01', '', '', 'a@b.co']),
+    "Born: '2014-13-01' is not a date in a documented form (dmy)",
+  )
+})
+
+t.test('a value in a reason is on one line and at most 60 characters long', async (t) => {
+  const status = (text: string) => reader.read(['a@b.co', text])
+  const expectation = 'is not one of active, bounced, unsubscribed, scomp, deactivated'
+  const cases: [text: string, shown: string][] = [
+    ['y'.repeat(60), `'${'y'.repeat(60)}'`],
+    ['y'.repeat(61), `'${'y'.repeat(60)}...'`],
+    ['a\0\u001f\n\u007fb\tc', "'a b c'"],
+    [`${'y'.repeat(59)}\u{1f600}z`, `'${'y'.repeat(59)}...'`],
+    [`${'y'.repeat(58)}\u{1f600}z`, `'${'y'.repeat(58)}\u{1f600}...'`],
+    ['y'.repeat(65_535), `'${'y'.repeat(60)}...'`],
+    ['y'.repeat(65_536), `'${'y'.repeat(60)}...' (65536 characters)`],
+  ]
+  for (const [text, shown] of cases) t.equal(status(text), `status: ${shown} ${expectation}`)
+  t.equal(
+    reader.read(['a@b.co', '', '', '', '', '', '', '', ' x ']),
+    "the record has 9 cells, the mapping 8 columns: the first one too many is 'x'",
+  )
+})
+
+t.test("a record's own problem comes first, then that of its identity", async (t) => {
+  const cells = [' x@y ', '', '', '', '', '11']
+  const noRow = 'the record is too long'
+  t.equal(readRow(reader, { problem: noRow, identity: null, cells }), noRow)
+  t.equal(readRow(reader, { problem: noRow, identity: 'a@b.co', cells }), noRow)
+  t.equal(readRow(reader, { problem: null, identity: null, cells }), "email: 'x@y' is not an email address")
+  t.equal(
+    readRow(reader, { problem: null, identity: null, cells: [] }),
+    'email: the cell is blank instead of an email address',
+  )
+  t.equal(
+    readRow(reader, { problem: null, identity: 'a@b.co', cells: ['a@b.co', '', '', '', '', '11'] }),
+    "Points: '11' is not an integer from 0 to 10",
+  )
+  t.equal((readRow(reader, { problem: null, identity: 'a@b.co', cells: ['a@b.co'] }) as Row).email, 'a@b.co')
 })

@@ -37,7 +37,18 @@ t.test('enclosures are written only where they are needed', async (t) => {
   const dialect = { csv_field_separator: ',', csv_field_enclosure: '"' } as const
   t.equal(writeLine(['a', '12" pipe', ' b '], dialect), 'a,"12"" pipe"," b "', 'as RFC 4180 has it')
   t.equal(writeLine(['a,b', 'c"d,', '"'], dialect), '"a,b","c""d,",""""')
-  t.equal(writeLine([' '], dialect), '" "', 'a blank line would be skipped')
+  t.equal(writeLine(['\ufeffa', 'b'], dialect), '"\ufeffa",b', 'a byte order mark would be dropped')
+  t.equal(writeLine(['a', 'b\r', 'c\nd', ' e'], dialect), 'a,"b\r","c\nd"," e"')
+  t.equal(writeLine(['', 'a', ''], dialect), ',a,')
+})
+
+t.test('no line is blank, as that would be skipped', async (t) => {
+  const dialect = { csv_field_separator: '\t', csv_field_enclosure: "'" } as const
+  t.equal(writeLine([''], dialect), "''")
+  t.equal(writeLine(['', '', ''], dialect), "''\t\t")
+  t.equal(writeLine([' '], dialect), "' '")
+  t.equal(writeLine(['', 'a'], dialect), '\ta')
+  t.equal(writeLine(['a', ''], dialect), 'a\t')
 })
 
 t.test('a cell that a spreadsheet would run gets a quote before it, any other is as it was', async (t) => {

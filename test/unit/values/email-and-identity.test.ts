@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { asciiEmailIdentity } from '../../../shared/records/identity-reader.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
-import { comparisonForm } from '../../../shared/values/identity.ts'
+import { comparisonForm, subscriberKey, subscribersOfList } from '../../../shared/values/identity.ts'
 import { canonicalIp, networkOf } from '../../../shared/values/ip.ts'
 
 t.test('addresses that are valid, with the form in which they are compared', async (t) => {
@@ -122,5 +122,15 @@ t.test('one client is one IPv4 address or one IPv6 network', (t) => {
     ['unix', 'unix'],
   ] as const)
     t.equal(networkOf(address), network)
+  t.end()
+})
+
+t.test('the keys of a list lie between its bounds, those of other lists beside them', (t) => {
+  const { $gte: from, $lt: to } = subscribersOfList(12)
+  const isWithin = (key: string) => from <= key && key < to
+  t.equal(subscriberKey(12, 'ann@b.example'), '12:ann@b.example')
+  for (const identity of ['', ' ', '0', '\u{10ffff}']) t.ok(isWithin(subscriberKey(12, identity)))
+  for (const other of [1, 2, 11, 13, 120])
+    t.notOk(isWithin(subscriberKey(other, 'ann@b.example')), `${other}`)
   t.end()
 })

@@ -9,7 +9,6 @@ import { emailIdentity } from '../../../shared/values/email.ts'
 import { codePoints, fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { canonicalIp, networkOf } from '../../../shared/values/ip.ts'
-import { normalizeText } from '../../../shared/values/normalized-text.ts'
 import { globMatcher } from '../../../control-plane/resources/autoresponders/glob.ts'
 import {
   builtInNamed,
@@ -150,24 +149,4 @@ t.test('1 MiB of any text takes every function less than 50 ms', async (t) => {
       if (ms > maxMs) slow.push(`${name} of ${kind}: ${Math.round(ms)} ms`)
     }
   t.same(slow, [])
-})
-
-t.test('what people write is normalized as JavaScript does it', async (t) => {
-  const texts = [
-    'Zoe\u0308',
-    'a\u0327\u0301',
-    '\u1100\u1161\u11a8',
-    `e${'\u0301'.repeat(30)}`,
-    'x\u0301\u0327'.repeat(1_000),
-  ]
-  for (const form of ['NFC', 'NFKD'] as const)
-    t.same(
-      texts.map((text) => normalizeText(text, form)),
-      texts.map((text) => text.normalize(form)),
-    )
-  t.equal(
-    normalizeText(`a${'\u0301'.repeat(100)}b`, 'NFC'),
-    `\u00e1${'\u0301'.repeat(99)}b`,
-    'nothing is lost',
-  )
 })
