@@ -206,13 +206,33 @@ t.test('a refusal says what is needed, with a 403', (t) => {
   }
   t.equal(describeNeed('any_key'), "any of the organization's keys")
   t.equal(
-    describeAuthorization({ path: '/users', needs: 'admin' }),
-    "Needs the role organization_admin or system_admin. It works on the caller's own organization.",
-  )
-  t.equal(
     describeAuthorization({ path: '/users/:id', needs: updating }),
     "Needs the permission subscriber/update. Records of other organizations than the caller's are not_found, save for system admins.",
   )
+  const scopes: [path: string, scope: Scope | undefined, description: string][] = [
+    ['/users', undefined, "It works on the caller's own organization."],
+    [
+      '/users',
+      'own_organization_or_given',
+      "It works on the caller's own organization; a system admin may give another one as organization_id.",
+    ],
+    [
+      '/users',
+      'own_organization_or_all',
+      "It covers the caller's own organization, for a system admin all of them.",
+    ],
+    [
+      '/organizations/:id/users',
+      undefined,
+      "The organization in the path is the caller's own; a system admin may name any. Another one is not_found.",
+    ],
+    ['/organizations/all', undefined, 'It covers all organizations.'],
+  ]
+  for (const [path, scope, description] of scopes)
+    t.equal(
+      describeAuthorization({ path, needs: 'admin', ...(scope === undefined ? {} : { scope }) }),
+      `Needs the role organization_admin or system_admin. ${description}`,
+    )
   t.end()
 })
 

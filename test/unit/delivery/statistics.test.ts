@@ -3,6 +3,7 @@ import t from 'tap'
 import { statisticsOf } from '../../../control-plane/resources/autoresponder-statistics/formulas.ts'
 import { Figures } from '../../../control-plane/resources/delivery-events/figures.ts'
 import {
+  earlier,
   noDailyCounts,
   noteEvent,
   unknownMessage,
@@ -92,5 +93,27 @@ t.test(`${cases} streams of events come to what a plain recount of them comes to
   }
   t.same(faults, [])
   t.ok(events > cases * 10, `${events} events`)
+  t.end()
+})
+
+t.test('of a message the first failure and the earliest open and click are kept', (t) => {
+  const message = unknownMessage('1')
+  const note = (event: Partial<DeliveryEventDocument>, occurredAt: string) => {
+    noteEvent(message, { ...event, occurred_at: new Date(occurredAt) } as DeliveryEventDocument, {
+      ...{ day: 20_260_101, isNewLink: false, moves: false },
+    })
+  }
+  note({ type: 'failed' }, '2026-01-01T00:00:00Z')
+  note({ type: 'failed', too_long: true }, '2026-01-01T00:00:00Z')
+  for (const second of ['05', '04', '06']) {
+    note({ type: 'opened' }, `2026-01-01T00:00:${second}Z`)
+    note({ type: 'clicked' }, `2026-01-01T00:01:${second}Z`)
+  }
+  t.match(message, {
+    ...{ failed: 'failed', opens: 3, clicks: 3 },
+    opened_at: new Date('2026-01-01T00:00:04Z'),
+    clicked_at: new Date('2026-01-01T00:01:04Z'),
+  })
+  t.same(earlier(undefined, new Date(5)), new Date(5))
   t.end()
 })

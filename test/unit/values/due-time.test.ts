@@ -24,6 +24,8 @@ t.test('at once, or after minutes and hours that elapse', (t) => {
     due({ delay: 'immediately', delay_unit: null, delay_amount: 0, delay_time: 0 }, at, 'Europe/Berlin'),
     at,
   )
+  t.equal(due({ delay: 'immediately' }, at, 'Europe/Berlin'), at, 'whatever amount stands beside it')
+  t.equal(due({ delay_unit: null }, at, 'Europe/Berlin'), at)
   t.equal(
     due({ delay_unit: 'minutes', delay_amount: 45, delay_time: 0 }, at, 'Europe/Berlin'),
     '2026-03-29T01:15:00.000Z',

@@ -1,9 +1,14 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { asciiEmailIdentity } from '../../../shared/records/identity-reader.ts'
-import { emailIdentity } from '../../../shared/values/email.ts'
+import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts'
 import { comparisonForm, subscriberKey, subscribersOfList } from '../../../shared/values/identity.ts'
-import { canonicalIp, networkOf } from '../../../shared/values/ip.ts'
+import { canonicalIp, ipExpectation, networkOf } from '../../../shared/values/ip.ts'
+
+/** 256 characters. */
+const longDomain = `${`${'d'.repeat(63)}.`.repeat(3)}${'d'.repeat(61)}.de`
+/** As many characters that a domain drops as bring an address to 2,048. */
+const invisible = '\u00ad'.repeat(2_048 - 'a@bu.example'.length)
 
 t.test('addresses that are valid, with the form in which they are compared', async (t) => {
   const cases: [string, string][] = [
@@ -14,6 +19,9 @@ t.test('addresses that are valid, with the form in which they are compared', asy
     [`a@${'d'.repeat(63)}.de`, `a@${'d'.repeat(63)}.de`],
     ['a@1.2.3.256', 'a@1.2.3.256'],
     ['a@1.2.3', 'a@1.2.3'],
+    ['a@1.2.3.4.5', 'a@1.2.3.4.5'],
+    [`a@${longDomain}`, `a@${longDomain}`],
+    [`a@b${invisible}\u00fc.example`, 'a@xn--b-eha.example'],
     ['a@Bücher.example', 'a@xn--bcher-kva.example'],
     ['a@xn--bcher-kva.EXAMPLE', 'a@xn--bcher-kva.example'],
     ['a@例え。テスト', 'a@xn--r8jz45g.xn--zckzah'],
@@ -43,6 +51,15 @@ t.test('addresses that are none', async (t) => {
     'a(b)@c.d',
     'ü@b.c',
     'a@1.2.3.4',
+    'a@10.20.30.40',
+    'a@1.2.3.255',
+    `a@${longDomain}x`,
+    `a@b${invisible}\u00ad\u00fc.example`,
+    'abc.de',
+    'a@%61\u00fc.de',
+    'a@\u00fc.d%65',
+    'a@\u00fc%2ede.com',
+    'a@\u00fc.de:80',
     'a@001.2.3.4',
     'a@b!c.d',
     'a@b.c:80',
@@ -90,6 +107,9 @@ t.test('the reader of bytes and the reader of texts never disagree', async (t) =
 t.test('texts are compared without case, composed', async (t) => {
   t.equal(comparisonForm('E\u0301cole'), comparisonForm('\u00c9COLE'))
   t.equal(comparisonForm('ΣΑΣ'), 'σας')
+  t.equal(comparisonForm('\u0415\u0308'), '\u0451')
+  t.equal(emailExpectation, 'an email address')
+  t.equal(ipExpectation, 'an IPv4 or IPv6 address')
 })
 
 t.test('IP addresses are kept in canonical form', async (t) => {

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { FieldDefinition } from '../../../shared/schemas/custom-field.ts'
-import { fieldReader } from '../../../shared/values/field-value.ts'
+import { codePoints, fieldReader } from '../../../shared/values/field-value.ts'
 import { makeField } from '../../helpers/make-plan.ts'
 import { readFieldCell } from '../../model/cells.ts'
 
@@ -112,4 +112,105 @@ t.test('dates and days', async (t) => {
   t.equal(day.fromText('03-04'), '04-03')
   t.equal(day.fromJson('03-04'), '03-04', 'in JSON MM-DD is what we write ourselves')
   t.equal(day.fromJson('25-12'), '12-25')
+})
+
+t.test('what is expected is said in a few words', async (t) => {
+  const many = Array.from({ length: 11 }, (_, i) => `o${i}`)
+  const ten = many.slice(0, 10)
+  const shown = ten.map((option) => `"${option}"`).join(', ')
+  const cases: [settings: Partial<FieldDefinition>, expectation: string][] = [
+    [{}, 'a text of 0 to 65535 characters'],
+    [{ field_type: 'text_multiline', minimum_length: 2, maximum_length: 3 }, 'a text of 2 to 3 characters'],
+    [{ field_type: 'number' }, 'an integer'],
+    [{ field_type: 'number', minimum_value: 1 }, 'an integer from 1 to 9007199254740991'],
+    [{ field_type: 'number', maximum_value: 1 }, 'an integer from -9007199254740991 to 1'],
+    [{ field_type: 'number', minimum_value: 0, maximum_value: 10 }, 'an integer from 0 to 10'],
+    [{ field_type: 'boolean' }, 'yes or no'],
+    [{ field_type: 'date' }, 'a date in a documented form (mdy)'],
+    [{ field_type: 'day_of_year' }, 'a day of the year such as MM-DD, or a date in a documented form'],
+    [{ field_type: 'select_single_dropdown', options: ['a', 'b'] }, 'one of "a", "b"'],
+    [{ field_type: 'select_single_radio', options: ten }, `one of ${shown}`],
+    [
+      { field_type: 'select_multiple_checkboxes', options: many },
+      `one or more of ${shown}, ... (11 options)`,
+    ],
+  ]
+  for (const [settings, expectation] of cases)
+    t.equal(fieldReader(field(settings), 'mdy').expectation, expectation)
+  t.equal(
+    fieldReader(field({ field_type: 'day_of_year' }), 'dmy').expectation,
+    'a day of the year such as DD-MM, or a date in a documented form',
+  )
+  t.equal(fieldReader(field({ field_type: 'date' }), 'dmy').expectation, 'a date in a documented form (dmy)')
+})
+
+t.test('in JSON a text is read as a cell is, and nothing else becomes a value', async (t) => {
+  const options = ['a', 'b']
+  const cases: [settings: Partial<FieldDefinition>, json: unknown, value: unknown][] = [
+    [{}, ' x ', 'x'],
+    [{ field_type: 'number' }, ' 7 ', 7],
+    [{ field_type: 'number' }, '7x', null],
+    [{ field_type: 'number', minimum_value: 5 }, 4, null],
+    [{ field_type: 'number', minimum_value: 5 }, 5, 5],
+    [{ field_type: 'number', maximum_value: 5 }, 5, 5],
+    [{ field_type: 'number', maximum_value: 5 }, 6, null],
+    [{ field_type: 'boolean' }, ' yes ', true],
+    [{ field_type: 'boolean' }, false, false],
+    [{ field_type: 'boolean' }, 'x', null],
+    [{ field_type: 'date' }, ' 2014-01-02 ', '2014-01-02'],
+    [{ field_type: 'date' }, '2014-13-02', null],
+    [{ field_type: 'day_of_year' }, ' 12-24 ', '12-24'],
+    [{ field_type: 'day_of_year' }, ' 24-12', '12-24'],
+    [{ field_type: 'day_of_year' }, '1/2', '02-01'],
+    [{ field_type: 'day_of_year' }, '1-2', '02-01'],
+    [{ field_type: 'day_of_year' }, '01-02-2014', '02-01'],
+    [{ field_type: 'day_of_year' }, '2014-01-02', '01-02'],
+    [{ field_type: 'day_of_year' }, '32-13', null],
+    [{ field_type: 'select_single_radio', options }, ' B ', 'b'],
+    [{ field_type: 'select_single_radio', options }, 'c', null],
+    [{ field_type: 'select_multiple_checkboxes', options }, ' b | A ', ['a', 'b']],
+    [{ field_type: 'select_multiple_checkboxes', options }, [' B '], ['b']],
+    [{ field_type: 'select_multiple_checkboxes', options }, [], []],
+    [{ field_type: 'select_multiple_checkboxes', options }, ['c'], null],
+  ]
+  for (const [settings, json, value] of cases)
+    t.same(fieldReader(field(settings), 'dmy').fromJson(json), value, JSON.stringify([settings, json]))
+  const types: Partial<FieldDefinition>[] = [
+    ...(['text', 'text_multiline', 'date', 'day_of_year'] as const).map((field_type) => ({ field_type })),
+    { field_type: 'select_single_dropdown', options },
+  ]
+  for (const settings of types)
+    for (const json of [5, true, ['a'], {}, undefined])
+      t.equal(fieldReader(field(settings), 'dmy').fromJson(json), null)
+  for (const json of [5, true, {}, [5], [['a']]])
+    t.equal(
+      fieldReader(field({ field_type: 'select_multiple_checkboxes', options }), 'dmy').fromJson(json),
+      null,
+    )
+  for (const json of [5, 0, {}, ['yes']])
+    t.equal(fieldReader(field({ field_type: 'boolean' }), 'dmy').fromJson(json), null)
+})
+
+t.test('half a character counts as one', async (t) => {
+  const cases: [text: string, length: number][] = [
+    ['', 0],
+    ['ab', 2],
+    ['\u{1f600}', 1],
+    ['\u{10ffff}\u{10000}', 2],
+    ['a\ud800b', 3],
+    ['\ud800\ud800', 2],
+    ['\udbff\udfff', 1],
+    ['\udc00\ud800', 2],
+    ['\udc00\udc00', 2],
+    ['\ud800', 1],
+    ['\ud7ff\udc00', 2],
+    ['\ue000\udc00', 2],
+    ['\ud800\ue000', 2],
+  ]
+  for (const [text, length] of cases) t.equal(codePoints(text), length, JSON.stringify(text))
+  const two = fieldReader(field({ minimum_length: 2, maximum_length: 2 }), 'mdy')
+  t.equal(two.fromText('\u{1f600}a'), '\u{1f600}a')
+  t.equal(two.fromText('ab'), 'ab')
+  t.equal(two.fromText('a'), null)
+  t.equal(two.fromText('abc'), null)
 })

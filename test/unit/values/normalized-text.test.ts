@@ -30,6 +30,7 @@ t.test('a run of more than 30 marks is normalized 30 by 30', async (t) => {
     [`x${acutes(60)}\u0327`, `x${acutes(60)}\u0327`],
     [`x${acutes(59)}\u0327`, `x${acutes(30)}\u0327${acutes(29)}`],
     [`e${acutes(1)}x${acutes(31)}e\u0301 n\u0303`, `\u00e9x${acutes(31)}\u00e9 \u00f1`],
+    [`x${acutes(31)}\u1100\u1161\u11a8`, `x${acutes(31)}\uac01`],
     [`${acutes(40)}e\u0301`, `${acutes(40)}\u00e9`],
     // A mark of two units, which is one of the 30.
     [`x${'\u{1d165}'.repeat(16)}\u0327`, `x${'\u{1d165}'.repeat(16)}\u0327`.normalize('NFC')],

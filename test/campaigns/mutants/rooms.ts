@@ -1,0 +1,53 @@
+/** Pure code that is mutated, with the unit tests that belong to it. They need no server. */
+export interface Room {
+  files: readonly string[]
+  tests: readonly string[]
+}
+
+export const rooms: Readonly<Record<string, Room>> = {
+  values: {
+    files: ['shared/values/*.ts'],
+    tests: [
+      'csv-line',
+      'date-time',
+      'due-time',
+      'email-and-identity',
+      'field-value',
+      'normalized-text',
+      'time-zone',
+    ].map((name) => `test/unit/values/${name}.test.ts`),
+  },
+  rows: {
+    files: ['shared/rows/*.ts'],
+    tests: ['test/unit/rows/row-decision.test.ts', 'test/unit/rows/row-reader.test.ts'],
+  },
+  formulas: {
+    files: [
+      'control-plane/resources/autoresponder-statistics/formulas.ts',
+      'control-plane/resources/delivery-events/message-state.ts',
+    ],
+    tests: ['test/unit/delivery/statistics.test.ts'],
+  },
+  authorization: {
+    files: ['control-plane/api/authorization.ts'],
+    tests: ['test/unit/api/authorization.test.ts'],
+  },
+  records: {
+    files: [
+      'shared/records/record-scanner.ts',
+      'shared/records/csv-cells.ts',
+      'shared/records/identity-reader.ts',
+      'shared/records/file-beginning.ts',
+    ],
+    tests: [
+      'test/unit/records/record-scanner.test.ts',
+      'test/unit/records/identity-reader.test.ts',
+      'test/unit/values/csv-line.test.ts',
+      'test/unit/values/email-and-identity.test.ts',
+    ],
+  },
+  splitting: {
+    files: ['engine/splitting/file-warnings.ts'],
+    tests: ['test/unit/splitting/file-warnings.test.ts'],
+  },
+}

@@ -1,0 +1,143 @@
+import t from 'tap'
+import { FileWarnings } from '../../../engine/splitting/file-warnings.ts'
+import { bordersOf, IdentitySample } from '../../../engine/splitting/sampling.ts'
+import type { ScannedRecord } from '../../../shared/records/record-scanner.ts'
+import type { FileFormat, ImportPlan } from '../../../shared/schemas/import.ts'
+import { makeField, makePlan, utf8Format } from '../../helpers/make-plan.ts'
+
+const columns: ImportPlan['columns'] = [
+  { kind: 'field', field_id: 2 },
+  { kind: 'built_in', name: 'email' },
+  null,
+  { kind: 'field', field_id: 1 },
+  { kind: 'built_in', name: 'subscribe_time' },
+]
+const fields = [makeField({ id: 1, name: 'First name' }), makeField({ id: 2, name: 'Town' })]
+const latin: FileFormat = { ...utf8Format, character_set: 'iso-8859-1' }
+
+const warningsOf = (format = utf8Format) => new FileWarnings(makePlan({ columns, fields }), format)
+
+t.test(
+  'a first record with the names of most columns, or a word for email, looks like a header',
+  async (t) => {
+    const sentence = (shown: string) =>
+      `the first record looks like a header (${shown}), and csv_has_headers is false: it is imported as a record`
+    const said = (...cells: string[]) => {
+      const warnings = warningsOf()
+      warnings.firstRecord(cells)
+      return warnings.sentences
+    }
+    t.same(said('TOWN', 'x', 'y', 'First_Name', 'subscribe-time'), [
+      sentence('TOWN, x, y, First_Name, subscribe-time'),
+    ])
+    t.same(said('Town', 'x', 'y', 'first.name', 'z'), [], 'half of them')
+    t.same(said('town', 'x', '', 'x', 'x'), [])
+    t.same(said(), [])
+    for (const word of ['E-mail', 'emails', 'MAIL', 'email address', 'Mail.Address'])
+      t.same(said('x', word), [sentence(`x, ${word}`)])
+    for (const word of ['address', 'e mails x', 'ann@b.example', '']) t.same(said('email', word), [])
+    const long = 'x'.repeat(200)
+    t.same(said('x', 'email', long), [sentence(`x, email, ${long}`.slice(0, 94 + 'x, email, '.length - 4))])
+  },
+)
+
+t.test('a header with an email address is a record rather', async (t) => {
+  const said = (...cells: string[]) => {
+    const warnings = warningsOf()
+    warnings.headerRecord(cells)
+    return warnings.sentences
+  }
+  const sentence = (shown: string) =>
+    `the header row holds an email address (${shown}), and csv_has_headers is true: if the file has no header, this subscriber is missing`
+  t.same(said('x', 'y', ' ann@b.example ', 'bob@b.example'), [sentence('ann@b.example')])
+  t.same(said('email', 'Town'), [])
+  const long = `${'l'.repeat(120)}@b.example`
+  t.same(said(long), [sentence('l'.repeat(100))])
+})
+
+const record = (line: number, lines: number, bytes: number[] = []): ScannedRecord => ({
+  // What lies beside a record is none of its bytes.
+  bytes: Buffer.from([0x80, ...bytes, 0x80]),
+  ...{ start: 1, end: 1 + bytes.length, line, lines, flags: 0, longCell: null },
+})
+
+t.test('records of more than 20 lines are counted, the first is named', async (t) => {
+  const warnings = warningsOf()
+  warnings.notice(record(5, 20))
+  t.same(warnings.sentences, [])
+  warnings.notice(record(30, 21))
+  warnings.notice(record(60, 30))
+  t.same(warnings.sentences, [
+    '2 records span more than 20 lines, the first at line 30: is an enclosure missing?',
+  ])
+})
+
+t.test('bytes of windows-1252 are named where the file is said to be ISO-8859-1', async (t) => {
+  for (const byte of [0x80, 0x93, 0x9f]) {
+    const warnings = warningsOf(latin)
+    warnings.notice(record(7, 1, [0x41, byte]))
+    warnings.notice(record(8, 1, [byte]))
+    t.same(warnings.sentences, [
+      'the record at line 7 has bytes 0x80-0x9F, which are control characters in ISO-8859-1: is the file windows-1252?',
+    ])
+    const utf8 = warningsOf()
+    utf8.notice(record(7, 1, [byte]))
+    t.same(utf8.sentences, [])
+  }
+  const warnings = warningsOf(latin)
+  warnings.notice(record(7, 1, [0x7f, 0xa0, 0xff, 0x41]))
+  warnings.notice(record(8, 1))
+  t.same(warnings.sentences, [])
+})
+
+t.test('what is noticed in the rest of a file counts from its beginning', async (t) => {
+  const nothing = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0 }
+  const rest = { manyLines: 2, manyLinesFirst: 3, controlsLine: 4 }
+  const warnings = warningsOf()
+  warnings.noticeRest(nothing, 100)
+  t.same(warnings.noticed, nothing)
+  warnings.noticeRest(rest, 100)
+  t.same(warnings.noticed, { manyLines: 2, manyLinesFirst: 103, controlsLine: 104 })
+  warnings.noticeRest(rest, 200)
+  t.same(warnings.noticed, { manyLines: 4, manyLinesFirst: 103, controlsLine: 104 })
+})
+
+const texts = (buffers: Buffer[]) => buffers.map((buffer) => buffer.toString('latin1'))
+const identities = (...names: string[]) => names.map((name) => Buffer.from(name))
+
+t.test('borders cut identities into parts of the same size', async (t) => {
+  const ten = identities('a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j')
+  t.same(texts(bordersOf(ten, 2)), ['f'])
+  t.same(texts(bordersOf(ten, 5)), ['c', 'e', 'g', 'i'])
+  t.same(bordersOf(ten, 1), [])
+  t.same(bordersOf(ten, 0), [])
+  t.same(bordersOf([], 5), [])
+})
+
+t.test('one identity that fills a part has borders on both sides', async (t) => {
+  const heavy = identities('a', 'b', 'm', 'm', 'm', 'm', 'm', 'm', 'y', 'z')
+  const borders = bordersOf(heavy, 5)
+  t.same(texts(borders), ['m', 'm\0', 'y'])
+  t.same(texts(bordersOf(identities('m', 'm', 'm', 'm'), 4)), ['m', 'm\0'])
+})
+
+t.test('a sample holds all of few identities, and of many as many from everywhere', async (t) => {
+  const few = new IdentitySample()
+  for (const name of ['c', 'a', 'b']) few.offer(Buffer.from(`<${name}>`), 1, 2)
+  t.same(texts(few.identities()), ['a', 'b', 'c'])
+
+  const draw = () => {
+    const sample = new IdentitySample()
+    for (let i = 0; i < 40_960; i += 1) sample.offer(Buffer.from(`<${String(i).padStart(5, '0')}>`), 1, 6)
+    return texts(sample.identities())
+  }
+  const drawn = draw()
+  t.equal(drawn.length, 4_096)
+  t.equal(new Set(drawn).size, 4_096, 'none twice')
+  t.same(drawn, drawn.toSorted())
+  t.same(drawn, draw(), 'the same for the same')
+  for (let tenth = 0; tenth < 10; tenth += 1) {
+    const count = drawn.filter((name) => Math.floor(Number(name) / 4_096) === tenth).length
+    t.ok(count > 300 && count < 520, `${count} of the ${tenth}th tenth`)
+  }
+})
