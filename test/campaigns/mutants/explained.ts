@@ -83,4 +83,70 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     replacements: ['return rankOf(subject.role) >= rankOf(caller.role)'],
     why: 'equal ranks were told apart in the line before',
   },
+  {
+    file: 'engine/splitting/file-warnings.ts',
+    text: "const named = names.filter((name, i) => name !== null && plain(cells[i] ?? '') === plain(name))",
+    replacements: [
+      'const named = names.filter((name, i) => name !== null && plain(cells[i] ?? "Stryker was here!") === plain(name))',
+    ],
+    why: 'a cell that is not there is blank, and a name or word is neither that nor what stands in for it',
+  },
+  {
+    file: 'engine/splitting/file-warnings.ts',
+    text: "const email = cells[names.indexOf('email')] ?? ''",
+    replacements: ['const email = cells[names.indexOf(\'email\')] ?? "Stryker was here!"'],
+    why: 'a cell that is not there is blank, and a name or word is neither that nor what stands in for it',
+  },
+  {
+    file: 'control-plane/resources/delivery-events/message-state.ts',
+    text: "case 'skipped':",
+    replacements: ['case "":'],
+    why: 'the last case does nothing, as no case does',
+  },
+  {
+    file: 'control-plane/resources/delivery-events/message-state.ts',
+    text: 'if (message.sent_day === null || message.format === null) return counts',
+    replacements: [
+      'if (message.sent_day === null && message.format === null) return counts',
+      'if (false || message.format === null) return counts',
+      'if (message.sent_day === null || false) return counts',
+    ],
+    why: 'day and format of a message are noted together',
+  },
+  {
+    file: 'shared/values/field-value.ts',
+    text: 'if (text.length <= most && text.length >= least * 2) return text',
+    replacements: [
+      'if (false) return text',
+      'if (text.length < most && text.length >= least * 2) return text',
+      'if (text.length <= most && text.length > least * 2) return text',
+    ],
+    why: 'saves counting the characters of texts that are long or short enough in any case',
+  },
+  {
+    file: 'shared/values/field-value.ts',
+    text: "return (/^\\d\\d-\\d\\d$/.test(text) ? parseDayOfYear(text, 'mdy') : null) ?? fromText(text)",
+    replacements: [
+      "return (/\\d\\d-\\d\\d$/.test(text) ? parseDayOfYear(text, 'mdy') : null) ?? fromText(text)",
+    ],
+    why: 'a longer text that ends so is no day, or has its year first and is read the same in any order',
+  },
+  {
+    file: 'shared/values/field-value.ts',
+    text: 'for (let at = 0; at <= form.length; at += 1) {',
+    replacements: ['for (let at = 0; at < form.length; at += 1) {'],
+    why: 'what is behind the end is a blank part, which chooses nothing',
+  },
+  {
+    file: 'shared/values/field-value.ts',
+    text: 'if (!firstUnits.has(text.charCodeAt(begin))) return null',
+    replacements: ['if (false) return null'],
+    why: 'saves the search where no name begins so',
+  },
+  {
+    file: 'shared/values/field-value.ts',
+    text: 'while (length < a.length && a[length] === b[length]) length += 1',
+    replacements: ['while (length <= a.length && a[length] === b[length]) length += 1'],
+    why: 'counts one more where both texts end, and no name is that long',
+  },
 ]

@@ -41,6 +41,15 @@ t.test(
   },
 )
 
+t.test('columns that are not imported are not among those', async (t) => {
+  const warnings = new FileWarnings(
+    makePlan({ columns: [columns[1]!, null, null, columns[0]!, columns[3]!], fields }),
+    utf8Format,
+  )
+  warnings.firstRecord(['x', '', '', 'Town', 'First name'])
+  t.match(warnings.sentences, [/looks like a header/])
+})
+
 t.test('a header with an email address is a record rather', async (t) => {
   const said = (...cells: string[]) => {
     const warnings = warningsOf()

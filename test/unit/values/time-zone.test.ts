@@ -85,6 +85,9 @@ t.test('a zone is an IANA name', async (t) => {
 })
 
 t.test('clocks may change in the middle of an hour', async (t) => {
+  // India went back from an hour of summer time at 17:30 UTC.
+  t.equal(zoneOffsetMs('Asia/Kolkata', Date.parse('1945-10-14T17:40:00Z')), 5.5 * 3_600_000)
+  t.equal(zoneOffsetMs('Asia/Kolkata', Date.parse('1945-10-14T17:10:00Z')), 6.5 * 3_600_000)
   // Liberia went from 44 minutes and 30 seconds behind to Greenwich's time in 1972, at 00:44:30 UTC.
   const offset = (text: string) => zoneOffsetMs('Africa/Monrovia', Date.parse(text))
   for (let again = 0; again < 2; again += 1) {
