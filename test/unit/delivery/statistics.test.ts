@@ -109,11 +109,9 @@ t.test('of a message the first failure and the earliest open and click are kept'
     note({ type: 'opened' }, `2026-01-01T00:00:${second}Z`)
     note({ type: 'clicked' }, `2026-01-01T00:01:${second}Z`)
   }
-  t.match(message, {
-    ...{ failed: 'failed', opens: 3, clicks: 3 },
-    opened_at: new Date('2026-01-01T00:00:04Z'),
-    clicked_at: new Date('2026-01-01T00:01:04Z'),
-  })
+  t.match(message, { failed: 'failed', opens: 3, clicks: 3 })
+  t.equal(message.opened_at?.toISOString(), '2026-01-01T00:00:04.000Z')
+  t.equal(message.clicked_at?.toISOString(), '2026-01-01T00:01:04.000Z')
   t.same(earlier(undefined, new Date(5)), new Date(5))
   t.end()
 })
