@@ -143,13 +143,17 @@ function isExplained({ file, source, start, end, after }: Mutant): boolean {
   })
 }
 
+/** What this process was given for its own run, such as tap's settings, is not for the tests of a mutant. */
+const ownSettings = /^(?:TAP|_TAPJS|NODE_OPTIONS|ROLLCALL_)/
+
 /** Runs a program to its end, with the node of this process. Beside other work it takes what is left. */
 function run(program: string, args: readonly string[]): void {
+  const given = Object.entries(process.env).filter(([name]) => !ownSettings.test(name))
   const { status, stdout, stderr } = spawnSync('nice', ['-n', '10', program, ...args], {
     cwd: root,
     env: {
+      ...Object.fromEntries(given),
       PATH: searchPath(),
-      HOME: process.env['HOME'],
       NODE_COMPILE_CACHE: path.join(root, 'node_modules/.cache/rollcall'),
     },
     encoding: 'utf8',
