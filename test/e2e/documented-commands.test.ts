@@ -15,7 +15,7 @@ import { callerOf, freePorts, startProgram, until, wholeMongodbUri, type Json } 
  * The README's first import and the commands of the pages on backup, upgrading and scaling, run as they stand there, on a
  * real service. The backup by a dump needs mongodump and mongorestore; .ci/run builds them.
  */
-t.setTimeout(300_000)
+t.setTimeout(590_000)
 const readme = new DocumentedCommands('../README.md')
 const backup = new DocumentedCommands('backup.md')
 const upgrading = new DocumentedCommands('upgrading.md')

@@ -45,9 +45,14 @@ export async function startReplicaSet(
     signal: new AbortController().signal,
   })
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-set-'))
-  const members: Member[] = []
-  for (let i = 0; i < size; i += 1)
-    members.push({ port: await freePort(), folder: path.join(folder, String(i)), child: null })
+  // A port that was free may be given a second time.
+  const ports = new Set<number>()
+  while (ports.size < size) ports.add(await freePort())
+  const members: Member[] = [...ports].map((port) => ({
+    port,
+    folder: path.join(folder, String(port)),
+    child: null,
+  }))
   const kill = async (number: number): Promise<void> => {
     const { child } = members[number]!
     if (child === null || child.exitCode !== null || child.signalCode !== null) return
