@@ -21,8 +21,8 @@ import { findingOf, noteMissingOfChunk } from '../shared/store/missing-files.ts'
 import { ChunkScheduler } from './chunk-scheduler.ts'
 import type { DoubtfulClaims } from './doubtful-claims.ts'
 import type { EngineMetrics, FailureReason } from './metrics.ts'
-import { deathsMessage, maxDeaths, suspectDeaths, type Quarantine } from './quarantine.ts'
 import type { MissedFiles } from './missed-files.ts'
+import { deathsMessage, maxDeaths, suspectDeaths, type Quarantine } from './quarantine.ts'
 import { missingText } from './step-failures.ts'
 import { control, type ChunkReport } from './workers/messages.ts'
 import type { WorkerPool } from './workers/pool.ts'
@@ -261,10 +261,7 @@ export class ChunkLanes {
     const session = sessions.pop()!
     try {
       const outcome = await noteMissingOfChunk(collections, session, held, finding)
-      if (outcome === 'noted') {
-        metrics.fileMissing()
-        missedFiles.note(chunk.import_id)
-      }
+      if (outcome === 'noted') missedFiles.note(chunk.import_id)
       if (outcome === 'failed') metrics.importFailed(code ?? 'chunk_damaged')
       log.warn({ import_id: chunk.import_id, chunk: chunk._id }, missingText(outcome, message))
     } finally {

@@ -13,8 +13,8 @@ import { DoubtfulClaims } from './doubtful-claims.ts'
 import { runStep } from './import-run.ts'
 import { ImportStarter, maxPins } from './import-starter.ts'
 import { LookLoop, lookEveryMs } from './look-loop.ts'
-import { inRounds } from './organization-rounds.ts'
 import { MissedFiles } from './missed-files.ts'
+import { inRounds } from './organization-rounds.ts'
 import { Quarantine, suspectDeaths } from './quarantine.ts'
 import { Settler } from './settler.ts'
 import { mayTakeSlot } from './slots.ts'
@@ -73,7 +73,7 @@ export class Dispatcher {
   readonly #lanes: ChunkLanes
   readonly #settler: Settler
   readonly #quarantine: Quarantine
-  readonly #missedFiles = new MissedFiles()
+  readonly #missedFiles: MissedFiles
   readonly #steps = new Map<number, RunningStep>()
   readonly #hungSteps = new Set<RunningStep>()
   readonly #loop: LookLoop
@@ -97,6 +97,7 @@ export class Dispatcher {
     this.#settler = new Settler(options)
     this.#claims = new DoubtfulClaims(options.database, options.engineId)
     this.#starter = new ImportStarter({ ...options, onStarted: wake })
+    this.#missedFiles = new MissedFiles(options.metrics)
     this.#quarantine = new Quarantine(() => this.stopRunning(), wake)
     this.#lanes = new ChunkLanes({
       ...options,

@@ -1,6 +1,7 @@
 import { clock } from '../shared/clock.ts'
 import type { Collections } from '../shared/schemas/collections.ts'
 import { lookAgainMs } from '../shared/store/missing-files.ts'
+import type { EngineMetrics } from './metrics.ts'
 
 /**
  * Staged files that this engine didn't find and no other engine has missed since: most likely the engine sees another
@@ -9,8 +10,15 @@ import { lookAgainMs } from '../shared/store/missing-files.ts'
 export class MissedFiles {
   /** When the engine last missed a file of an import, by the monotonic clock. */
   readonly #missedAt = new Map<number, number>()
+  readonly #metrics: Pick<EngineMetrics, 'fileMissing'>
 
+  constructor(metrics: Pick<EngineMetrics, 'fileMissing'>) {
+    this.#metrics = metrics
+  }
+
+  /** The engine has noted in an import that a file of it is missing. */
   note(importId: number): void {
+    this.#metrics.fileMissing()
     this.#missedAt.set(importId, clock.monotonicMs())
   }
 

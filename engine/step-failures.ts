@@ -80,10 +80,7 @@ async function noteMissing(error: ImportError, run: StepRun): Promise<void> {
   const { collections } = database
   const finding = await findingOf(collections, document.step!.engine_id, error.message)
   const outcome = await noteMissingOfStep(collections, step, finding)
-  if (outcome === 'noted') {
-    metrics.fileMissing()
-    missedFiles.note(step.id)
-  }
+  if (outcome === 'noted') missedFiles.note(step.id)
   if (outcome === 'failed') metrics.importFailed(error.code)
   log.warn(missingText(outcome, error.message))
 }

@@ -106,6 +106,7 @@ export async function openSide(options: {
   const server = createServer(createApp(deps, registry))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo
+  const metrics = createEngineMetrics(new Registry())
   const stepSession = database.client.startSession()
   const laneSession = database.client.startSession()
   return {
@@ -125,8 +126,8 @@ export async function openSide(options: {
       stepBounds,
       stripe: `e${number * 1_024}`,
       pool: noPool,
-      metrics: createEngineMetrics(new Registry()),
-      missedFiles: new MissedFiles(),
+      metrics,
+      missedFiles: new MissedFiles(metrics),
       log,
     },
     lane: {

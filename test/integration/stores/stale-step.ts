@@ -59,6 +59,7 @@ async function stepOf(
   const token = randomUUID()
   const document = (await claimStep(collections, id, 'splitting', { engineId, token }))!
   const session = client.startSession()
+  const metrics = createEngineMetrics(new Registry())
   const context: StepContext = {
     ...{
       session,
@@ -71,9 +72,9 @@ async function stepOf(
       bounds: downloadBounds,
       stepBounds,
       guard: new AddressGuard([]),
-      missedFiles: new MissedFiles(),
+      missedFiles: new MissedFiles(metrics),
     },
-    ...{ stripe: 'e1', metrics: createEngineMetrics(new Registry()), signal: new AbortController().signal },
+    ...{ stripe: 'e1', metrics, signal: new AbortController().signal },
     uploads: {
       ...uploads,
       openPin: async (pin) => {
