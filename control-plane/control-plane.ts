@@ -30,6 +30,6 @@ export interface ControlPlane {
   /** What links begin with; known when the server listens. */
   publicUrl: () => string
   log: Logger
-  /** Aborted when the process begins to stop: streams that would go on for ever end. */
+  /** Aborted when the process stops: what waits is refused from then on, and streams that would go on for ever end. */
   stopping: AbortSignal
 }

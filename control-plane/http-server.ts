@@ -31,7 +31,7 @@ export interface HttpLimits {
   keepAliveTimeoutMs: number
   /** For which requests under way may go on when the server stops. */
   graceMs: number
-  /** For which a connection without a request may bring another one when the server stops. */
+  /** For which connections without a request may still bring one when the server stops. */
   idleGraceMs: number
   /** For which headers that have begun to come may go on when the server stops. */
   headersGraceMs: number
@@ -121,8 +121,9 @@ export function createHttpServer(
     // Clients that have connected are accepted before the server listens no more: a round of the event loop does that.
     await nextRound()
     await nextRound()
-    // The HTTP server's own `close` would cut idle connections at once, also one on which a proxy just sends a request: it
-    // can't send a body twice, so that request would be lost. The ones in use get a reply with "Connection: close" instead.
+    // The HTTP server's own `close` cuts idle connections at once, also one on which a proxy is just sending a request,
+    // and the proxy can't send that request's body a second time. So they stay for a moment, and a request that comes on
+    // one is served with "Connection: close".
     const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
     let sweep: NodeJS.Timeout | undefined
     const refuseAndSweep = () => {

@@ -81,6 +81,7 @@ export async function readInlineBody(
     const limit = settings.HTTP_INLINE_LIMIT_MB * megabyte
     for await (const piece of bodyPieces(request, limit, { stopping })) {
       size += piece.length
+      // Large content takes turns with other large bodies and replies.
       if (size > pieceBytes) await nextPiece()
       hash.update(piece)
       // A body that is refused is read to its end: that it is too large would have to be said first.
