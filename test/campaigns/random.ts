@@ -1,5 +1,8 @@
 import { seededRandom } from '../../bench/load/random.ts'
 
+/** The seed of tests that draw other cases each day: days since 1970. */
+export const seedOfToday = Math.floor(Date.now() / 86_400_000)
+
 /** Seeded chance: the same seed makes the same lists, files and options on every machine. */
 export class Random {
   /** From 0 to below 1. */

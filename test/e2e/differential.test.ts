@@ -1,12 +1,12 @@
 import t from 'tap'
 import { runCampaign } from '../campaigns/differential.ts'
+import { seedOfToday } from '../campaigns/random.ts'
 import { startService } from '../helpers/service.ts'
 
 /** The service against the model in test/model. At full size, and a single list of a seed: docs/campaigns.md. */
 const number = (name: string, fallback: number) => Number(process.env[name] ?? fallback)
 const cases = number('ROLLCALL_CASES', 80)
-/** Another one each day. */
-const seed = number('ROLLCALL_SEED', Math.floor(Date.now() / 86_400_000))
+const seed = number('ROLLCALL_SEED', seedOfToday)
 const grids = { rows: number('ROLLCALL_GRID_ROWS', 40), rounds: number('ROLLCALL_GRIDS', 1) }
 /** Share of the lists whose organization has a subscriber limit. */
 const limitShare = number('ROLLCALL_LIMIT_SHARE', 0.25)

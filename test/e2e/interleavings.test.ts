@@ -12,7 +12,7 @@ import {
   type Interleaving,
   type Sides,
 } from '../campaigns/interleavings/sweep.ts'
-import { Random } from '../campaigns/random.ts'
+import { Random, seedOfToday } from '../campaigns/random.ts'
 import { CommandGate } from '../helpers/command-gate.ts'
 import { databaseAndFolder } from '../helpers/database-and-folder.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
@@ -24,14 +24,12 @@ import { testMongodbUri } from '../helpers/service.ts'
  * before that command (or loses the reply to it), the second runs to its end or until it waits, the first goes on, and
  * what must hold is looked at then and when all work is done. ROLLCALL_CASES of them are drawn by ROLLCALL_SEED, by
  * default 30 of three fixtures; ROLLCALL_INTERLEAVINGS=all runs every one, a regular expression in it those whose titles
- * it matches, or ROLLCALL_CASES of them. The seed is 1, and with `CI=true` that of the day (days since 1970), so that a
+ * it matches, or ROLLCALL_CASES of them. The seed is 1, and with `CI=true` that of the day, so that a
  * run can be had again; it stands in the titles.
  */
 const wanted = process.env['ROLLCALL_INTERLEAVINGS'] ?? ''
 const expression = new RegExp(wanted === 'all' ? '' : wanted)
-const seed = Number(
-  process.env['ROLLCALL_SEED'] ?? (process.env['CI'] === 'true' ? Math.floor(Date.now() / 86_400_000) : 1),
-)
+const seed = Number(process.env['ROLLCALL_SEED'] ?? (process.env['CI'] === 'true' ? seedOfToday : 1))
 const isDrawn = wanted === '' || process.env['ROLLCALL_CASES'] !== undefined
 const isShort = wanted === '' && process.env['ROLLCALL_CASES'] === undefined
 const cases = Number(process.env['ROLLCALL_CASES'] ?? 30)

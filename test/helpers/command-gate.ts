@@ -44,8 +44,9 @@ export class CommandGate {
   }
 
   /**
-   * Counts from here on. At the n-th command, or the first that `at` is true of, `hold` keeps back it and all that follow until `release`; `cut` lets the
-   * server do it and ends the connection in place of the reply. Resolves when that happens.
+   * Counts from here on. At the n-th command, or the first one of which `at` is true, `hold` keeps that command and all
+   * that follow from the server until `release`; `cut` lets the server run it and ends the connection in place of the
+   * reply. Resolves when that happens.
    */
   watch(at: number | ((command: Document) => boolean) | null, how: 'hold' | 'cut' = 'hold'): Promise<void> {
     this.#names = []

@@ -4,7 +4,6 @@ import type { Document } from 'mongodb'
 import { ImportStarter } from '../../../engine/import-starter.ts'
 import { runStep } from '../../../engine/import-run.ts'
 import { sweepStaging } from '../../../engine/maintenance/sweep-staging.ts'
-import { removeForgotten } from '../../../shared/uploads/grid-contents.ts'
 import { takeOverFromEngines } from '../../../engine/maintenance/take-over.ts'
 import { enforceLimits } from '../../../engine/maintenance/enforce-limits.ts'
 import { removeDeletedFieldValues } from '../../../engine/maintenance/remove-deleted-field-values.ts'
@@ -21,6 +20,7 @@ import {
 } from '../../../shared/store/import-queues.ts'
 import { failImport, failImportOfChunk } from '../../../shared/store/imports.ts'
 import { subscriberLimitOf } from '../../../shared/store/places.ts'
+import { removeForgotten } from '../../../shared/uploads/grid-contents.ts'
 import type { Side } from './side.ts'
 
 /** What an engine does between two looks, one thing at a time; each says whether there was anything to do. */
