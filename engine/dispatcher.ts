@@ -133,10 +133,14 @@ export class Dispatcher {
 
   /** Why it takes nothing more, or leaves imports to other engines; null while it does all. */
   get problem(): string | null {
+    return this.hangProblem ?? this.#missedFiles.problem
+  }
+
+  /** Why it takes nothing more: too much hangs in reads and writes of files. Null while it takes work. */
+  get hangProblem(): string | null {
     const { step, chunk, pin } = this.hung
     const { lanes, lanesForChunks } = this.#options.pool
-    if (step < maxHungSteps && pin < maxPins && (chunk === 0 || chunk < lanesForChunks()))
-      return this.#missedFiles.problem
+    if (step < maxHungSteps && pin < maxPins && (chunk === 0 || chunk < lanesForChunks())) return null
     return `${step} steps, ${pin} pins of uploaded files and ${chunk} of ${lanes} chunk lanes hang in reads or writes of files, and this engine takes no more: does the file server of DATA_DIR answer? Restart the engine if they don't end when it does`
   }
 

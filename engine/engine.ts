@@ -244,7 +244,8 @@ export class Engine implements Part {
     try {
       const isAlive = await renewLease(database.db, 'engines', {
         _id: id,
-        sees_files: folder.problem === null && this.problem === null,
+        // A missed file doesn't count: without this engine another one would be alone, and its miss would fail an import.
+        sees_files: folder.problem === null && (this.#life?.dispatcher.hangProblem ?? null) === null,
       })
       metrics.leaseRenewal('ok')
       return isAlive

@@ -156,6 +156,14 @@ t.test('an engine that misses the files in a folder with the mark leaves them to
   await untilMetric(sick, /^rollcall_import_files_missing_total [1-9]/m)
   t.match((await untilReady(sick, false)).text, /files of \d+ imports are missing in DATA_DIR of this engine/)
   t.match(sick.log(), /a file is missing here; the import fails when another engine misses it too/)
+  const ofSick = () => service.collections.engines.findOne({ folder: new RegExp(`${folder}$`), dead: false })
+  const before = await ofSick()
+  const renewed = await until(
+    'the next renewal of the lease',
+    ofSick,
+    (engine) => engine !== null && engine.lease_until > before!.lease_until,
+  )
+  t.equal(renewed?.sees_files, true, 'what one engine misses, another one that misses it too still confirms')
   // It misses the files again, under another id.
   await sick.stop()
   await service.start('engine', { DATA_DIR: folder })
