@@ -92,7 +92,7 @@ export class Engine implements Part {
     return this.#hungPools > 0
   }
 
-  /** Why it takes no work; null while it does. */
+  /** Why it isn't ready: it takes no work, or leaves imports to other engines. Null while it is. */
   get problem(): string | null {
     return this.#life?.dispatcher.problem ?? null
   }
@@ -210,7 +210,7 @@ export class Engine implements Part {
     while (!this.#stopping) {
       await sleep(heartbeatMs, undefined, { ref: false })
       try {
-        if (this.#stopping || this.#life === null || (await this.#renew(this.#life.id))) continue
+        if (this.#stopping || this.#life === null || (await this.#renew(this.#life))) continue
         log.error(
           `the lease of ${leaseMs / 1000} s ran out and the others took this engine for dead: it starts anew`,
         )
@@ -239,13 +239,14 @@ export class Engine implements Part {
     await within(handOverMs, ended, undefined)
   }
 
-  async #renew(id: string): Promise<boolean> {
+  async #renew({ id, dispatcher }: Life): Promise<boolean> {
     const { database, folder, metrics } = this.#options
     try {
       const isAlive = await renewLease(database.db, 'engines', {
         _id: id,
-        // A missed file doesn't count: without this engine another one would be alone, and its miss would fail an import.
-        sees_files: folder.problem === null && (this.#life?.dispatcher.hangProblem ?? null) === null,
+        // A missed file doesn't count. Otherwise an engine with a wrong folder would be the only one that sees its files,
+        // and could fail imports whose files this engine can read.
+        sees_files: folder.problem === null && dispatcher.hangProblem === null,
       })
       metrics.leaseRenewal('ok')
       return isAlive
