@@ -166,6 +166,15 @@ t.test('an FTP server that is killed while it renames a file', { timeout: 400_00
   next.close()
 })
 
+t.test('an engine that dies right after its registration is registered with its sessions', async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const engines = new Engines(t, service)
+  const engine = await engines.start('update engines session_ids after 1')
+  await engine.ended
+  const { session_ids: sessionIds } = (await engines.documentOf(engine))!
+  t.ok(sessionIds.length > 0, `${sessionIds.length} sessions`)
+})
+
 t.test('an engine that is taken for dead while it works locks no rows', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
   const { collections, client } = service
