@@ -86,10 +86,7 @@ const chunkOf = async (id: number) => (await collections.chunks.findOne({ import
 /** Kills an engine; the next one takes over at once. */
 async function kill(engine: RunningProcess): Promise<void> {
   await engine.stop('SIGKILL')
-  await collections.engines.updateMany(
-    { process_id: engine.child.pid! },
-    { $set: { lease_until: new Date(0) } },
-  )
+  await collections.engines.updateMany({ process_id: engine.child.pid! }, { $set: { dead: true } })
 }
 
 /** From which keys on the queries or updates over subscribers went that were begun meanwhile. */

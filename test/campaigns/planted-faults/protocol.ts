@@ -526,9 +526,9 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'processes are judged right after a stall of the majority',
     file: leases,
-    text: 'if (clock.monotonicMs() < judgesFrom) return',
+    text: '  if (!canJudge()) return\n',
     replacement: '',
-    tests: [{ files: ['test/e2e/default-election.test.ts'] }],
+    tests: [stores],
   },
   {
     name: 'an engine that was taken over from is forgotten at once',
