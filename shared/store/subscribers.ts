@@ -176,12 +176,10 @@ export async function changeInPlace(
   const { set } = change
   const update = updateOf(change)
   if (update === null || set._id !== undefined || (set.status ?? status) !== status) return null
-  const asSeen = {
-    ...{ _id, id, status, confirmed: confirmed ?? { $exists: false } },
-    $expr: { $lt: ['$$NOW', new Date(fieldsReadAt.getTime() + maxFieldsAgeMs)] },
-  }
+  const asSeen = { _id, id, status, confirmed: confirmed ?? { $exists: false } }
+  const $expr = { $lt: ['$$NOW', new Date(fieldsReadAt.getTime() + maxFieldsAgeMs)] }
   try {
-    return await collections.subscribers.findOneAndUpdate(asSeen, update, {
+    return await collections.subscribers.findOneAndUpdate({ ...asSeen, $expr }, update, {
       returnDocument: 'after',
       maxTimeMS: inPlaceMs,
     })
