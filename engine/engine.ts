@@ -9,11 +9,12 @@ import { messageOf } from '../shared/errors.ts'
 import type { Logger } from '../shared/logger.ts'
 import type { SecretBox } from '../shared/secret-box.ts'
 import type { Part } from '../shared/service.ts'
+import { idOf } from '../shared/session-pool.ts'
 import { downloadBounds, type DownloadBounds } from '../shared/sources/download-bounds.ts'
 import type { MarkedFolder } from '../shared/staging/marked-folder.ts'
 import type { Staging } from '../shared/staging/staging.ts'
 import { listenForRings } from '../shared/store/doorbell.ts'
-import { noteSessions, registerEngine } from '../shared/store/engines.ts'
+import { registerEngine } from '../shared/store/engines.ts'
 import { heartbeatMs, leaseMs, renewLease } from '../shared/store/leases.ts'
 import { StagedQuota, stagedLimits } from '../shared/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/uploads/upload-store.ts'
@@ -110,25 +111,19 @@ export class Engine implements Part {
   async #begin(): Promise<Life> {
     const { settings, database, metrics } = this.#options
     const id = randomUUID()
-    const number = await registerEngine(database, {
-      _id: id,
-      host: hostname(),
-      process_id: process.pid,
-      folder: `${hostname()}:${path.resolve(settings.DATA_DIR)}`,
-      sees_files: this.#options.folder.problem === null,
-    })
     const stepSessions = Array.from({ length: maxStepSessions }, () => database.client.startSession())
     const chunkSessions = Array.from({ length: settings.ENGINE_WORKERS * lanesPerWorker + 1 }, () =>
       database.client.startSession(),
     )
     const reactionSessions = Array.from({ length: reactionLanes }, () => database.client.startSession())
-    await noteSessions(
-      database.collections,
-      id,
-      [...stepSessions, ...chunkSessions, ...reactionSessions].map(
-        ({ id }) => id!.id as unknown as Uint8Array,
-      ),
-    )
+    const number = await registerEngine(database, {
+      _id: id,
+      host: hostname(),
+      process_id: process.pid,
+      session_ids: [...stepSessions, ...chunkSessions, ...reactionSessions].map(idOf),
+      folder: `${hostname()}:${path.resolve(settings.DATA_DIR)}`,
+      sees_files: this.#options.folder.problem === null,
+    })
     const log = this.#options.log.child({ engine: id.slice(0, 8) })
     const firstStripe = number * stripesPerEngine
     const pool = startWorkerPool({

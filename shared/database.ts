@@ -80,8 +80,26 @@ const fixedOptions: Record<string, string | null> = {
   readconcernlevel: 'majority',
   retrywrites: 'true',
   retryreads: 'true',
+  readconcern: null,
+  writeconcern: null,
   timeoutms: null,
   sockettimeoutms: null,
+  // A request that waits for a connection would be given up with an error that no retry knows.
+  waitqueuetimeoutms: null,
+  // How documents are read and written.
+  promotelongs: null,
+  promotevalues: null,
+  promotebuffers: null,
+  usebigint64: null,
+  raw: null,
+  fieldsasraw: null,
+  bsonregexp: null,
+  ignoreundefined: null,
+  serializefunctions: null,
+  checkkeys: null,
+  enableutf8validation: null,
+  forceserverobjectid: null,
+  pkfactory: null,
 }
 
 /** Throws a StartError that names each option of the URI that Rollcall sets itself. */

@@ -23,6 +23,7 @@ export class ProcessRegistration implements Part {
   readonly #stopping = new AbortController()
   #id: string = randomUUID()
   #beating: Promise<void> = Promise.resolve()
+  #renewal: Promise<void> = Promise.resolve()
   /** Leases of engines whose transactions this process has ended. */
   #ended: ReadonlySet<string> = new Set()
 
@@ -35,7 +36,7 @@ export class ProcessRegistration implements Part {
   /** Resolves when the process is registered; before that it must not have transactions. */
   async start(): Promise<this> {
     await this.#register()
-    await this.#database.sessions.register(async () => void (await this.#renew()))
+    await this.#database.sessions.register(() => this.#renew())
     this.#beating = this.#beat()
     return this
   }
@@ -43,7 +44,9 @@ export class ProcessRegistration implements Part {
   async stop(): Promise<void> {
     this.#stopping.abort()
     // A renewal that comes after the removal matches nothing; with the database away neither ends in time.
-    const removal = this.#beating.then(() => unregister(this.#database.db, 'processes', this.#id))
+    const removal = Promise.allSettled([this.#beating, this.#renewal]).then(() =>
+      unregister(this.#database.db, 'processes', this.#id),
+    )
     const problem = await within(
       unregisterTimeoutMs,
       removal.then(() => null, messageOf),
@@ -61,13 +64,7 @@ export class ProcessRegistration implements Part {
       await sleep(heartbeatMs, undefined, { signal, ref: false }).catch(() => undefined)
       if (signal.aborted) return
       try {
-        if (!(await this.#renew())) {
-          this.#log.warn(
-            `the lease of ${leaseMs / 1000} s ran out and the others ended this process's transactions: it registers anew`,
-          )
-          this.#id = randomUUID()
-          await this.#register()
-        }
+        await this.#renew()
         if (this.#kind === 'control-plane')
           this.#ended = await endDeadWithoutEngines(this.#database, this.#ended, this.#log)
       } catch (error) {
@@ -84,8 +81,21 @@ export class ProcessRegistration implements Part {
     return register(db, 'processes', { ...document, kind: this.#kind })
   }
 
-  #renew(): Promise<boolean> {
+  /** One at a time: a renewal that began earlier would put back the sessions of before. */
+  #renew(): Promise<void> {
+    const next = () => this.#renewNow()
+    this.#renewal = this.#renewal.then(next, next)
+    return this.#renewal
+  }
+
+  async #renewNow(): Promise<void> {
     const { db, sessions } = this.#database
-    return renewLease(db, 'processes', { _id: this.#id, session_ids: sessions.ids })
+    if (await renewLease(db, 'processes', { _id: this.#id, session_ids: sessions.ids })) return
+    if (this.#stopping.signal.aborted) return
+    this.#log.warn(
+      `the lease of ${leaseMs / 1000} s ran out and the others ended this process's transactions: it registers anew`,
+    )
+    this.#id = randomUUID()
+    await this.#register()
   }
 }

@@ -1,7 +1,7 @@
 import type { Database } from '../../shared/database.ts'
 import type { Logger } from '../../shared/logger.ts'
 import type { Staging } from '../../shared/staging/staging.ts'
-import { leaveImports } from '../../shared/store/staged-usage.ts'
+import { leaveImport } from '../../shared/store/staged-usage.ts'
 import { listUnsettledAmong } from '../../shared/store/imports.ts'
 import type { Uploads } from '../../shared/uploads/upload-store.ts'
 import type { Chore } from './maintenance.ts'
@@ -30,7 +30,7 @@ export function sweepStaging(
       for (const id of old) {
         if (needed.has(id)) continue
         await staging.removeImport(id)
-        await leaveImports(collections, [id])
+        await leaveImport(collections, id)
         log.info({ import_id: id }, 'removed staged files that no import needs')
       }
       await staging.sweep()

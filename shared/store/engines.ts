@@ -3,10 +3,10 @@ import type { Collections } from '../schemas/collections.ts'
 import type { EngineDocument } from '../schemas/registration.ts'
 import { register } from './leases.ts'
 
-/** Registers an engine under the smallest number that no other engine has, and returns the number. */
+/** Registers an engine, with its sessions, under the smallest number that no other engine has; returns the number. */
 export async function registerEngine(
   { db, collections }: Pick<Database, 'db' | 'collections'>,
-  engine: Pick<EngineDocument, '_id' | 'host' | 'process_id' | 'sees_files' | 'folder'>,
+  engine: Pick<EngineDocument, '_id' | 'host' | 'process_id' | 'session_ids' | 'sees_files' | 'folder'>,
 ): Promise<number> {
   for (;;) {
     const taken = new Set(
@@ -17,7 +17,7 @@ export async function registerEngine(
     let number = 0
     while (taken.has(number)) number += 1
     try {
-      await register(db, 'engines', { ...engine, number, session_ids: [] })
+      await register(db, 'engines', { ...engine, number })
       return number
     } catch (error) {
       // Another engine was faster: the next number.
@@ -26,7 +26,7 @@ export async function registerEngine(
   }
 }
 
-/** Notes sessions in which the engine is going to have transactions, before it has one. False when it is dead. */
+/** Notes further sessions of an engine, before one of them has a transaction. False when it is dead. */
 export async function noteSessions(
   collections: Collections,
   engineId: string,

@@ -33,20 +33,29 @@ export interface PrimaryClock {
 const registered = (db: Db, registry: Registry) => db.collection<RegisteredDocument>(registry)
 
 /**
- * Writes to the register wait for a majority. One that took long says that nobody could renew a lease meanwhile: the
- * others' leases have run out without their fault, so this process judges nobody before all had time to renew theirs.
+ * While the database stalls no process can renew its lease, and all leases run out. So a process judges others after it has
+ * watched for one lease: its own writes to the register wait for a majority too, and followed each other without a gap.
+ * A gap is a stall, a suspension, or its own start.
  */
-let judgesFrom = -Infinity
+let lastWriteAt = -Infinity
+let judgesFrom = Infinity
+/** A lease outlives a gap of this length, as it is renewed in a quarter of its time. */
+const maxGapMs = 2 * heartbeatMs
 
-async function noticingStall<T>(write: () => Promise<T>): Promise<T> {
-  const startedAt = clock.monotonicMs()
-  try {
-    return await write()
-  } finally {
-    const now = clock.monotonicMs()
-    if (now - startedAt > heartbeatMs) judgesFrom = now + leaseMs
-  }
+async function noticingGaps<T>(write: () => Promise<T>): Promise<T> {
+  const result = await write()
+  const now = clock.monotonicMs()
+  if (now - lastWriteAt > maxGapMs) judgesFrom = now + leaseMs
+  lastWriteAt = now
+  return result
 }
+
+/** Whether a lease that ran out shows a dead process. To be asked after `renewAfterElection`, which notices a gap. */
+export const canJudge = (): boolean => clock.monotonicMs() >= judgesFrom
+
+let lastTime = new Date(0)
+/** The database's time at the last renewal, some seconds ago: a lower bound of what it is now, without a round trip. */
+export const lastKnownTime = (): Date => lastTime
 
 /** Throws where the server that answers has just stopped being the primary. */
 export async function readPrimaryClock(db: Db): Promise<PrimaryClock> {
@@ -54,7 +63,8 @@ export async function readPrimaryClock(db: Db): Promise<PrimaryClock> {
   if (hello['isWritablePrimary'] !== true)
     throw new Error('the primary of the database has just stepped down, and leases go by its clock')
   const election = hello['electionId'] as ObjectId | undefined
-  return { time: hello['localTime'] as Date, election: election?.toHexString() ?? null }
+  lastTime = hello['localTime'] as Date
+  return { time: lastTime, election: election?.toHexString() ?? null }
 }
 
 const leaseFrom = ({ time, election }: PrimaryClock) => ({
@@ -70,7 +80,7 @@ export async function register(
 ): Promise<void> {
   const now = await readPrimaryClock(db)
   const document = { ...registration, dead: false, started_at: now.time, ...leaseFrom(now) }
-  await noticingStall(() => registered(db, registry).updateOne({ _id }, { $set: document }, { upsert: true }))
+  await noticingGaps(() => registered(db, registry).updateOne({ _id }, { $set: document }, { upsert: true }))
 }
 
 /** False when the process is dead by the others' reckoning. */
@@ -83,7 +93,7 @@ export async function renewLease(
   }: Pick<RegisteredDocument, '_id'> & Partial<Pick<EngineDocument, 'session_ids' | 'sees_files'>>,
 ): Promise<boolean> {
   const lease = leaseFrom(await readPrimaryClock(db))
-  const { matchedCount } = await noticingStall(() =>
+  const { matchedCount } = await noticingGaps(() =>
     registered(db, registry).updateOne({ _id, dead: false }, { $set: { ...change, ...lease } }),
   )
   return matchedCount === 1
@@ -97,7 +107,7 @@ export async function unregister(db: Db, registry: Registry, _id: string): Promi
 /** Marks processes whose lease ran out: they can't renew it any more. */
 export async function markDead(db: Db, registry: Registry): Promise<void> {
   const { election, time } = await renewAfterElection(db, registry)
-  if (clock.monotonicMs() < judgesFrom) return
+  if (!canJudge()) return
   await registered(db, registry).updateMany(
     { dead: false, lease_election: election, lease_until: { $lt: time } },
     { $set: { dead: true } },
@@ -123,7 +133,7 @@ export async function forgetDead(db: Db, registry: Registry): Promise<void> {
 /** Gives each process that hasn't renewed its lease since the last election a whole one; the time that it is now. */
 export async function renewAfterElection(db: Db, registry: Registry): Promise<PrimaryClock> {
   const now = await readPrimaryClock(db)
-  await noticingStall(() =>
+  await noticingGaps(() =>
     registered(db, registry).updateMany(
       { dead: false, lease_election: { $ne: now.election } },
       { $set: leaseFrom(now) },

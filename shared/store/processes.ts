@@ -1,7 +1,7 @@
 import type { Database } from '../database.ts'
 import { messageOf } from '../errors.ts'
 import type { Logger } from '../logger.ts'
-import { isAlive, killSessions, markDead, renewAfterElection, unregister } from './leases.ts'
+import { canJudge, isAlive, killSessions, markDead, renewAfterElection, unregister } from './leases.ts'
 
 const names = { 'control-plane': 'a control plane', ftp: 'an FTP server' } as const
 
@@ -30,8 +30,9 @@ export async function endDeadWithoutEngines(
   database: Database,
   ended: ReadonlySet<string>,
   log: Logger,
-): Promise<Set<string>> {
+): Promise<ReadonlySet<string>> {
   const clock = await renewAfterElection(database.db, 'engines')
+  if (!canJudge()) return ended
   const engines = await database.collections.engines.find({ cleared_at: { $exists: false } }).toArray()
   if (engines.some((engine) => isAlive(engine, clock))) return new Set()
   await endDeadProcesses(database, log)

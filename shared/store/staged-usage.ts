@@ -61,22 +61,23 @@ export async function makeUsage({ uploadUsage }: Collections, organizationId: nu
 }
 
 /**
- * The import's files are gone, or it wasn't created; `kept` are the bytes that stay of it until its logs are purged.
- * Resolves to the figures as they are then; null when there are none.
+ * The import's files are gone, or it wasn't created. What stays of it until its logs are purged is counted in the write
+ * that removes its entry, so it is counted once, by the settling, the sweep or a count.
  */
 export async function leaveImport(
-  { uploadUsage }: Collections,
-  organizationId: number,
+  { imports, uploadUsage }: Collections,
   importId: number,
-  kept: number,
-): Promise<UploadUsageDocument | null> {
-  const usage = await uploadUsage.findOneAndUpdate(
-    { _id: organizationId, 'imports.import_id': importId },
+  organizationId?: number,
+): Promise<void> {
+  const ended = await imports.findOne({ _id: importId }, { projection: { 'totals.kept_bytes': 1 } })
+  const kept = ended?.totals?.kept_bytes ?? 0
+  await uploadUsage.updateOne(
+    {
+      ...(organizationId === undefined ? {} : { _id: organizationId }),
+      'imports.import_id': importId,
+    },
     { $pull: { imports: { import_id: importId } }, $inc: { revision: 1, kept } },
-    { returnDocument: 'after' },
   )
-  // It has left before: what it keeps is counted once.
-  return usage ?? uploadUsage.findOne({ _id: organizationId })
 }
 
 /** The logs of an ended import are gone. One of before there were figures of it leaves none below zero. */
@@ -188,13 +189,14 @@ const creationMs = 3_600_000
 
 /**
  * Compares the entries with the imports: entries that no import needs (it was cleared up after, or its creation was
- * killed long ago), and imports without an entry (created before there were entries).
+ * killed long ago), what stays of these until their logs are purged, and imports without an entry (created before there
+ * were entries).
  */
 export async function compareEntries(
   { imports }: Collections,
   organizationId: number,
   usage: UsageNow | null,
-): Promise<{ gone: number[]; missing: number[] }> {
+): Promise<{ gone: number[]; kept: number; missing: number[] }> {
   const unsettled = await imports
     .find({ organization_id: organizationId, settled: false }, { projection: { _id: 1 } })
     .hint(unsettledIndex)
@@ -205,7 +207,7 @@ export async function compareEntries(
   const settled = await imports
     .find(
       { _id: { $in: others.map(({ import_id }) => import_id) }, settled: true },
-      { projection: { _id: 1 } },
+      { projection: { 'totals.kept_bytes': 1 } },
     )
     .toArray()
   const ended = new Set(settled.map(({ _id }) => _id))
@@ -215,6 +217,7 @@ export async function compareEntries(
     gone: others
       .filter(({ import_id, entered_at }) => ended.has(import_id) || entered_at.getTime() < before)
       .map(({ import_id }) => import_id),
+    kept: settled.reduce((sum, { totals }) => sum + (totals?.kept_bytes ?? 0), 0),
     missing: [...needed].filter((importId) => !entered.has(importId)),
   }
 }
@@ -245,13 +248,4 @@ export async function listImportsWithPins(
     .hint(unsettledIndex)
     .toArray()
   return found.map(({ _id }) => _id)
-}
-
-/** Entries of imports whose files were removed by the sweep. */
-export async function leaveImports({ uploadUsage }: Collections, importIds: number[]): Promise<void> {
-  if (importIds.length === 0) return
-  await uploadUsage.updateMany(
-    { 'imports.import_id': { $in: importIds } },
-    { $pull: { imports: { import_id: { $in: importIds } } }, $inc: { revision: 1 } },
-  )
 }

@@ -157,23 +157,29 @@ async function withoutDeletedValues(
 /** A write that waits so long for an import's batch is tried as a transaction instead. */
 const inPlaceMs = 5_000
 
+/** A field that was deleted after the request read the fields has its values removed until 5 minutes after. */
+const maxFieldsAgeMs = 60_000
+
 /**
  * Changes nothing but values of a subscriber: no count, no identity, no reaction hangs on them, so one guarded write
- * does, a third of what the transaction costs. Resolves to what is there then; null when the change is of another kind,
- * or when the subscriber isn't any more what the change was made for.
+ * does, a third of what the transaction costs. `fieldsReadAt` is the database's time before the fields were read.
+ * Resolves to what is there then; null when the change is of another kind, when the subscriber isn't any more what the
+ * change was made for, or when the fields were read long ago.
  */
 export async function changeInPlace(
   { collections }: Database,
   existing: SubscriberDocument,
   change: SubscriberChange,
+  fieldsReadAt: Date,
 ): Promise<SubscriberDocument | null> {
   const { _id, id, status, confirmed } = existing
   const { set } = change
   const update = updateOf(change)
   if (update === null || set._id !== undefined || (set.status ?? status) !== status) return null
   const asSeen = { _id, id, status, confirmed: confirmed ?? { $exists: false } }
+  const $expr = { $lt: ['$$NOW', new Date(fieldsReadAt.getTime() + maxFieldsAgeMs)] }
   try {
-    return await collections.subscribers.findOneAndUpdate(asSeen, update, {
+    return await collections.subscribers.findOneAndUpdate({ ...asSeen, $expr }, update, {
       returnDocument: 'after',
       maxTimeMS: inPlaceMs,
     })

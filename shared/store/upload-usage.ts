@@ -173,7 +173,8 @@ export async function listLiveUploads(
 
 /**
  * Puts counted figures in the place of those that were read before counting; false when they changed meanwhile. Of the
- * uploads only those with the tokens in `live` stay, with what they have reserved by now; the imports in `gone` go.
+ * uploads only those with the tokens in `live` stay, with what they have reserved by now; the imports in `gone` go, of which
+ * `kept` bytes stay until their logs are purged.
  */
 export async function correctUsage(
   { uploadUsage }: Collections,
@@ -182,8 +183,9 @@ export async function correctUsage(
   {
     live,
     gone,
+    kept,
     ...counted
-  }: { bytes: number; files: number; pinned: number; live: string[]; gone: number[] },
+  }: { bytes: number; files: number; pinned: number; live: string[]; gone: number[]; kept: number },
 ): Promise<boolean> {
   const figures = { $set: counted, $currentDate: { counted_at: true } } as const
   if (read !== null) {
@@ -191,7 +193,7 @@ export async function correctUsage(
       { _id: organizationId, revision: read.revision },
       {
         ...figures,
-        $inc: { revision: 1 },
+        $inc: { revision: 1, kept },
         $pull: { uploads: { token: { $nin: live } }, imports: { import_id: { $in: gone } } },
       },
     )

@@ -38,14 +38,14 @@ async function countNow(collections: Collections, organizationId: number, store:
     const uploads = await listLiveUploads(collections, usage)
     const { finished, unfinished } = await store.count()
     const pinned = await store.countPinned(await listImportsWithPins(collections, organizationId))
-    const { gone, missing } = await compareEntries(collections, organizationId, usage)
+    const { gone, kept, missing } = await compareEntries(collections, organizationId, usage)
     // What an upload in progress has is in its reservation.
     for (const { name } of uploads) unfinished.delete(name)
     const names = new Set([...finished.keys(), ...unfinished.keys()])
     for (const { name, files } of uploads) if (files === 0) names.add(name)
     const bytes = [...finished.values(), ...unfinished.values()].reduce((sum, size) => sum + size, 0)
     const live = uploads.map(({ token }) => token)
-    const counted = { bytes, files: names.size, pinned, live, gone }
+    const counted = { bytes, files: names.size, pinned, live, gone, kept }
     if (!(await correctUsage(collections, organizationId, usage, counted))) continue
     await enterMissing(collections, organizationId, missing)
     return

@@ -46,12 +46,12 @@ export async function removeForgotten(collections: Collections): Promise<void> {
       .toArray()
     for (const { _id } of contents) {
       const content = _id.toHexString()
-      const isNamed =
-        (await uploadNames.countDocuments(
-          { $or: [{ 'finished.content': content }, { 'unfinished.content': content }] },
-          { limit: 1 },
-        )) > 0
-      if (!isNamed) await detachAndRemove(collections, content)
+      // In a snapshot: a file that is published moves from one of the two indexes to the other.
+      const named = await uploadNames.countDocuments(
+        { $or: [{ 'finished.content': content }, { 'unfinished.content': content }] },
+        { limit: 1, readConcern: { level: 'snapshot' } },
+      )
+      if (named === 0) await detachAndRemove(collections, content)
     }
   }
 }

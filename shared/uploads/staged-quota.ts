@@ -62,9 +62,8 @@ export class StagedQuota {
   /** The import was not created, or its files are gone. */
   async leave({ _id, organization_id }: OfImport): Promise<void> {
     const { collections } = this.#options
-    const ended = await collections.imports.findOne({ _id }, { projection: { 'totals.kept_bytes': 1 } })
-    const kept = ended?.totals?.kept_bytes ?? 0
-    const usage = await leaveImport(collections, organization_id, _id, kept)
+    await leaveImport(collections, _id, organization_id)
+    const usage = await collections.uploadUsage.findOne({ _id: organization_id })
     if ((usage?.pinned ?? 0) > 0) await this.#countPinned(organization_id)
   }
 

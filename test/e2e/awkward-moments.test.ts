@@ -187,7 +187,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
       (document) => document!.plan !== null,
     )
     await service.processes.engine!.stop('SIGKILL')
-    await collections.engines.updateMany({}, { $set: { lease_until: new Date(0) } })
+    await collections.engines.updateMany({}, { $set: { dead: true } })
     const { state } = await get(`/subscriber_imports/${id}`)
     await rm(path.join(folder, 'f.csv'))
     await letGo()

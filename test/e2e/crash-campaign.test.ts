@@ -82,9 +82,9 @@ const takeOverPoints = {
   'its chunks given back': 'update import_chunks "q":{"engine_id" after 1',
   'its steps given back': 'update imports "q":{"settled":false,"step.engine_id" after 1',
   'its document removed': 'delete engines after 1',
-  'dead engine marked': 'update engines "dead":true after 1',
+  'taken over, noted': 'update engines "dead":true after 1',
   'entered, nothing else': 'update engines started_at after 1',
-  'sessions noted': 'update engines $push after 1',
+  'sessions of its lanes noted': 'update engines $push after 1',
 } as const
 
 const downloadPoints = {
@@ -124,8 +124,8 @@ const longAlone = new Set<string>([
   'its sessions killed',
   'its chunks given back',
   'its steps given back',
-  'dead engine marked',
-  'sessions noted',
+  'taken over, noted',
+  'sessions of its lanes noted',
   'downloaded, not noted',
 ] satisfies (keyof typeof points | keyof typeof takeOverPoints | keyof typeof downloadPoints)[])
 

@@ -27,10 +27,7 @@ async function viewOf(id: number, what: string, isIt: (view: Json) => boolean): 
 /** As if its lease had run out. */
 async function killEngine(): Promise<void> {
   await engine.stop('SIGKILL')
-  await service.collections.engines.updateMany(
-    { process_id: engine.child.pid! },
-    { $set: { lease_until: new Date(0) } },
-  )
+  await service.collections.engines.updateMany({ process_id: engine.child.pid! }, { $set: { dead: true } })
 }
 
 async function stagedFiles(): Promise<string[]> {

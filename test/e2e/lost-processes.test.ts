@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
+import { messageOf } from '../../shared/errors.ts'
 import { Engines } from '../helpers/engines.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'
@@ -164,6 +165,35 @@ t.test('an FTP server that is killed while it renames a file', { timeout: 400_00
   const kinds = (await service.collections.processes.find().toArray()).map(({ kind }) => kind).sort()
   t.same(kinds, ['control-plane', 'ftp'])
   next.close()
+})
+
+t.test('an FTP server that is killed in an upload', { timeout: 200_000 }, async (t) => {
+  const service = await startService(t, ['control-plane'], { STAGING: 'gridfs' })
+  const doomed = await service.start('ftp', crashing('insert uploads.chunks before 1'))
+  const other = await service.start('ftp')
+  const [session, next] = [await FtpSession.open(doomed.ready.ftp!), await FtpSession.open(other.ready.ftp!)]
+  const data = await session.beginUpload('STOR a.csv')
+  data.end('a@example.com\n')
+  await session.ended()
+  await doomed.stop('SIGKILL')
+  const killedAt = Date.now()
+  t.match(doomed.log(), /SIGKILL at/)
+  const uploaded = await untilDone(async () => {
+    const answer = await next.upload('STOR a.csv', 'a@example.com\n').catch(messageOf)
+    return { isDone: answer.startsWith('226'), answer }
+  }, killedAt)
+  t.comment(`uploaded again after ${uploaded} ms`)
+  t.ok(uploaded < maxMs, `${uploaded} ms`)
+  next.close()
+})
+
+t.test('an engine that dies right after its registration is registered with its sessions', async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const engines = new Engines(t, service)
+  const engine = await engines.start('update engines session_ids after 1')
+  await engine.ended
+  const { session_ids: sessionIds } = (await engines.documentOf(engine))!
+  t.ok(sessionIds.length > 0, `${sessionIds.length} sessions`)
 })
 
 t.test('an engine that is taken for dead while it works locks no rows', { timeout: 300_000 }, async (t) => {

@@ -295,7 +295,7 @@ for (const engines of [1, 2])
       .start('engine', { ...preload, [crashSetting]: 'findAndModify import_chunks before 1' })
       .then((engine) => engine.stop('SIGCONT'))
       .catch(() => undefined)
-    await service.collections.engines.updateMany({}, { $set: { lease_until: new Date(0) } })
+    await service.collections.engines.updateMany({}, { $set: { dead: true } })
     await rm(path.join(staging, String(partition)), { recursive: true })
     const running = []
     // The second one has the same folder under another path.

@@ -4,6 +4,7 @@ import { purgeLogs } from '../../engine/maintenance/purge-logs.ts'
 import { openDatabase } from '../../shared/database.ts'
 import { createLogger } from '../../shared/logger.ts'
 import { failureId } from '../../shared/schemas/import.ts'
+import { removeForgotten } from '../../shared/uploads/grid-contents.ts'
 import { openUploads } from '../../shared/uploads/open-uploads.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
 import {
@@ -86,10 +87,7 @@ const chunkOf = async (id: number) => (await collections.chunks.findOne({ import
 /** Kills an engine; the next one takes over at once. */
 async function kill(engine: RunningProcess): Promise<void> {
   await engine.stop('SIGKILL')
-  await collections.engines.updateMany(
-    { process_id: engine.child.pid! },
-    { $set: { lease_until: new Date(0) } },
-  )
+  await collections.engines.updateMany({ process_id: engine.child.pid! }, { $set: { dead: true } })
 }
 
 /** From which keys on the queries or updates over subscribers went that were begun meanwhile. */
@@ -207,6 +205,35 @@ t.test('what is swept and purged is walked in pieces', async (t) => {
   t.same(costly, [], 'none of the commands examines them all')
   t.ok((await profile.countDocuments()) > 9, 'the commands are profiled')
   await profile.drop()
+})
+
+t.test('a file that is published while the sweep asks for its name stays', async (t) => {
+  const { uploads, uploadNames } = collections
+  const content = new ObjectId()
+  const entry = { filename: 'f', length: 1, pinned_by: [], detached: false }
+  await uploads.files.insertOne({ _id: content, uploadDate: new Date(0), ...entry })
+  const name = { _id: '1/published', organization_id: 1, name: 'published' }
+  const draft = { content: content.toHexString(), token: 't', touched_at: new Date() }
+  await uploadNames.insertOne({ ...name, finished: null, unfinished: draft })
+  const database = await openDatabase({ uri: set.uri, name: db.databaseName })
+  t.teardown(() => database.close())
+  await set.command({ setParameter: 1, internalQueryExecYieldIterations: 1 })
+  t.teardown(() => set.command({ setParameter: 1, internalQueryExecYieldIterations: 1_000 }))
+  const resting = { namespace: `${db.databaseName}.upload_names`, waitForMillis: 500 }
+  await failPoint(t, 'setYieldAllLocksWait', 'alwaysOn', resting)
+  const sweep = removeForgotten(database.collections)
+  const isResting = () =>
+    service.client
+      .db('admin')
+      .aggregate([{ $currentOp: {} }, { $match: { ns: resting.namespace, op: 'command' } }], {
+        readConcern: { level: 'local' },
+      })
+      .toArray()
+  await until('the question for the name', isResting, (running) => running.length > 0, 10_000, 5)
+  const finished = { content: draft.content, size: 1, modified_at: new Date() }
+  await uploadNames.updateOne({ _id: name._id }, { $set: { finished, unfinished: null } })
+  await sweep
+  t.equal(await uploads.files.countDocuments({ _id: content }), 1)
 })
 
 t.test('an import whose query takes too long each time fails, in a bounded time', async (t) => {

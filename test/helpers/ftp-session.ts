@@ -131,7 +131,10 @@ export class FtpSession {
     const data = await this.data()
     if (rest !== undefined) await this.command(`REST ${rest}`)
     const answer = await this.command(line)
-    if (!answer.startsWith('150')) throw new Error(answer)
+    if (!answer.startsWith('150')) {
+      data.destroy()
+      throw new Error(answer)
+    }
     return this.secured(data)
   }
 

@@ -2,15 +2,18 @@ import { once } from 'node:events'
 import { mkdir, symlink, writeFile } from 'node:fs/promises'
 import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
 import path from 'node:path'
-import { UUID } from 'mongodb'
+import { UUID, type Document } from 'mongodb'
 import t from 'tap'
+import { CommandGate } from '../helpers/command-gate.ts'
 import { crashSetting } from '../helpers/crash-at.ts'
 import {
   basic,
   bootstrapKey,
+  callerOf,
   createList,
   startProcess,
   startService,
+  testMongodbUri,
   until,
   type Json,
 } from '../helpers/service.ts'
@@ -410,6 +413,50 @@ t.test('two control planes make one import for one Idempotency-Key', async (t) =
   const twice = open(origins[0]!, ['one', 'two'])
   twice.request.end(keyed('a@b.co'))
   t.match(await twice.answer, { error_code: 'invalid_request', error_message: /once$/ })
+})
+
+t.test('a repeat is asked to come again where the import that it met is undone by a failover', async (t) => {
+  const server = new URL(testMongodbUri())
+  const gate = await CommandGate.open({ host: server.hostname, port: Number(server.port) })
+  const gated = new URL(server)
+  gated.host = `127.0.0.1:${gate.port}`
+  gated.search = '?directConnection=true'
+  const beside = await startProcess('control-plane', { ...service.settings, MONGODB_URI: gated.href })
+  t.teardown(async () => {
+    await beside.stop()
+    await gate.close()
+  })
+  const { idempotencyKeys, imports } = service.collections
+  const headers = { 'idempotency-key': 'undone' }
+  const send = (origin: string) =>
+    callerOf(() => origin)(
+      'POST',
+      `/mailing_lists/${list.id}/subscriber_imports`,
+      JSON.parse(keyed('a@b.co')),
+      {
+        headers,
+      },
+    )
+  const writes = (collection: string) => (command: Document) =>
+    command['update'] === collection || command['findAndModify'] === collection
+  const inTransaction = gate.watch(writes('mailing_lists'))
+  const repeat = send(beside.ready.http!)
+  await inTransaction
+  const first = await send(service.processes['control-plane']!.ready.http!)
+  gate.release()
+  await gate.watch(writes('upload_usage'))
+  await Promise.all([
+    idempotencyKeys.deleteMany({ import_id: first.body.data.id }),
+    imports.deleteOne({ _id: first.body.data.id }),
+  ])
+  gate.release()
+  const { status, headers: got, body } = await repeat
+  t.match(
+    [status, got.get('retry-after'), body],
+    [503, '5', { error_message: /send the same request again/ }],
+  )
+  const again = await send(beside.ready.http!)
+  t.equal(again.body.success, true)
 })
 
 t.test(

@@ -9,6 +9,10 @@ import { purgeLogs } from '../../engine/maintenance/purge-logs.ts'
 import { openDatabase } from '../../shared/database.ts'
 import { messageOf } from '../../shared/errors.ts'
 import { createLogger } from '../../shared/logger.ts'
+import { leaveImport } from '../../shared/store/staged-usage.ts'
+import { countUsage } from '../../shared/uploads/count-usage.ts'
+import { openUploads } from '../../shared/uploads/open-uploads.ts'
+import { StagedQuota } from '../../shared/uploads/staged-quota.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import {
   callerOf,
@@ -350,6 +354,19 @@ t.test('failed rows of ended imports count until their logs are purged', async (
     .toArray()) as [{ bytes: number }]
   t.ok(bytes > 4_000_000)
   t.match(await usageOf(service), { imports: [], kept: bytes })
+  // Where the removal of its files is late, the sweep of the staging or a count takes the entry away first.
+  const uploads = openUploads({ STAGING: 'disk', DATA_DIR: service.dataFolder }, database)
+  const quota = new StagedQuota({ collections, uploads, limits: { bytes: 4_000_000, imports: 12 } })
+  const entry = { import_id: body.data.id, source: 1, partition: 0, entered_at: new Date() }
+  for (const takesEntry of [
+    () => leaveImport(collections, entry.import_id),
+    () => countUsage(collections, 1, uploads.directory(1)),
+  ]) {
+    await collections.uploadUsage.updateOne({ _id: 1 }, { $set: { imports: [entry], kept: 0 } })
+    await takesEntry()
+    await quota.leave({ _id: entry.import_id, organization_id: 1 })
+    t.match(await usageOf(service), { imports: [], kept: bytes })
+  }
   const refused = await createInline(service, 'email\nann@example.com\n')
   t.equal(refused.status, 413)
   t.match(refused.body.error_message, /failed rows of the last 7 days/)

@@ -19,6 +19,12 @@ t.test('options of MONGODB_URI that would weaken the guards are refused by name'
     'timeoutMS=500': /timeoutMS must be left out/,
     'socketTimeoutMS=500': /socketTimeoutMS must be left out/,
   }
+  for (const name of [
+    ...['promoteLongs', 'promoteValues', 'promoteBuffers', 'useBigInt64', 'raw', 'fieldsAsRaw', 'bsonRegExp'],
+    ...['ignoreUndefined', 'serializeFunctions', 'checkKeys', 'enableUtf8Validation', 'forceServerObjectId'],
+    ...['pkFactory', 'waitQueueTimeoutMS', 'readConcern', 'writeConcern'],
+  ])
+    refused[`${name}=1`] = new RegExp(`: ${name} must be left out`)
   for (const [query, message] of Object.entries(refused))
     t.throws(() => refuseUnsafeOptions(uri(query)), { message }, query)
   t.throws(() => refuseUnsafeOptions(uri('w=1')), { message: /^(?!.*secret)/ })

@@ -151,7 +151,7 @@ const patienceMs = 20_000
 
 /**
  * Creates an import, or answers as the first request with the same Idempotency-Key was answered. Throws
- * `validation_failed`, also for a key that was used with another body.
+ * `validation_failed`, also for a key that was used with another body; 503 where the first request isn't confirmed yet.
  */
 export async function createImport(deps: ControlPlane, request: CreationRequest): Promise<CreatedView> {
   const { collections } = deps.database
@@ -198,6 +198,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
         await leaveQuota(deps, document)
         const won = await earlierReply(deps, idempotencyId, request.bodyDigest)
         if (won !== null) return won
+        if (idempotencyId !== null) throw unconfirmed()
       } else {
         // Whether it was committed isn't known. If it wasn't, the engines' sweep removes the content.
         keepContent(request)
@@ -209,6 +210,14 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
     return view
   }
 }
+
+/** The database has the first request's import, and no majority of it yet: a failover may still undo it. */
+const unconfirmed = (): RequestError =>
+  new RequestError(
+    'internal_error',
+    'another request with this Idempotency-Key has just been written and is not yet confirmed by the database: send the same request again in a moment, it makes no second import',
+    { status: 503, headers: { 'Retry-After': '5' } },
+  )
 
 function keepContent({ content, given }: CreationRequest): void {
   if (given.file_source.type === 'json') content?.keep()

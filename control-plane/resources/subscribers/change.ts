@@ -1,6 +1,7 @@
 import type { Caller } from '../../../shared/api-keys.ts'
 import { clock } from '../../../shared/clock.ts'
 import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
+import { lastKnownTime } from '../../../shared/store/leases.ts'
 import {
   changed,
   changeInPlace,
@@ -34,6 +35,7 @@ export async function updateSubscriber(
   body: () => GivenUpdate,
 ): Promise<ReturnType<typeof toView>> {
   return checkedAgain(async () => {
+    const fieldsReadAt = lastKnownTime()
     const context = await findSubscriberList(deps, caller, path.listText)
     const { list } = context
     const address = addressOf(list, path.subscriberText)
@@ -62,7 +64,9 @@ export async function updateSubscriber(
     if (reactions === undefined && !unsetsRequired && isPoint(address)) {
       const existing = await subscriberAt(deps.database, address)
       const written =
-        existing === null ? null : await changeInPlace(deps.database, existing, change(existing))
+        existing === null
+          ? null
+          : await changeInPlace(deps.database, existing, change(existing), fieldsReadAt)
       if (written !== null) return { done: toView(written, context) }
     }
     const outcome = await refusingTaken(takenIdentity, () =>

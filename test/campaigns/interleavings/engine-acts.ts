@@ -167,7 +167,7 @@ async function takeOverFrom(side: Side, other: Other): Promise<void> {
   const sessions = [...other.sessionIds, ...other.database.sessions.ids]
   await side.database.collections.engines.updateOne(
     { _id: other.engineId },
-    { $set: { lease_until: new Date(0), session_ids: sessions } },
+    { $set: { dead: true, session_ids: sessions } },
   )
   await takeOver(side)
 }

@@ -1,7 +1,6 @@
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import type { StagingLocation } from '../../../shared/staging/open-staging.ts'
-import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { Json } from '../../helpers/service.ts'
 import type { SubscriberTable } from '../../model/subscriber-table.ts'
 import { batch, settle, start, step } from './engine-acts.ts'
@@ -259,13 +258,10 @@ async function advance(name: FixtureName, side: Side, pause: () => Promise<unkno
 }
 
 async function leaveToDeadEngine({ database }: Side): Promise<void> {
-  const { db, collections } = database
-  const { chunks, engines } = collections
+  const { chunks, engines } = database.collections
   await engines.insertOne({
-    ...{ _id: 'dead', number: 900, host: 'elsewhere', process_id: 1, dead: false, session_ids: [] },
+    ...{ _id: 'dead', number: 900, host: 'elsewhere', process_id: 1, dead: true, session_ids: [] },
     ...{ started_at: new Date(0), lease_until: new Date(0) },
-    // Of an earlier election it would be given a whole lease first.
-    lease_election: (await readPrimaryClock(db)).election,
   })
   await chunks.updateOne(
     { state: 'ready' },

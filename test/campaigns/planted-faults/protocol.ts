@@ -526,9 +526,30 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'processes are judged right after a stall of the majority',
     file: leases,
-    text: 'if (clock.monotonicMs() < judgesFrom) return',
+    text: '  if (!canJudge()) return\n',
     replacement: '',
-    tests: [{ files: ['test/e2e/default-election.test.ts'] }],
+    tests: [stores],
+  },
+  {
+    name: 'an engine is registered before its sessions',
+    file: 'shared/store/engines.ts',
+    text: '{ ...engine, number }',
+    replacement: '{ ...engine, number, session_ids: [] }',
+    tests: [{ files: ['test/e2e/lost-processes.test.ts'] }],
+  },
+  {
+    name: 'renewals overtake each other',
+    file: 'shared/process-registration.ts',
+    text: 'this.#renewal = this.#renewal.then(next, next)',
+    replacement: 'this.#renewal = next()',
+    tests: [stores],
+  },
+  {
+    name: 'an update in place is made however old its fields are',
+    file: 'shared/store/subscribers.ts',
+    text: '{ ...asSeen, $expr }',
+    replacement: 'asSeen',
+    tests: [stores],
   },
   {
     name: 'an engine that was taken over from is forgotten at once',

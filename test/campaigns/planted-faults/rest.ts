@@ -152,7 +152,7 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'what was removed from the staging goes on counting to the quota',
     file: sweep,
-    text: 'await leaveImports(collections, [id])\n',
+    text: 'await leaveImport(collections, id)\n',
     replacement: '\n',
     tests: [imports],
   },

@@ -252,7 +252,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     const { child, stop } = service.processes.engine!
     await stop('SIGKILL')
     // As if its lease had run out.
-    await collections.engines.updateOne({ process_id: child.pid! }, { $set: { lease_until: new Date(0) } })
+    await collections.engines.updateOne({ process_id: child.pid! }, { $set: { dead: true } })
     await service.start('engine')
     const view = await importEnd(service, id, 60_000)
     t.same(countsOf(view), { added: limit, skipped_over_limit: 10_000 })

@@ -9,7 +9,7 @@ import { clock } from '../../../shared/clock.ts'
 import { ensureSchema, openDatabase } from '../../../shared/database.ts'
 import { createLogger } from '../../../shared/logger.ts'
 import { diskStaging } from '../../../shared/staging/disk-staging.ts'
-import { leaveImports } from '../../../shared/store/staged-usage.ts'
+import { leaveImport } from '../../../shared/store/staged-usage.ts'
 import { openUploads } from '../../../shared/uploads/open-uploads.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { holdRow } from '../../helpers/held-row.ts'
@@ -125,7 +125,7 @@ t.test('staged files that no import needs are removed once they are old', async 
     [900_002],
     'what is removed counts to no quota',
   )
-  await leaveImports(collections, [900_002])
+  await leaveImport(collections, 900_002)
 })
 
 t.test('values of a deleted custom field are removed, the others stay', async (t) => {

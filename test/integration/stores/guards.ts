@@ -16,12 +16,15 @@ import * as chunks from '../../../shared/store/chunks.ts'
 import { enforcePendingFences, fenceChunks, preemptChunks } from '../../../shared/store/fence.ts'
 import * as steps from '../../../shared/store/import-steps.ts'
 import * as imports from '../../../shared/store/imports.ts'
+import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import * as outbox from '../../../shared/store/outbox.ts'
 import { enforcePendingLimits, holdPlaces, takePlace } from '../../../shared/store/places.ts'
 import * as staged from '../../../shared/store/staged-usage.ts'
 import { countMoves, countMovesOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
+import { changeInPlace } from '../../../shared/store/subscribers.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
+import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 
 /**
  * Each guarded write of docs/protocol.md: it changes the document in the state that the page names, and leaves it as it
@@ -699,6 +702,20 @@ t.test('figures of the quota', async (t) => {
 })
 
 // ---- transactions ----
+
+t.test('values are changed in place only while the fields were read a moment ago', async (t) => {
+  const document = subscriberDocument(77, 'place@example.com', 7_700)
+  await collections.subscribers.insertOne(document)
+  const { time } = await readPrimaryClock(database.db)
+  const changeAfter = async (ms: number, value: string) => {
+    const change = { set: { 'custom_fields.5': value }, unset: [] }
+    const written = await changeInPlace(database, document, change, new Date(time.getTime() - ms))
+    return written?.custom_fields['5']
+  }
+  t.equal(await changeAfter(10_000, 'in time'), 'in time')
+  t.equal(await changeAfter(60_000, 'late'), undefined)
+  t.match(await collections.subscribers.findOne({ _id: document._id }), { custom_fields: { 5: 'in time' } })
+})
 
 t.test('what is written in a transaction is taken back with it', async (t) => {
   const moved = { organizationId: 1, listId: 1, changes: { ...noStatusCounts(), active: 3 } }

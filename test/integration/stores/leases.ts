@@ -1,13 +1,33 @@
 import t from 'tap'
+import { clock } from '../../../shared/clock.ts'
 import { ensureSchema } from '../../../shared/database.ts'
 import { createLogger } from '../../../shared/logger.ts'
-import { leaseMs, markDead, readPrimaryClock, register, renewLease } from '../../../shared/store/leases.ts'
+import {
+  heartbeatMs,
+  leaseMs,
+  markDead,
+  readPrimaryClock,
+  register,
+  renewLease,
+} from '../../../shared/store/leases.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
 const { database } = await databaseAndFolder(t)
 const { db, collections } = database
 const { engines } = collections
 await ensureSchema(db, createLogger({ process: 'test', level: 'silent' }))
+
+let aheadMs = 0
+const { monotonicMs } = clock
+clock.monotonicMs = () => monotonicMs() + aheadMs
+
+/** Writes to the register after pauses that add up to one lease. */
+async function watchForALease(): Promise<void> {
+  for (let passed = 0; passed < leaseMs; passed += heartbeatMs) {
+    aheadMs += heartbeatMs
+    await markDead(db, 'processes')
+  }
+}
 
 const earlier = '7fffffff0000000000000000'
 const hour = 3_600_000
@@ -25,6 +45,25 @@ async function engineWith(t: { name: string }, leaseEndsIn: number, election?: s
   )
   return { _id, document: async () => (await engines.findOne({ _id }))! }
 }
+
+t.test(
+  'a process that has just started judges no other one, nor after a gap in its own writes',
+  async (t) => {
+    // Other files of this process may have watched already.
+    aheadMs += 2 * heartbeatMs + 1
+    const { document } = await engineWith(t, -1)
+    await markDead(db, 'engines')
+    t.match(await document(), { dead: false })
+    await watchForALease()
+    // Suspended for so long that a stall of the database may have begun and ended meanwhile.
+    aheadMs += 2 * heartbeatMs + 1
+    await markDead(db, 'engines')
+    t.match(await document(), { dead: false })
+    await watchForALease()
+    await markDead(db, 'engines')
+    t.match(await document(), { dead: true })
+  },
+)
 
 t.test('an engine whose lease ran out in this election is dead', async (t) => {
   const { _id, document } = await engineWith(t, -1)

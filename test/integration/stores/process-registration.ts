@@ -12,7 +12,25 @@ const { database } = await databaseAndFolder(t)
 const { processes, counters } = database.collections
 const log = createLogger({ process: 'test', level: 'silent' })
 await ensureSchema(database.db, log)
-const registration = await new ProcessRegistration('control-plane', database, log).start()
+
+/** While it is set, the next question for the primary's time, with which a renewal begins, waits for it. */
+let gate: { reached: () => void; opened: Promise<unknown> } | null = null
+const gatedDb = new Proxy(database.db, {
+  get(target, name) {
+    const value = Reflect.get(target, name) as unknown
+    if (typeof value !== 'function') return value
+    const bound = (value as (...args: unknown[]) => unknown).bind(target)
+    if (name !== 'command') return bound
+    return async (...args: unknown[]) => {
+      const passing = gate
+      gate = null
+      passing?.reached()
+      await passing?.opened
+      return bound(...args)
+    }
+  },
+})
+const registration = await new ProcessRegistration('control-plane', { ...database, db: gatedDb }, log).start()
 
 /** Of ids as the driver has them. */
 const hexOf = (ids: readonly unknown[]) => ids.map((id) => (id as Binary).toString('hex'))
@@ -41,6 +59,48 @@ t.test('every transaction of many at once is in a session that was registered be
   t.ok(size >= 100 && size <= 200, `${size} sessions`)
 })
 
+const unregistered = async () => {
+  const registered = await registeredIds()
+  return hexOf(database.sessions.ids).filter((id) => !registered.has(id)).length
+}
+
+/** Has one transaction more than there are sessions, all open at once. */
+async function growPool(): Promise<void> {
+  const size = database.sessions.ids.length + 1
+  let open = 0
+  const transactions = Array.from({ length: size }, () =>
+    inTransaction(database, async (session) => {
+      await counters.findOne({}, { session })
+      open += 1
+      await until(
+        'all transactions',
+        async () => open,
+        (all) => all >= size,
+      )
+    }),
+  )
+  await Promise.all(transactions)
+}
+
+t.test('a heartbeat that was held up puts back no sessions of before', async (t) => {
+  const [held, opening] = [Promise.withResolvers(), Promise.withResolvers()]
+  gate = { reached: () => held.resolve(null), opened: opening.promise }
+  await held.promise
+  const growth = growPool()
+  // Where renewals overtake each other, the new sessions are registered by then.
+  await sleep(500)
+  opening.resolve(null)
+  await growth
+  await sleep(500)
+  t.equal(await unregistered(), 0)
+})
+
+t.test('sessions that are added after the others removed the registration are registered', async (t) => {
+  await processes.deleteMany({})
+  await growPool()
+  t.equal(await unregistered(), 0)
+})
+
 t.test(
   'a process that the others took for dead registers anew, and its transactions run again',
   async (t) => {
@@ -54,7 +114,7 @@ t.test(
       await until(
         'the end of the registration whose lease has run out',
         async () => {
-          await processes.updateOne({ _id: before._id }, { $set: { lease_until: new Date(0) } })
+          await processes.updateOne({ _id: before._id }, { $set: { dead: true } })
           await endDeadProcesses(database, log)
           return processes.countDocuments({ _id: before._id })
         },

@@ -26,7 +26,7 @@ const addStep = (_id: number, engineId: string) =>
   )
 const register = async () => {
   const _id = randomUUID()
-  await registerEngine(database, { _id, host: 'test', process_id: 1 })
+  await registerEngine(database, { _id, host: 'test', process_id: 1, session_ids: [] })
   return _id
 }
 const claim = (engineId: string) =>

@@ -21,7 +21,10 @@ t.test('tails of large sources leave half of the lanes to chunks', async (t) => 
     await client.close()
   })
   const engineId = randomUUID()
-  await registerEngine({ db, collections }, { _id: engineId, host: hostname(), process_id: process.pid })
+  await registerEngine(
+    { db, collections },
+    { _id: engineId, host: hostname(), process_id: process.pid, session_ids: [] },
+  )
   let lanesAfter: number | null = null
   const pool = startWorkerPool({
     workers: 1,

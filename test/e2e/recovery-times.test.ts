@@ -1,0 +1,84 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t from 'tap'
+import { Engines } from '../helpers/engines.ts'
+import { createList, importEnd, startService, until } from '../helpers/service.ts'
+
+/**
+ * How long an import stays unfinished when the only engine is killed in each of its states, and another one is started
+ * at once: that one watches for a lease of 12 s, and looks every 3 s (docs/protocol.md).
+ */
+
+const maxMs = 30_000
+
+const deaths: Record<string, string> = {
+  scheduled: 'findAndModify imports started_at before 1',
+  splitting: 'insert import_chunks before 1',
+  'a running chunk': 'update import_chunks "state":"done"} > commitTransaction before 1',
+  deactivating: 'update import_chunks deactivated_to > commitTransaction before 1',
+  finishing: 'findAndModify imports "state":"finished" before 1',
+  settling: 'update imports "settled":true before 1',
+}
+
+for (const [state, crashAt] of Object.entries(deaths))
+  t.test(`an engine that is killed: ${state}`, { timeout: 120_000 }, async (t) => {
+    const service = await startService(t, ['control-plane'])
+    const engines = new Engines(t, service)
+    const { post, collections } = service
+    const list = await createList(service)
+    for (const name of ['a', 'z'])
+      await post(`/mailing_lists/${list.id}/subscribers`, { subscriber: { email: `${name}@example.com` } })
+    const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
+      subscriber_import: {
+        ...{ column_mapping: ['email'], file_format: { csv_has_headers: false } },
+        deactivate_subscribers_not_in_import: true,
+        file_source: { type: 'json', content: 'a@example.com\nb@example.com\n' },
+      },
+    })
+    const engine = await engines.start(crashAt)
+    await engines.untilEnded(engine)
+    const killedAt = Date.now()
+    await engines.start()
+    const view = await importEnd(service, id, 60_000)
+    await until(
+      'its clearing up',
+      () => collections.imports.findOne({ _id: id }),
+      (document) => document!.settled,
+      60_000,
+    )
+    const tookMs = Date.now() - killedAt
+    t.equal(view.state, 'finished')
+    t.comment(`${state}: cleared up ${tookMs} ms after the kill`)
+    t.ok(tookMs < maxMs, `${tookMs} ms`)
+  })
+
+t.test('an engine that is killed while it sends a callback', { timeout: 120_000 }, async (t) => {
+  const service = await startService(t, ['control-plane'])
+  const engines = new Engines(t, service)
+  const calledAt: number[] = []
+  const server = createServer((_request, response) => {
+    // The first call is never answered.
+    if (calledAt.push(Date.now()) > 1) response.end()
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.closeAllConnections())
+  t.teardown(() => server.close())
+  const engine = await engines.start()
+  const list = await createList(service)
+  await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+    subscriber_import: {
+      column_mapping: ['email'],
+      callback_url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+      file_source: { type: 'json', content: 'a@example.com\n' },
+    },
+  })
+  const calls = async () => calledAt.length
+  await until('the callback', calls, (number) => number === 1, 30_000)
+  await engines.kill([engine])
+  const killedAt = Date.now()
+  await engines.start()
+  await until('the callback of another engine', calls, (number) => number === 2, 60_000)
+  const tookMs = calledAt[1]! - killedAt
+  t.comment(`sent again ${tookMs} ms after the kill`)
+  t.ok(tookMs < 40_000, `${tookMs} ms`)
+})
