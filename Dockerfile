@@ -15,7 +15,7 @@ COPY --chmod=755 shared shared
 COPY --chmod=755 control-plane control-plane
 COPY --chmod=755 engine engine
 COPY --chmod=755 ftp ftp
-RUN mkdir /data compiled && chown node:node /data compiled
+RUN mkdir -m 700 /data && mkdir compiled && chown node:node /data compiled
 # A number, so that a cluster can check that it isn't root; it is the user `node` of the image.
 USER 1000:1000
 ENV NODE_ENV=production \

@@ -37,7 +37,16 @@ export function noDockerEngine(): string | false {
 /** What the stand-ins of the base images need beside Debian's smallest root. */
 const basePackages = ['ca-certificates', 'gosu', 'libatomic1', 'libcurl4t64', 'libzstd1', 'passwd']
 const enginePackages = [
-  ...['docker.io', 'docker-cli', 'docker-compose', 'docker-buildx', 'nftables', 'iptables', 'iproute2', 'mount'],
+  ...[
+    'docker.io',
+    'docker-cli',
+    'docker-compose',
+    'docker-buildx',
+    'nftables',
+    'iptables',
+    'iproute2',
+    'mount',
+  ],
 ]
 
 /**
