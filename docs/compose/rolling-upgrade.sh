@@ -10,6 +10,13 @@ docker compose config engine | grep -q ' MONGODB_URI: mongodb://mongodb:27017/' 
   services="--no-deps $(docker compose config --services | grep -vx mongodb)"
 up() { docker compose up --detach --wait "$@" $services; }
 
+# Each container of a service with its health; one of `docker compose run`, such as a backup, is none of them.
+containers() {
+  for container in $(docker compose ps --all --quiet "$1"); do
+    docker inspect "$container" --format '{{if eq (index .Config.Labels "com.docker.compose.oneoff") "False"}}{{.Id}} {{with .State.Health}}{{.Status}}{{end}}{{end}}'
+  done | grep . || true
+}
+
 end() {
   docker stop -t 15 "$1" >/dev/null
   docker rm "$1" >/dev/null
@@ -18,10 +25,8 @@ end() {
 # The new containers are ready before an old one ends.
 replace() {
   # `up` would wait for the unhealthy ones of a run that failed.
-  for container in $(docker compose ps --all --quiet "$1"); do
-    [ "$(docker inspect --format '{{.State.Health.Status}}' "$container")" = healthy ] || end "$container"
-  done
-  old=$(docker compose ps --quiet "$1")
+  containers "$1" | while read -r container health; do [ "$health" = healthy ] || end "$container"; done
+  old=$(containers "$1" | cut -d ' ' -f 1)
   new=$(docker compose config "$1" | sed -n 's/^ *replicas: //p')
   up --no-recreate --scale "$1=$(($(echo "$old" | wc -w) + new))"
   for container in $old; do end "$container"; done
@@ -30,7 +35,7 @@ replace() {
 docker compose build --quiet
 replace engine
 # The published ports are one FTP server's. Its sessions end, and clients resume their uploads.
-for container in $(docker compose ps --all --quiet ftp); do end "$container"; done
+containers ftp | while read -r container health; do end "$container"; done
 up --no-recreate
 replace control-plane
 # MongoDB, the proxy, Prometheus and Grafana, where their definition or image changed: a new MongoDB or proxy is some
