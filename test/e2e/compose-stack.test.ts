@@ -64,7 +64,7 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
   gathered.catch(() => undefined)
   const engine = await startDockerEngine(folder, cache)
   t.teardown(async () => {
-    await engine.run('docker compose down --volumes --timeout 15', { in: '/work/rollcall' }).catch(() => '')
+    await engine.run('docker compose down --volumes --timeout 1', { in: '/work/rollcall' }).catch(() => '')
     await engine.stop()
     await rm(folder, { recursive: true, force: true, maxRetries: 5 })
   })
@@ -302,11 +302,10 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
       clearInterval(timer)
     }
     const all = await Promise.all(replies)
-    const slowest = Math.max(...all.map(({ ms }) => ms))
-    t.comment(
-      `${all.length} requests, the slowest took ${slowest} ms; not 200: ${JSON.stringify(countBy(lost(all)))}`,
-    )
-    t.ok(slowest < maxMs, `the slowest reply took ${slowest} ms`)
+    const slowest = all.reduce((a, b) => (b.ms > a.ms ? b : a))
+    const what = `the slowest reply, a ${slowest.kind} after ${slowest.sentAt - all[0]!.sentAt} ms, took ${slowest.ms} ms`
+    t.comment(`${all.length} requests, not 200: ${JSON.stringify(countBy(lost(all)))}; ${what}`)
+    t.ok(slowest.ms < maxMs, what)
     return all
   }
   const lost = (replies: Reply[]) =>
@@ -441,7 +440,6 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
   })
 
   await t.test('a stop of everything ends each process well, and an import survives it', async (t) => {
-    const counts = async () => (await api('/subscriber_counts')).counts.active
     const id = await importOfLargeFile('a stop')
     const stream = await eventsOf(id)
     const streamEnded = stream.text().catch(() => '')
@@ -450,17 +448,8 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     for (const service of ['control-plane', 'engine', 'ftp', 'proxy'])
       for (const container of (await compose(`ps --all --quiet ${service}`)).split('\n'))
         t.equal(await engine.run(`docker inspect ${container} --format '{{.State.ExitCode}}'`), '0', service)
-    await compose('down')
     await compose('up --detach --wait')
     t.same(await finished(id), ['finished', rows], 'it goes on after the next start')
-    const before = await counts()
-    await compose('restart control-plane')
-    await until(
-      'the API',
-      () => counts().catch(() => null),
-      (active) => active === before,
-      60_000,
-    )
     say('stop and start')
   })
 
