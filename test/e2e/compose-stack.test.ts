@@ -218,6 +218,37 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     say('imports')
   })
 
+  const subscribers = async () => (await api('/subscriber_counts')).counts.active
+
+  await t.test('a lost key', async (t) => {
+    const recovered = (await documented('A lost key')).trim()
+    const reply = await fetch('http://localhost/svc/api/v2/mailing_lists', {
+      dispatcher,
+      headers: { authorization: basic(`api:${recovered}`) },
+    })
+    t.equal(reply.status, 200)
+  })
+
+  await t.test('a backup, restored into an empty installation', { skip: withoutTools }, async (t) => {
+    const before = await subscribers()
+    t.ok(before >= rows)
+    const files = page
+      .under('Backup')
+      .join('')
+      .split('\n')
+      .find((line) => line.includes('tar.gz'))!
+    const withoutDocker = 'mkdir -p backup && export DOCKER_HOST=tcp://127.0.0.1:1'
+    await t.rejects(inProject(`${withoutDocker} && bash -euc ${quoted(files)}`), 'no backup without Docker')
+    await documented('Backup')
+    const after = await createList('after the backup')
+    await documented('Restore')
+    t.equal(await subscribers(), before)
+    await t.rejects(api(`/mailing_lists/${after}`), /not_found/, 'what came after the backup is not there')
+    const id = await createImport('restored', { type: 'upload_directory', filename: 'small.csv' })
+    t.same(await finished(id), ['finished', fewRows], 'an upload of before is there')
+    say('backup and restore')
+  })
+
   await t.test('nothing of the operators passes the proxy, and no process has rights', async (t) => {
     const paths = ['/metrics', '/readyz', '/healthz', '/metrics/', '/METRICS']
     t.same(
@@ -296,6 +327,37 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     await compose('up --detach --wait --no-recreate')
   })
 
+  await t.test('the proxy stops under load, with an open event stream, within its grace', async (t) => {
+    const [proxy] = await containers('proxy')
+    const stream = await eventsOf(await importOfLargeFile('a stop of the proxy'))
+    const streamEnded = stream.text().catch(() => '')
+    let [stopAt, stoppedAt, answersAt] = [0, 0, 0]
+    const replies = await repliesDuring(t, async () => {
+      await sleep(1_000)
+      stopAt = Date.now()
+      await engine.run(`docker stop ${proxy}`)
+      stoppedAt = Date.now()
+      t.equal(await engine.run(`docker inspect ${proxy} --format '{{.State.ExitCode}}'`), '0')
+      await engine.run(`docker start ${proxy}`)
+      const answers = () =>
+        request('/svc/api/v2/mailing_lists').then(
+          ({ status }) => status,
+          () => 0,
+        )
+      await until('the API', answers, (status) => status === 200, 30_000)
+      answersAt = Date.now()
+    })
+    await streamEnded
+    // The grace is 2 s; Docker would kill it after 10 s.
+    t.ok(stoppedAt - stopAt < 6_000, `it stops in ${stoppedAt - stopAt} ms`)
+    t.same(lost(replies.filter(({ sentAt }) => sentAt < stopAt || sentAt > answersAt)), [])
+    t.same(
+      lost(replies).filter((answer) => /\d/.test(answer)),
+      [],
+      'what comes meanwhile gets no connection, and no error of the proxy',
+    )
+  })
+
   await t.test('Prometheus has every target, rule and query', async (t) => {
     const ask = async (query: string): Promise<Json> =>
       (await fetch(`http://localhost/api/v1/${query}`, { dispatcher: prometheus })).json()
@@ -331,37 +393,6 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
       }
     }
     t.same(failed, [])
-  })
-
-  await t.test('the proxy stops under load, with an open event stream, within its grace', async (t) => {
-    const [proxy] = await containers('proxy')
-    const stream = await eventsOf(await importOfLargeFile('a stop of the proxy'))
-    const streamEnded = stream.text().catch(() => '')
-    let [stopAt, stoppedAt, answersAt] = [0, 0, 0]
-    const replies = await repliesDuring(t, async () => {
-      await sleep(1_000)
-      stopAt = Date.now()
-      await engine.run(`docker stop ${proxy}`)
-      stoppedAt = Date.now()
-      t.equal(await engine.run(`docker inspect ${proxy} --format '{{.State.ExitCode}}'`), '0')
-      await engine.run(`docker start ${proxy}`)
-      const answers = () =>
-        request('/svc/api/v2/mailing_lists').then(
-          ({ status }) => status,
-          () => 0,
-        )
-      await until('the API', answers, (status) => status === 200, 30_000)
-      answersAt = Date.now()
-    })
-    await streamEnded
-    // The grace is 2 s; Docker would kill it after 10 s.
-    t.ok(stoppedAt - stopAt < 6_000, `it stops in ${stoppedAt - stopAt} ms`)
-    t.same(lost(replies.filter(({ sentAt }) => sentAt < stopAt || sentAt > answersAt)), [])
-    t.same(
-      lost(replies).filter((answer) => /\d/.test(answer)),
-      [],
-      'what comes meanwhile gets no connection, and no error of the proxy',
-    )
   })
 
   const imageOf = (container: string) => engine.run(`docker inspect ${container} --format '{{.Image}}'`)
@@ -450,37 +481,6 @@ t.test('the compose file', { skip, timeout: 1_500_000 }, async (t) => {
     await compose('up --detach --wait')
     t.same(await finished(id), ['finished', rows], 'it goes on after the next start')
     say('stop and start')
-  })
-
-  const subscribers = async () => (await api('/subscriber_counts')).counts.active
-
-  await t.test('a lost key', async (t) => {
-    const recovered = (await documented('A lost key')).trim()
-    const reply = await fetch('http://localhost/svc/api/v2/mailing_lists', {
-      dispatcher,
-      headers: { authorization: basic(`api:${recovered}`) },
-    })
-    t.equal(reply.status, 200)
-  })
-
-  await t.test('a backup, restored into an empty installation', { skip: withoutTools }, async (t) => {
-    const before = await subscribers()
-    t.ok(before > rows)
-    const files = page
-      .under('Backup')
-      .join('')
-      .split('\n')
-      .find((line) => line.includes('tar.gz'))!
-    const withoutDocker = 'mkdir -p backup && export DOCKER_HOST=tcp://127.0.0.1:1'
-    await t.rejects(inProject(`${withoutDocker} && bash -euc ${quoted(files)}`), 'no backup without Docker')
-    await documented('Backup')
-    const after = await createList('after the backup')
-    await documented('Restore')
-    t.equal(await subscribers(), before)
-    await t.rejects(api(`/mailing_lists/${after}`), /not_found/, 'what came after the backup is not there')
-    const id = await createImport('restored', { type: 'upload_directory', filename: 'small.csv' })
-    t.same(await finished(id), ['finished', fewRows], 'an upload of before is there')
-    say('backup and restore')
   })
 
   await t.test('a MongoDB of your own', async (t) => {
