@@ -71,10 +71,19 @@ export class RequestError extends RollcallError {
   }
 }
 
-/** A process can't start; the message is the whole story, a stack would only hide it. */
+/**
+ * A process can't start; the message is the whole story, a stack would only hide it. `isLogged` says that a child
+ * process has logged the reason, so that it isn't logged twice.
+ */
 export class StartError extends RollcallError {
   override readonly name = 'StartError'
   readonly code = 'start_failed'
+  readonly isLogged: boolean
+
+  constructor(message: string, options: { isLogged?: boolean; cause?: unknown } = {}) {
+    super(message, { cause: options.cause })
+    this.isLogged = options.isLogged ?? false
+  }
 }
 
 /** What an unknown thrown value says, in one line; what the database's driver says, without data. */

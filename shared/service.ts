@@ -112,8 +112,9 @@ export async function runProcess(name: string, start: (process: Process) => Prom
     await started
   } catch (error) {
     if (stopping.signal.aborted) return
-    if (error instanceof StartError) log.fatal(error.message)
-    else log.fatal({ err: error }, `couldn't start: ${messageOf(error)}`)
+    if (error instanceof StartError) {
+      if (!error.isLogged) log.fatal(error.message)
+    } else log.fatal({ err: error }, `couldn't start: ${messageOf(error)}`)
     stop(1)
   }
 }

@@ -117,9 +117,11 @@ async function startChild(
   })
   return new Promise((resolve, reject) => {
     child.once('exit', (code, signal) => {
+      // A process that ends with 1 has logged its reason.
       reject(
         new StartError(
-          `the ${name} process ended before it was ready (${signal ?? `exit code ${code}`}): its reason is in the log above`,
+          `the ${name} process ended before it was ready (${signal ?? `exit code ${code}`})${code === 1 ? ': its reason is in the log above' : ''}`,
+          { isLogged: code === 1 },
         ),
       )
     })

@@ -1,24 +1,43 @@
 #!/bin/sh
-# Brings what runs to the present build and settings, one container after the other, without losing a request.
-# Run it in the project's folder, after `git pull` or a change in .env: sh docs/compose/rolling-upgrade.sh
+# Brings what runs to the present build and settings, in the order of docs/upgrading.md and without losing a request.
+# Where it fails, mend the cause and run it again. In the project's folder: sh docs/compose/rolling-upgrade.sh
 set -eu
 
+# Each `up` names the same services: for another selection Compose computes another hash of the same configuration, and
+# would replace the containers once more. With a MongoDB of your own the bundled one stays out, as on docker-compose.md.
+services=
+docker compose config engine | grep -q ' MONGODB_URI: mongodb://mongodb:27017/' ||
+  services="--no-deps $(docker compose config --services | grep -vx mongodb)"
+up() { docker compose up --detach --wait "$@" $services; }
+
+# Each container of a service with its health; one of `docker compose run`, such as a backup, is none of them.
+containers() {
+  for container in $(docker compose ps --all --quiet "$1"); do
+    docker inspect "$container" --format '{{if eq (index .Config.Labels "com.docker.compose.oneoff") "False"}}{{.Id}} {{with .State.Health}}{{.Status}}{{end}}{{end}}'
+  done | grep . || true
+}
+
+end() {
+  docker stop -t 15 "$1" >/dev/null
+  docker rm "$1" >/dev/null
+}
+
+# The new containers are ready before an old one ends.
+replace() {
+  # `up` would wait for the unhealthy ones of a run that failed.
+  containers "$1" | while read -r container health; do [ "$health" = healthy ] || end "$container"; done
+  old=$(containers "$1" | cut -d ' ' -f 1)
+  new=$(docker compose config "$1" | sed -n 's/^ *replicas: //p')
+  up --no-recreate --scale "$1=$(($(echo "$old" | wc -w) + new))"
+  for container in $old; do end "$container"; done
+}
+
 docker compose build --quiet
-
-# Twice as many first; the new ones are ready before an old one ends. `up` names no service: for a selection Compose
-# computes another hash of the same configuration, and the next `up` would replace the new containers once more.
-# Engines come first, as they read what control planes of the version before wrote, and not the other way round.
-for service in engine control-plane; do
-  old=$(docker compose ps --quiet "$service")
-  count=$(echo "$old" | wc -w)
-  docker compose up --detach --wait --no-recreate --scale "$service=$((count * 2))"
-  for container in $old; do
-    docker stop -t 15 "$container" >/dev/null
-    docker rm "$container" >/dev/null
-  done
-done
-
-# The rest, where something changed. A new FTP server ends its sessions, whose uploads their clients resume. The proxy is
-# left as it is: replacing it is a moment without the API, and only a change of the Caddyfile needs it.
-docker compose up --detach --wait --no-recreate
-docker compose up --detach --wait --no-deps ftp prometheus grafana
+replace engine
+# The published ports are one FTP server's. Its sessions end, and clients resume their uploads.
+containers ftp | while read -r container health; do end "$container"; done
+up --no-recreate
+replace control-plane
+# MongoDB, the proxy, Prometheus and Grafana, where their definition or image changed: a new MongoDB or proxy is some
+# seconds without the API.
+up

@@ -111,12 +111,16 @@ t.test(
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
     const port = String((taken.address() as { port: number }).port)
     const nobody = String(await freePort())
-    const cases: [file: string, settings: Record<string, string>, ...said: RegExp[]][] = [
+    const cases: [file: string, settings: Record<string, string>, said: RegExp][] = [
       [
         'control-plane/cli/start.ts',
         { HTTP_PORT: '0', FTP_PORT: port, FTP_METRICS_PORT: '0', ENGINE_METRICS_PORT: '0' },
         /another program does already; set FTP_PORT/,
-        /the ftp process ended before it was ready/,
+      ],
+      [
+        'control-plane/cli/start.ts',
+        { MONGODB_URI: '', EMBEDDED_MONGODB: 'false' },
+        /MONGODB_URI is not set/,
       ],
       [
         'engine/main.ts',
@@ -145,21 +149,22 @@ t.test(
       ],
       ['ftp/main.ts', { DATA_DIR: '/proc/x' }, /DATA_DIR \/proc\/x can't be used/],
     ]
-    const refused = async (number: number, [file, settings, ...messages]: (typeof cases)[number]) => {
+    const refused = async (number: number, [file, settings, message]: (typeof cases)[number]) => {
       const DATA_DIR = path.join(folder, `failure ${number}`)
       const running = await node(file, { MONGODB_URI, MONGODB_DATABASE, DATA_DIR, ...settings })
       t.equal(running.ready, null)
       t.equal(await running.ended, 1, `${file} ${JSON.stringify(settings)}`)
-      const said = running
+      const lines = running
         .log()
         .trim()
         .split('\n')
-        .map((line) => (JSON.parse(line) as { msg: string }).msg)
-      for (const message of messages)
-        t.ok(
-          said.some((line) => message.test(line)),
-          said.join('\n'),
-        )
+        .map((line) => JSON.parse(line) as { level: string; msg: string })
+      t.equal(lines.filter(({ level }) => level === 'fatal').length, 1, 'one fatal line')
+      const said = lines.map(({ msg }) => msg)
+      t.ok(
+        said.some((line) => message.test(line)),
+        said.join('\n'),
+      )
       t.notMatch(running.log(), /s3cret|\n\s+at /, 'without a stack or a password')
       t.same(await processesOf(DATA_DIR), [])
     }

@@ -1,6 +1,6 @@
 import { execFile, spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { appendFile, copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { missing } from './missing-programs.ts'
@@ -19,6 +19,8 @@ export interface DockerEngine {
   runInNetwork: (program: string, args: string[]) => Promise<string>
   /** A Unix socket whose connections go to a port of the engine's loopback. */
   forward: (port: number) => Promise<string>
+  /** Seconds of processor time of the engine and its containers, since their start and with processes that ended. */
+  processorSeconds: () => Promise<number>
   stop: () => Promise<void>
 }
 
@@ -26,36 +28,46 @@ export interface DockerEngine {
 export function noDockerEngine(): string | false {
   if (process.platform !== 'linux') return 'Linux is needed for a Docker engine in namespaces'
   if (process.getuid?.() !== 0) return 'root is needed for a Docker engine in namespaces'
-  const absent = missing('debootstrap', 'unshare', 'nsenter', 'setcap')
+  const absent = missing('mmdebstrap', 'unshare', 'nsenter')
   if (absent !== false) return absent
   const { status } = spawnSync('unshare', ['--net', '--mount', '--uts', '--ipc', 'true'])
   return status === 0 ? false : 'this machine allows no namespaces'
 }
 
+/** What the stand-ins of the base images need beside Debian's smallest root. */
+const basePackages = ['ca-certificates', 'gosu', 'libatomic1', 'libcurl4t64', 'libzstd1', 'passwd']
 const enginePackages = [
-  ...['docker.io', 'docker-cli', 'docker-compose', 'docker-buildx', 'nftables', 'iptables', 'iproute2'],
-  ...['procps', 'ca-certificates'],
+  ...[
+    'docker.io',
+    'docker-cli',
+    'docker-compose',
+    'docker-buildx',
+    'nftables',
+    'iptables',
+    'iproute2',
+    'mount',
+  ],
 ]
 
-/** Debian in a folder, with packages and without any service. A folder that has been finished before is left as it is. */
-export async function makeDebian(folder: string, release: string, packages: string[]): Promise<void> {
-  const finished = path.join(folder, '.finished')
-  if (existsSync(finished)) return
-  await rm(folder, { recursive: true, force: true })
-  await command('debootstrap', ['--variant=minbase', release, folder, await debianMirror()])
-  await writeFile(path.join(folder, 'usr/sbin/policy-rc.d'), '#!/bin/sh\nexit 101\n', { mode: 0o755 })
-  await copyFile('/etc/resolv.conf', path.join(folder, 'etc/resolv.conf'))
-  const install = `apt-get -qq update && apt-get -qq install -y --no-install-recommends ${packages.join(' ')}`
-  await command('chroot', [
-    folder,
-    'env',
-    '--unset=TMPDIR',
-    'DEBIAN_FRONTEND=noninteractive',
-    'sh',
-    '-c',
-    install,
+/**
+ * `debian` in a folder is the engine's root, with the packages of Caddy and Prometheus in /root; `base.tar` beside it is
+ * what the stand-ins begin with. What has been finished before is left as it is.
+ */
+async function makeDebian(cache: string): Promise<string> {
+  const debian = path.join(cache, 'debian')
+  const finished = path.join(cache, 'finished')
+  if (existsSync(finished)) return debian
+  await rm(debian, { recursive: true, force: true })
+  const left = ['./var/cache', './var/lib/apt', './usr/share/doc', './usr/share/locale', './usr/share/man']
+  const base = `tar -C "$1" ${left.map((name) => `--exclude=${name}`).join(' ')} --exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' --one-file-system -cf '${cache}/base.tar' .`
+  const install = `chroot "$1" sh -c 'apt-get -qq install -y --no-install-recommends ${enginePackages.join(' ')} && cd /root && apt-get -qq download caddy prometheus'`
+  await command('mmdebstrap', [
+    ...['--variant=apt', '--skip=output/dev', `--include=${basePackages.join(',')}`],
+    ...[`--customize-hook=${base}`, `--customize-hook=${install}`],
+    ...['trixie', debian, await debianMirror()],
   ])
   await writeFile(finished, '')
+  return debian
 }
 
 /** Where this machine has its own packages from. */
@@ -68,8 +80,9 @@ async function debianMirror(): Promise<string> {
   throw new Error("Debian's mirror stands neither in debian.sources nor in sources.list")
 }
 
-export async function startDockerEngine(folder: string, debian: string): Promise<DockerEngine> {
-  await makeDebian(debian, 'trixie', enginePackages)
+/** The engine's Debian lies in the folder `cache`, for the next engine too; everything else in `folder`. */
+export async function startDockerEngine(folder: string, cache: string): Promise<DockerEngine> {
+  const debian = await makeDebian(cache)
   await mkdir(path.join(folder, 'docker'), { recursive: true })
   // The folder becomes the root of its mount namespace; the network has a loopback of its own and no way out.
   const script = `set -e
@@ -159,11 +172,33 @@ ip link set lo up; hostname dockerhost; echo ready; exec sleep 7200`
       await until('a forwarder', async () => existsSync(socket), Boolean, 10_000)
       return socket
     },
+    processorSeconds: () => processorSecondsOf(holder.pid!),
     stop: async () => {
       for (const child of forwarders) child.kill('SIGKILL')
       await stop()
     },
   }
+}
+
+/** Of all processes in the UTS namespace of the process, and their descendants: containers have namespaces of their own. */
+async function processorSecondsOf(holder: number): Promise<number> {
+  const processes = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
+  const namespace = (pid: string | number) => readlink(`/proc/${pid}/ns/uts`).catch(() => '')
+  const own = await namespace(holder)
+  const stats = new Map<string, { parent: string; ticks: number; isOwn: boolean }>()
+  for (const pid of processes) {
+    const text = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
+    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+    // User and system time, each of the process and of its children that ended.
+    const ticks = fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0)
+    if (text !== '') stats.set(pid, { parent: fields[1]!, ticks, isOwn: (await namespace(pid)) === own })
+  }
+  const belongs = (pid: string): boolean => {
+    const process = stats.get(pid)
+    return process !== undefined && (process.isOwn || belongs(process.parent))
+  }
+  const ticks = [...stats].reduce((sum, [pid, process]) => sum + (belongs(pid) ? process.ticks : 0), 0)
+  return ticks / 100
 }
 
 /** Passes the bytes of each connection of a Unix socket to a port and back; either end's error ends both. */

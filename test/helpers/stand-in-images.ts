@@ -1,110 +1,87 @@
+import { existsSync } from 'node:fs'
 import { copyFile, cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parse } from 'yaml'
-import { command, makeDebian, type DockerEngine } from './docker-engine.ts'
+import { command, type DockerEngine } from './docker-engine.ts'
+import { missing } from './missing-programs.ts'
 
 /**
  * Images under the names of those that Dockerfile and docker-compose.yml begin with, made of Debian's packages, npm's
- * Node.js and the test's mongod, for a machine that reaches no registry. Grafana can't be had: its stand-in only reads
- * what the image has for it, and answers.
+ * Node.js, a Caddy that Go builds and the test's mongod, for a machine that reaches no registry. Grafana can't be had:
+ * its stand-in only reads what the image has for it, and answers.
  */
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
 export interface StandInOptions {
-  engine: DockerEngine
-  /** The folder that holds the engine's Debian; a second one is made beside it. */
-  debian: string
+  /** The folder that the engine will see as /work. */
+  folder: string
+  /** Keeps what was built for the next run; `isKept` says that there will be one. */
+  cache: string
+  isKept: boolean
+  /** A clone, and those of its commits that are to be built. */
+  checkout: string
+  commits: string[]
   mongod: string
   /** Paths of mongodump and mongorestore, where they are installed. */
   databaseTools: string[]
 }
 
-export async function makeStandInImages({
-  engine,
-  debian,
-  mongod,
-  databaseTools,
-}: StandInOptions): Promise<void> {
-  const base = `${debian}-base`
-  await makeDebian(base, 'bookworm', ['libatomic1', 'libcurl4', 'libzstd1', 'gosu'])
-  const context = path.join(engine.folder, 'images')
-  const put = async (name: string, dockerfile: string): Promise<string> => {
-    await mkdir(path.join(context, name), { recursive: true })
-    await writeFile(path.join(context, name, 'Dockerfile'), dockerfile)
-    return path.join(context, name)
+/** Puts into the folder what the images are made of. It needs no engine, so that one can be made meanwhile. */
+export async function gatherStandIns(options: StandInOptions): Promise<void> {
+  const { folder, mongod, databaseTools } = options
+  for (const [name, dockerfile] of Object.entries(await dockerfiles())) {
+    await mkdir(path.join(folder, 'images', name), { recursive: true })
+    await writeFile(path.join(folder, 'images', name, 'Dockerfile'), dockerfile)
   }
-  const names = await imageNames()
-
-  const node = await put('node', nodeImage)
+  const node = path.join(folder, 'images/node')
   await copyFile(process.execPath, path.join(node, 'node'))
-  await cp(await npmPackage(engine.folder), path.join(node, 'npm'), { recursive: true })
-  await fillPackageCache(path.join(node, 'npm-cache'), engine.folder)
-  await writeFile(
-    path.join(node, 'npmrc'),
-    `registry=${await command('npm', ['config', 'get', 'registry'])}\noffline=true\n`,
-  )
+  await fillPackageCache(path.join(node, 'npm-cache'), options)
+  await command('npm', ['pack', '--silent', 'npm@11', '--cache', path.join(node, 'npm-cache')], { cwd: node })
+  await command('sh', ['-c', 'tar xzf npm-11.*.tgz && rm npm-11.*.tgz && mv package npm'], { cwd: node })
+  const registry = await command('npm', ['config', 'get', 'registry'])
+  await writeFile(path.join(node, 'npmrc'), `registry=${registry}\noffline=true\n`)
 
-  const mongo = await put('mongo', mongoImage)
+  const mongo = path.join(folder, 'images/mongo')
   await copyFile(mongod, path.join(mongo, 'mongod'))
-  await copyFile(process.execPath, path.join(mongo, 'node'))
-  await writeFile(path.join(mongo, 'mongosh'), mongoshStandIn, { mode: 0o755 })
+  await writeFile(path.join(mongo, 'mongosh'), mongoshStandIn)
+  await writeFile(path.join(mongo, 'docker-entrypoint.sh'), mongoEntrypoint)
   await mkdir(path.join(mongo, 'tools'))
   for (const tool of databaseTools) await copyFile(tool, path.join(mongo, 'tools', path.basename(tool)))
-  await cp(path.join(root, 'node_modules/mongodb'), path.join(mongo, 'node_modules/mongodb'), {
-    recursive: true,
-  })
-  for (const name of [
-    'bson',
-    'mongodb-connection-string-url',
-    '@mongodb-js',
-    'whatwg-url',
-    'tr46',
-    'webidl-conversions',
-    'punycode',
-    'memory-pager',
-    'sparse-bitfield',
-  ])
+  for (const name of driverPackages)
     await cp(path.join(root, 'node_modules', name), path.join(mongo, 'node_modules', name), {
       recursive: true,
-    }).catch(() => undefined)
-  await writeFile(path.join(mongo, 'docker-entrypoint.sh'), mongoEntrypoint, { mode: 0o755 })
+    })
 
-  await command('chroot', [
-    debian,
-    'env',
-    '--unset=TMPDIR',
-    'sh',
-    '-c',
-    'cd /root && apt-get -qq download caddy prometheus',
-  ])
-  for (const [name, dockerfile] of [
-    ['caddy', caddyImage],
-    ['prometheus', prometheusImage],
-  ] as const) {
-    const folder = await put(name, dockerfile)
-    await command('sh', [
-      '-c',
-      `dpkg-deb -x "$1"/root/${name}_*.deb "$2"/unpacked && mv "$2/unpacked/usr/bin/${name}" "$2" && rm -r "$2/unpacked"`,
-      'sh',
-      debian,
-      folder,
-    ])
-  }
-  const grafana = await put('grafana', grafanaImage)
-  await copyFile(process.execPath, path.join(grafana, 'node'))
+  await buildCaddy(options)
+}
 
+/** The images, built by the engine from what was gathered. Resolves to the versions that stand for the pinned ones. */
+export async function makeStandInImages(
+  engine: DockerEngine,
+  { folder, cache }: StandInOptions,
+): Promise<string> {
   await command('sh', [
-    '-c',
-    `tar -C "$1" --exclude=./var/cache --exclude=./usr/share/doc --exclude=./usr/share/locale -cf "$2" .`,
+    '-euc',
+    `for name in caddy prometheus; do
+       to="$1/images/$name/$name"
+       [ -e "$to" ] || { dpkg-deb -x "$2"/debian/root/"$name"_*.deb "$1/unpacked" && mv "$1/unpacked/usr/bin/$name" "$to"; }
+     done
+     rm -rf "$1/unpacked"; cp "$2/base.tar" "$1"`,
     'sh',
-    base,
-    path.join(engine.folder, 'base.tar'),
+    folder,
+    cache,
   ])
-  await engine.run('docker import base.tar standin/bookworm && rm base.tar')
-  for (const [name, tag] of Object.entries(names))
-    await engine.run(`docker build -q -t ${tag} images/${name}`)
-  await rm(context, { recursive: true, force: true })
+  await engine.run('docker import base.tar standin/debian && rm base.tar')
+  const names = await imageNames()
+  const build = (name: keyof typeof names) =>
+    engine.run(`docker build --quiet --tag ${names[name]} images/${name}`)
+  await build('node')
+  await Promise.all([build('mongo'), build('caddy'), build('prometheus'), build('grafana')])
+  await rm(path.join(folder, 'images'), { recursive: true, force: true })
+  return engine.run(
+    `for said in "$(docker run --rm ${names.caddy} caddy version)" "$(docker run --rm ${names.prometheus} --version 2>&1)" "$(docker run --rm ${names.mongo} mongod --version)"; do echo "$said" | head -n 1; done`,
+  )
 }
 
 /** What Dockerfile and compose file begin with, by the kind of stand-in. */
@@ -126,28 +103,49 @@ async function imageNames(): Promise<Record<'node' | 'mongo' | 'caddy' | 'promet
   }
 }
 
-/** npm as the image of Node.js has it. */
-async function npmPackage(folder: string): Promise<string> {
-  const unpacked = path.join(folder, 'npm')
-  await mkdir(unpacked, { recursive: true })
-  const [packed] = JSON.parse(await command('npm', ['pack', '--json', 'npm@11'], { cwd: unpacked })) as [
-    { filename: string },
-  ]
-  await command('tar', ['xzf', packed.filename], { cwd: unpacked })
-  return path.join(unpacked, 'package')
-}
-
-/** Everything that `npm ci` in the image asks for, so that it needs no network. */
-async function fillPackageCache(cache: string, folder: string): Promise<void> {
+/** Everything that `npm ci` asks for in the image of each of the commits, so that it needs no network. */
+async function fillPackageCache(cache: string, { folder, checkout, commits }: StandInOptions): Promise<void> {
   const stage = path.join(folder, 'stage')
-  await mkdir(stage, { recursive: true })
-  for (const name of ['package.json', 'package-lock.json', '.npmrc'])
-    await copyFile(path.join(root, name), path.join(stage, name))
-  await command('npm', ['ci', '--silent', '--omit=dev', '--omit=optional', '--cache', cache], { cwd: stage })
-  await rm(stage, { recursive: true, force: true })
+  const locks = new Set<string>()
+  for (const commit of commits) {
+    const lock = await command('git', ['-C', checkout, 'rev-parse', `${commit}:package-lock.json`])
+    if (locks.has(lock)) continue
+    locks.add(lock)
+    await mkdir(stage, { recursive: true })
+    const take = 'git -C "$1" archive "$2" package.json package-lock.json .npmrc | tar -x'
+    await command('sh', ['-c', take, 'sh', checkout, commit], { cwd: stage })
+    const install = ['ci', '--silent', '--omit=dev', '--omit=optional', '--cache', cache]
+    await command('npm', install, { cwd: stage })
+    await rm(stage, { recursive: true, force: true })
+  }
 }
 
-const nodeImage = `FROM standin/bookworm
+/**
+ * The pinned Caddy, where the machine has Go; otherwise it is Debian's. The build takes almost three minutes of
+ * processor time, so it is done only where the next run will find it.
+ */
+async function buildCaddy({ folder, cache, isKept }: StandInOptions): Promise<void> {
+  const version = /^caddy:([\d.]+)/.exec((await imageNames()).caddy)![1]!
+  const kept = path.join(cache, `caddy-${version}`)
+  // By a program of its own, as Caddy's page has it: otherwise it doesn't know its version.
+  const build = `mkdir -p "$1" && cd "$1"
+    printf 'module proxy\\n\\ngo 1.25\\n\\nrequire github.com/caddyserver/caddy/v2 v%s\\n' "$2" > go.mod
+    printf 'package main\\nimport "github.com/caddyserver/caddy/v2/cmd"\\nimport _ "github.com/caddyserver/caddy/v2/modules/standard"\\nfunc main() { caddycmd.Main() }\\n' > main.go
+    go build -mod=mod -ldflags='-s -w' -o caddy .`
+  if (isKept && missing('go') === false && !existsSync(path.join(kept, 'caddy')))
+    await command('sh', ['-euc', build, 'sh', kept, version], {
+      env: { ...process.env, GOFLAGS: '', CGO_ENABLED: '0' },
+    }).catch(() => undefined)
+  await copyFile(path.join(kept, 'caddy'), path.join(folder, 'images/caddy/caddy')).catch(() => undefined)
+}
+
+/** The driver and what it loads. */
+const driverPackages = [
+  ...['mongodb', 'bson', 'mongodb-connection-string-url', '@mongodb-js', 'whatwg-url', 'tr46'],
+  ...['webidl-conversions', 'punycode', 'memory-pager', 'sparse-bitfield'],
+]
+
+const nodeImage = `FROM standin/debian
 RUN groupadd --gid 1000 node && useradd --uid 1000 --gid node --shell /bin/bash --create-home node
 COPY --chmod=755 node /usr/local/bin/node
 COPY npm /usr/local/lib/node_modules/npm
@@ -157,33 +155,58 @@ RUN ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm && chmod 755
 CMD ["node"]
 `
 
-const mongoImage = `FROM standin/bookworm
+const mongoImage = (node: string) => `FROM ${node}
 RUN groupadd --gid 999 --system mongodb && useradd --uid 999 --system --gid mongodb --home-dir /data/db mongodb \\
  && mkdir -p /data/db /data/configdb && chown mongodb:mongodb /data/db /data/configdb
-COPY --chmod=755 node /opt/node
 COPY node_modules /opt/node_modules
 COPY --chmod=755 mongod mongosh /usr/bin/
 COPY --chmod=755 tools /usr/bin/
-COPY docker-entrypoint.sh /usr/local/bin/
+COPY --chmod=755 docker-entrypoint.sh /usr/local/bin/
 VOLUME /data/db /data/configdb
 EXPOSE 27017
 ENTRYPOINT ["docker-entrypoint.sh"]
 CMD ["mongod"]
 `
 
-/** What the health check and the pages ask of mongosh: rs.status, rs.initiate, db.hello, quit. */
-const mongoshStandIn = `#!/opt/node
-const { MongoClient } = require('/opt/node_modules/mongodb')
-const text = process.argv[process.argv.indexOf('--eval') + 1]
-MongoClient.connect('mongodb://127.0.0.1:27017/?directConnection=true', { serverSelectionTimeoutMS: 5000 }).then(async (client) => {
-  const admin = client.db('admin')
-  const status = await admin.command({ replSetGetStatus: 1 }).catch(() => null)
-  const config = /rs\\.initiate\\((\\{.*?\\}\\]\\})\\)/.exec(text)
-  if (status === null && config !== null) await admin.command({ replSetInitiate: eval('(' + config[1] + ')') })
-  const hello = await admin.command({ hello: 1 })
-  await client.close()
-  process.exit(hello.isWritablePrimary ? 0 : 1)
-}, () => process.exit(1))
+/**
+ * Runs the JavaScript of \`--eval\` with what the health check and the pages use of mongosh. Its calls return at once
+ * there, so a thread asks the server while the program waits. What it doesn't know is a TypeError, which ends it with 1.
+ */
+const mongoshStandIn = `#!/usr/local/bin/node
+const { MessageChannel, Worker, receiveMessageOnPort } = require('node:worker_threads')
+const { port1, port2 } = new MessageChannel()
+const answered = new Int32Array(new SharedArrayBuffer(4))
+new Worker(\`
+  const { MongoClient, BSON } = require('/opt/node_modules/mongodb')
+  const { port, answered } = require('node:worker_threads').workerData
+  const client = new MongoClient('mongodb://127.0.0.1:27017/?directConnection=true', { serverSelectionTimeoutMS: 5000 })
+  port.on('message', async (command) => {
+    const reply = await client.db('admin').command(command).then((said) => ({ said: BSON.EJSON.stringify(said) }), ({ message }) => ({ message }))
+    port.postMessage(reply)
+    Atomics.store(answered, 0, 1)
+    Atomics.notify(answered, 0)
+  })
+\`, { eval: true, workerData: { port: port2, answered }, transferList: [port2] })
+const ask = (command) => {
+  Atomics.store(answered, 0, 0)
+  port1.postMessage(command)
+  Atomics.wait(answered, 0, 0, 8000)
+  const { said, message } = receiveMessageOnPort(port1)?.message ?? { message: 'the server does not answer' }
+  if (said === undefined) throw new Error(message)
+  return JSON.parse(said)
+}
+const context = {
+  db: { hello: () => ask({ hello: 1 }) },
+  rs: { status: () => ask({ replSetGetStatus: 1 }), initiate: (config) => ask({ replSetInitiate: config }) },
+  quit: (code = 0) => process.exit(code),
+}
+try {
+  require('node:vm').runInNewContext(process.argv[process.argv.indexOf('--eval') + 1], context)
+  process.exit(0)
+} catch (error) {
+  console.error(String(error))
+  process.exit(1)
+}
 `
 
 const mongoEntrypoint = `#!/bin/bash
@@ -195,7 +218,7 @@ fi
 exec "$@"
 `
 
-const caddyImage = `FROM standin/bookworm
+const caddyImage = `FROM standin/debian
 RUN mkdir -p /config/caddy /data/caddy /etc/caddy
 COPY --chmod=755 caddy /usr/bin/caddy
 ENV XDG_CONFIG_HOME=/config XDG_DATA_HOME=/data
@@ -203,7 +226,7 @@ EXPOSE 80 443
 CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]
 `
 
-const prometheusImage = `FROM standin/bookworm
+const prometheusImage = `FROM standin/debian
 COPY --chmod=755 prometheus /bin/prometheus
 RUN mkdir -p /prometheus /etc/prometheus && chown nobody:nogroup /prometheus /etc/prometheus
 USER nobody
@@ -213,10 +236,20 @@ ENTRYPOINT ["/bin/prometheus"]
 CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]
 `
 
-const grafanaImage = `FROM standin/bookworm
-COPY --chmod=755 node /usr/local/bin/node
+const grafanaImage = (node: string) => `FROM ${node}
 RUN mkdir -p /var/lib/grafana && chown 472:0 /var/lib/grafana
 USER 472
 EXPOSE 3000
 ENTRYPOINT ["/usr/local/bin/node", "-e", "const fs=require('fs');for(const d of ['/etc/grafana/provisioning','/dashboards'])for(const e of fs.readdirSync(d,{recursive:true,withFileTypes:true}))if(e.isFile())fs.readFileSync(e.parentPath+'/'+e.name);fs.writeFileSync('/var/lib/grafana/probe','');require('http').createServer((q,s)=>s.end('stand-in')).listen(3000);process.on('SIGTERM',()=>process.exit(0))"]
 `
+
+async function dockerfiles(): Promise<Record<keyof Awaited<ReturnType<typeof imageNames>>, string>> {
+  const { node } = await imageNames()
+  return {
+    node: nodeImage,
+    mongo: mongoImage(node),
+    caddy: caddyImage,
+    prometheus: prometheusImage,
+    grafana: grafanaImage(node),
+  }
+}
