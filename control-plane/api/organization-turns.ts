@@ -75,7 +75,6 @@ export class OrganizationTurns {
    */
   async begin(request: TurnRequest, weight = 1): Promise<() => void> {
     const { organizationId } = request
-    if (request.clientGone?.aborted === true) throw clientGoneError()
     const line = this.#lines.get(organizationId) ?? { running: 0, waiting: [] }
     if (line.waiting.length >= this.#options.maxWaitingPerOrganization) throw await this.#refusal(request)
     this.#lines.set(organizationId, line)
@@ -106,9 +105,9 @@ export class OrganizationTurns {
   }
 
   #wait(line: Line, weight: number, { organizationId, stopping, clientGone }: TurnRequest): Promise<void> {
-    if (stopping.aborted) {
+    if (stopping.aborted || clientGone?.aborted === true) {
       this.#removeIfEmpty(organizationId, line)
-      throw this.#stoppingError()
+      throw stopping.aborted ? this.#stoppingError() : clientGoneError()
     }
     return new Promise((resolve, reject) => {
       const unlisten = (): void => {

@@ -236,7 +236,9 @@ async function callOf(
       end()
       return (largeReply ??= beginLargeReply(response, turn, bytes))
     },
-    clientGone: turn.clientGone,
+    get clientGone() {
+      return turn.clientGone
+    },
     query: () => readQuery(described.query, request.query),
     body: () =>
       described.body === undefined
@@ -249,13 +251,22 @@ async function callOf(
   }
 }
 
-/** On whose behalf a request waits for a turn. */
+/** On whose behalf a request waits for a turn. Its signal is made when it is asked for: few requests wait for anything. */
 function turnOf(response: Response, { stopping }: ControlPlane): TurnRequest & { clientGone: AbortSignal } {
-  const gone = new AbortController()
-  whenClosed(response, () => {
-    gone.abort()
-  })
-  return { organizationId: localsOf(response).caller.organizationId, stopping, clientGone: gone.signal }
+  let gone: AbortController | undefined
+  return {
+    organizationId: localsOf(response).caller.organizationId,
+    stopping,
+    get clientGone() {
+      if (gone === undefined) {
+        const made = (gone = new AbortController())
+        whenClosed(response, () => {
+          if (!response.writableFinished) made.abort()
+        })
+      }
+      return gone.signal
+    },
+  }
 }
 
 const ignoredKeys = ({ forSystemAdmins = [] }: BodyDescription<unknown>, { role }: Caller) =>

@@ -18,6 +18,7 @@ export function canonicalIp(text: string): string | null {
  * among 2^64 addresses. What is no address stands for itself.
  */
 export function networkOf(address: string): string {
+  if (!address.includes(':')) return address
   const withoutZone = address.split('%', 1)[0]!
   if (!isIPv6(withoutZone)) return address
   const parsed = ipaddr.IPv6.parse(withoutZone)

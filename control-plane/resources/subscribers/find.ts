@@ -10,6 +10,7 @@ import type { TokenPaging } from '../../api/endpoint.ts'
 import { gatheredRead } from '../../api/gathered-read.ts'
 import { JsonRecords, largeBytes, maxPageBytes, PageReader, type PageCall } from '../../api/json-page.ts'
 import { nextPiece, pieceBytes } from '../../api/pieces.ts'
+import { sharedRead } from '../../api/shared-read.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import { addressOfEmail, type SubscriberList } from './list-context.ts'
 import { toView } from './view.ts'
@@ -46,10 +47,13 @@ export async function listSubscribers(
     .sort({ id: 1 })
     .skip(skip)
     .limit(reader.limit)
-  const [total] = await Promise.all([countSubscribers(deps.database, list._id), reader.read(cursor)])
+  const [total] = await Promise.all([countOnce(deps.database, list._id), reader.read(cursor)])
   const last = reader.last === null ? null : String(reader.last.id)
   return { data: reader.data, paging: tokenPaging(deps, query, { scope, last, total }) }
 }
+
+/** Pages of one list that are read at the same moment share the count. */
+const countOnce = sharedRead(countSubscribers)
 
 const mostNamed = 100
 /** An email on a list with another primary key may be that of any number of subscribers. */
