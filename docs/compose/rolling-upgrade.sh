@@ -3,17 +3,21 @@
 # Where it fails, mend the cause and run it again. In the project's folder: sh docs/compose/rolling-upgrade.sh
 set -eu
 
-# Each `up` names the same services: for another selection Compose computes another hash of the same configuration, and
-# would replace the containers once more. With a MongoDB of your own the bundled one stays out, as on docker-compose.md.
-services=
-docker compose config engine | grep -q ' MONGODB_URI: mongodb://mongodb:27017/' ||
-  services="--no-deps $(docker compose config --services | grep -vx mongodb)"
-up() { docker compose up --detach --wait "$@" $services; }
+# Provenance would give every build a new image id on Docker Engine 29, and `up` would replace what did not change.
+export BUILDX_NO_DEFAULT_ATTESTATIONS=1
 
-# Each container of a service with its health; one of `docker compose run`, such as a backup, is none of them.
+# With a MongoDB of your own the bundled one stays out, as on docker-compose.md.
+no_deps= services=
+docker compose config engine | grep -q ' MONGODB_URI: mongodb://mongodb:27017/' || {
+  no_deps=--no-deps
+  services=$(docker compose config --services | grep -vx mongodb)
+}
+up() { docker compose up --detach $no_deps "$@"; }
+
+# One of `docker compose run`, such as a backup, is none of them.
 containers() {
   for container in $(docker compose ps --all --quiet "$1"); do
-    docker inspect "$container" --format '{{if eq (index .Config.Labels "com.docker.compose.oneoff") "False"}}{{.Id}} {{with .State.Health}}{{.Status}}{{end}}{{end}}'
+    docker inspect "$container" --format '{{if eq (index .Config.Labels "com.docker.compose.oneoff") "False"}}{{.Id}}{{end}}'
   done | grep . || true
 }
 
@@ -22,22 +26,24 @@ end() {
   docker rm "$1" >/dev/null
 }
 
-# The new containers are ready before an old one ends.
+# The new containers are ready before an old one ends. `up --wait` would wait for unhealthy old ones as well.
 replace() {
-  # `up` would wait for the unhealthy ones of a run that failed.
-  containers "$1" | while read -r container health; do [ "$health" = healthy ] || end "$container"; done
-  old=$(containers "$1" | cut -d ' ' -f 1)
+  old=$(containers "$1")
   new=$(docker compose config "$1" | sed -n 's/^ *replicas: //p')
-  up --no-recreate --scale "$1=$(($(echo "$old" | wc -w) + new))"
+  up --no-recreate --scale "$1=$(($(echo "$old" | wc -w) + new))" "$1"
+  for container in $(containers "$1" | grep -vxF "$old"); do
+    while health=$(docker inspect "$container" --format '{{.State.Health.Status}}') && [ "$health" = starting ]; do sleep 1; done
+    [ "$health" = healthy ] || { echo "a new $1 is not healthy: docker logs $container" >&2 && exit 1; }
+  done
   for container in $old; do end "$container"; done
 }
 
 docker compose build --quiet
 replace engine
 # The published ports are one FTP server's. Its sessions end, and clients resume their uploads.
-containers ftp | while read -r container health; do end "$container"; done
-up --no-recreate
+for container in $(containers ftp); do end "$container"; done
+up --wait --no-recreate ftp
 replace control-plane
 # MongoDB, the proxy, Prometheus and Grafana, where their definition or image changed: a new MongoDB or proxy is some
 # seconds without the API.
-up
+up --wait $services
