@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import { messageOf } from '../shared/errors.ts'
+import { messageOf } from '../shared/contract/errors.ts'
 
 /** How what this process started ends; what began last ends first, as it may need what was there before it. */
 const endings: (() => Promise<unknown>)[] = []

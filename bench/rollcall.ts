@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { programEnvironment } from '../shared/config.ts'
+import { programEnvironment } from '../shared/runtime/config.ts'
 import { endOnInterrupt } from './interrupt.ts'
 
 /** The whole service as a child, on free ports, for the demo and the benchmarks. */

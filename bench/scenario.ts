@@ -1,4 +1,4 @@
-import type { Database } from '../shared/database.ts'
+import type { Database } from '../shared/runtime/database.ts'
 import type { ProcessOfContender } from './processes.ts'
 import type { Spread } from './statistics.ts'
 

@@ -1,7 +1,7 @@
-import { generateKey, hashKey } from '../shared/api-keys.ts'
-import { clock } from '../shared/clock.ts'
-import { inTransaction, isDuplicateKey, nextIds, type Database } from '../shared/database.ts'
-import { systemOrganizationId } from '../shared/schemas/organization.ts'
+import { generateKey, hashKey } from '../shared/store/api-keys.ts'
+import { clock } from '../shared/runtime/clock.ts'
+import { inTransaction, isDuplicateKey, nextIds, type Database } from '../shared/runtime/database.ts'
+import { systemOrganizationId } from '../shared/contract/schemas/organization.ts'
 
 /**
  * A database without an organization gets the system organization and the first system-admin key. Resolves to the key

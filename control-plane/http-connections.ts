@@ -1,10 +1,10 @@
 import { BlockList, isIPv6, type Socket } from 'node:net'
 import { Counter, Gauge, type Registry } from 'prom-client'
-import { clock } from '../shared/clock.ts'
-import type { Settings } from '../shared/config.ts'
-import type { Logger } from '../shared/logger.ts'
-import { knownCounter } from '../shared/metrics/known-counter.ts'
-import { maxOpenFiles } from '../shared/open-files.ts'
+import { clock } from '../shared/runtime/clock.ts'
+import type { Settings } from '../shared/runtime/config.ts'
+import type { Logger } from '../shared/runtime/logger.ts'
+import { knownCounter } from '../shared/runtime/metrics/known-counter.ts'
+import { maxOpenFiles } from '../shared/runtime/open-files.ts'
 import { networkOf } from '../shared/values/ip.ts'
 
 export interface ConnectionLimits {

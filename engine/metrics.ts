@@ -1,18 +1,18 @@
 import { Counter, Histogram, type Registry } from 'prom-client'
-import { importErrorCodes } from '../shared/errors.ts'
-import { endedStates, type ImportState } from '../shared/import-state.ts'
-import { Figure, registerGauges } from '../shared/metrics/figure.ts'
-import { knownCounter } from '../shared/metrics/known-counter.ts'
-import { rowResults, sourceTypes, type SourceType } from '../shared/schemas/import.ts'
+import { importErrorCodes } from '../shared/contract/errors.ts'
+import { endedStates, type ImportState } from '../shared/contract/import-state.ts'
+import { Figure, registerGauges } from '../shared/runtime/metrics/cached-metric.ts'
+import { knownCounter } from '../shared/runtime/metrics/known-counter.ts'
+import { rowResults, sourceTypes, type SourceType } from '../shared/contract/schemas/import.ts'
 import {
   downloadFailures,
   downloadSchemes,
   type DownloadFailure,
-} from '../shared/sources/download-failure.ts'
-import type { Staging } from '../shared/staging/staging.ts'
-import type { WorkerFigures } from './workers/worker-figures.ts'
-import type { BatchReport } from './writing/batch-writer.ts'
-import { retryReasons } from './writing/transaction.ts'
+} from '../shared/net/download-failure.ts'
+import type { Staging } from '../shared/storage/staging/staging.ts'
+import type { WorkerFigures } from './workers/worker-stats.ts'
+import type { BatchReport } from './stages/write/batch-writer.ts'
+import { retryReasons } from './stages/write/transaction.ts'
 
 /** `wait` is the time from `begins_at` to the start. */
 const stages = ['wait', 'obtain', 'split', 'import', 'finish'] as const

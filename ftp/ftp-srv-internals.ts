@@ -1,9 +1,9 @@
 import type { EventEmitter } from 'node:events'
 import { createRequire } from 'node:module'
 import { FtpSrv } from 'ftp-srv'
-import type { Logger } from '../shared/logger.ts'
-import type { Command } from './connections/command-lines.ts'
-import type { ControlConnection } from './connections/control-connection.ts'
+import type { Logger } from '../shared/runtime/logger.ts'
+import type { Command } from './connection/command-lines.ts'
+import type { ControlConnection } from './connection/control-connection.ts'
 import type { UploadDirectory } from './uploads/upload-directory.ts'
 
 /**

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { callersByKey } from '../shared/api-keys.ts'
-import type { Logger } from '../shared/logger.ts'
-import type { Collections } from '../shared/schemas/collections.ts'
-import type { Part } from '../shared/service.ts'
+import { callersByKey } from '../shared/store/api-keys.ts'
+import type { Logger } from '../shared/runtime/logger.ts'
+import type { Collections } from '../shared/contract/schemas/collections.ts'
+import type { Part } from '../shared/runtime/service.ts'
 import { mayUpload } from './login.ts'
 import type { FtpSession } from './session.ts'
 

@@ -1,4 +1,4 @@
-import { findCaller, type Caller } from '../shared/api-keys.ts'
+import { findCaller, type Caller } from '../shared/store/api-keys.ts'
 import { networkOf } from '../shared/values/ip.ts'
 import type { FtpSession } from './session.ts'
 import { UploadDirectory } from './uploads/upload-directory.ts'

@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import { knownCounter } from '../shared/metrics/known-counter.ts'
+import { knownCounter } from '../shared/runtime/metrics/known-counter.ts'
 
 /** Who ended a session, and why. */
 const sessionEnds = [

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { clock } from '../shared/clock.ts'
+import { clock } from '../shared/runtime/clock.ts'
 
 /**
  * Patterns of names in LIST and NLST, which clients have the server expand for `mget` and the like: `*` is any

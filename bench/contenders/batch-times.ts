@@ -1,4 +1,4 @@
-import { batchRecords } from '../../shared/records/chunk-records.ts'
+import { batchRecords } from '../../shared/csv/chunk-records.ts'
 import type { Latency } from '../scenario.ts'
 
 /** How long the engine's batches took, from its histogram: known as exactly as that has bounds. */

@@ -1,8 +1,8 @@
 import { createReadStream } from 'node:fs'
-import type { Database } from '../../shared/database.ts'
-import type { StagingLocation } from '../../shared/staging/open-staging.ts'
-import { openUploads } from '../../shared/uploads/open-uploads.ts'
-import { newUploadToken } from '../../shared/uploads/upload-names.ts'
+import type { Database } from '../../shared/runtime/database.ts'
+import type { StagingLocation } from '../../shared/storage/staging/open-staging.ts'
+import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
+import { newUploadToken } from '../../shared/storage/uploads/upload-names.ts'
 
 /** Puts a file into the first organization's upload directory, as the FTP server does. */
 export async function placeUpload(

@@ -1,5 +1,5 @@
 import type { ImportView } from '../../control-plane/cli/api-client.ts'
-import type { ImportCounts } from '../../shared/schemas/import.ts'
+import type { ImportCounts } from '../../shared/contract/schemas/import.ts'
 import type { SubscriberFile, WrittenFile } from '../datasets/subscriber-file.ts'
 import { measuredProcess } from '../processes.ts'
 import type { BenchContext, Contender, Measurement } from '../scenario.ts'

@@ -2,8 +2,8 @@ import { createWriteStream } from 'node:fs'
 import path from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import type { ImportCounts } from '../../shared/schemas/import.ts'
-import { noCounts } from '../../shared/schemas/import.ts'
+import type { ImportCounts } from '../../shared/contract/schemas/import.ts'
+import { noCounts } from '../../shared/contract/schemas/import.ts'
 import type { BenchContext } from '../scenario.ts'
 
 /**

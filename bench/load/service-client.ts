@@ -1,5 +1,5 @@
 import { ApiClient } from '../../control-plane/cli/api-client.ts'
-import { openDatabase, type Database } from '../../shared/database.ts'
+import { openDatabase, type Database } from '../../shared/runtime/database.ts'
 import { serverCpuSeconds } from '../mongodb-server.ts'
 import { measuredProcess } from '../processes.ts'
 import { startRollcall } from '../rollcall.ts'

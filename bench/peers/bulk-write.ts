@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import { programEnvironment } from '../../shared/config.ts'
+import { programEnvironment } from '../../shared/runtime/config.ts'
 import type { Sample } from '../datasets/sample.ts'
 import type { Documents, SubscriberFile } from '../datasets/subscriber-file.ts'
 import { endOnInterrupt } from '../interrupt.ts'

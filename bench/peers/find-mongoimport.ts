@@ -2,7 +2,7 @@ import { constants } from 'node:fs'
 import { access } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { programSearchPath } from '../../shared/config.ts'
+import { programSearchPath } from '../../shared/runtime/config.ts'
 
 /** Where build-mongoimport.sh puts it. */
 const built = fileURLToPath(

@@ -4,7 +4,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import { programSearchPath } from '../../shared/config.ts'
+import { programSearchPath } from '../../shared/runtime/config.ts'
 import { endOnInterrupt, unlessInterrupted } from '../interrupt.ts'
 import { treeOf, type ProcessOfContender } from '../processes.ts'
 

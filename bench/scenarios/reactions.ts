@@ -3,14 +3,14 @@ import { loadavg } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ImportView } from '../../control-plane/cli/api-client.ts'
-import { nextIds } from '../../shared/database.ts'
-import { batchRecords } from '../../shared/records/chunk-records.ts'
+import { nextIds } from '../../shared/runtime/database.ts'
+import { batchRecords } from '../../shared/csv/chunk-records.ts'
 import {
   autoresponderDefaults,
   type AutoresponderDocument,
   type ReactionDocument,
-} from '../../shared/schemas/autoresponder.ts'
-import { ring } from '../../shared/store/doorbell.ts'
+} from '../../shared/contract/schemas/autoresponder.ts'
+import { ring } from '../../shared/store/wake-up.ts'
 import { customFields, SubscriberFile } from '../datasets/subscriber-file.ts'
 import { costOf, costOfRounds, describeCosts, type Cost } from '../load/cost.ts'
 import { onMeasuredService, type MeasuredService } from '../load/service-client.ts'

@@ -1,7 +1,7 @@
 import { mkdir, rm } from 'node:fs/promises'
 import { loadavg } from 'node:os'
 import path from 'node:path'
-import { subscriberStatuses } from '../../shared/schemas/subscriber.ts'
+import { subscriberStatuses } from '../../shared/contract/schemas/subscriber.ts'
 import { Cannon, type Volley } from '../load/cannon.ts'
 import { costOf, describePeaks, type Cost } from '../load/cost.ts'
 import { mayGrow, operationsOn, type Operation } from '../load/operations.ts'

@@ -1,4 +1,4 @@
-import { keyPattern } from '../../shared/api-keys.ts'
+import { keyPattern } from '../../shared/store/api-keys.ts'
 
 export interface Credential {
   key: string

@@ -1,6 +1,6 @@
-import { findCaller, hashKey, type Caller } from '../../shared/api-keys.ts'
-import { clock } from '../../shared/clock.ts'
-import type { Collections } from '../../shared/schemas/collections.ts'
+import { findCaller, hashKey, type Caller } from '../../shared/store/api-keys.ts'
+import { clock } from '../../shared/runtime/clock.ts'
+import type { Collections } from '../../shared/contract/schemas/collections.ts'
 
 /** Changes of keys and users take effect within 5 s. */
 const keptMs = 2_000

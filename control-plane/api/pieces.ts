@@ -1,5 +1,5 @@
 import type { Response } from 'express'
-import { clock } from '../../shared/clock.ts'
+import { clock } from '../../shared/runtime/clock.ts'
 
 /** Of JSON that is made or written at once: other requests wait for no more than that in a turn of the event loop. */
 export const pieceBytes = 64 * 1024

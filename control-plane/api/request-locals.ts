@@ -1,6 +1,6 @@
 import type { Response } from 'express'
-import type { Caller } from '../../shared/api-keys.ts'
-import type { Logger } from '../../shared/logger.ts'
+import type { Caller } from '../../shared/store/api-keys.ts'
+import type { Logger } from '../../shared/runtime/logger.ts'
 import type { RequestBody } from './body/request-body.ts'
 
 /** What a request carries along from one handler to the next, in `response.locals`. */

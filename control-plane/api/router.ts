@@ -1,6 +1,6 @@
 import { Router, type Request, type RequestHandler, type Response } from 'express'
-import type { Caller } from '../../shared/api-keys.ts'
-import { RequestError } from '../../shared/errors.ts'
+import type { Caller } from '../../shared/store/api-keys.ts'
+import { RequestError } from '../../shared/contract/errors.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import { refuseOtherSites } from '../middleware/other-sites.ts'
 import { rateLimitByKey } from '../middleware/rate-limit.ts'
@@ -9,7 +9,7 @@ import { readInlineBody, readSmallBody } from './body/request-body.ts'
 import { credentialCandidates } from './credentials.ts'
 import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
-import type { TurnRequest } from './organization-turns.ts'
+import type { TurnRequest } from './fair-semaphore.ts'
 import { writePieces } from './pieces.ts'
 import { localsOf } from './request-locals.ts'
 import {
@@ -20,7 +20,7 @@ import {
   listWeight,
   requests,
   whenClosed,
-} from './request-turns.ts'
+} from './request-slots.ts'
 import { documentIn, FaultyBody, readBody, readQuery, unknownKeysWarning } from './validation.ts'
 
 /**

@@ -1,6 +1,6 @@
-import type { Caller } from '../../shared/api-keys.ts'
-import { RequestError } from '../../shared/errors.ts'
-import type { MailingListDocument } from '../../shared/schemas/mailing-list.ts'
+import type { Caller } from '../../shared/store/api-keys.ts'
+import { RequestError } from '../../shared/contract/errors.ts'
+import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
 import type { ControlPlane } from '../control-plane.ts'
 
 /**

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import { Agent, request, type Dispatcher } from 'undici'
-import { messageOf } from '../../shared/errors.ts'
+import { messageOf } from '../../shared/contract/errors.ts'
 import { readEvents } from './server-sent-events.ts'
 
 /** A refusal by the service: its code and its message. */

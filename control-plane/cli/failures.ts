@@ -1,4 +1,4 @@
-import { messageOf, StartError } from '../../shared/errors.ts'
+import { messageOf, StartError } from '../../shared/contract/errors.ts'
 import { ApiRefusal, ServiceUnreachable } from './api-client.ts'
 
 /** A command that can't do what it was asked for: 1, or 2 where it was asked for wrongly. */

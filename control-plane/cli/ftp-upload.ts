@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import path from 'node:path'
 import { Client, FTPError } from 'basic-ftp'
-import { messageOf } from '../../shared/errors.ts'
-import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from '../../shared/sources/ftp-tls.ts'
+import { messageOf } from '../../shared/contract/errors.ts'
+import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from '../../shared/net/ftp-tls.ts'
 import { CommandFailure, isCertificateProblem } from './failures.ts'
 import type { SourceFile } from './source-file.ts'
 

@@ -1,5 +1,5 @@
 import { CommanderError } from 'commander'
-import { loadClientSettings } from '../../shared/config.ts'
+import { loadClientSettings } from '../../shared/runtime/config.ts'
 import { ApiClient } from './api-client.ts'
 import { CommandFailure, explain } from './failures.ts'
 import { buildProgram } from './program.ts'

@@ -1,4 +1,4 @@
-import { clock } from '../../shared/clock.ts'
+import { clock } from '../../shared/runtime/clock.ts'
 import { importEnded, type ImportView } from './api-client.ts'
 import { columnsOf, cutTo, styledFor, widthOf, type Style } from './terminal.ts'
 

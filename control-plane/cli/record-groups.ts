@@ -1,6 +1,6 @@
 import { Option } from 'commander'
-import { roles } from '../../shared/schemas/api-key.ts'
-import { fieldTypes } from '../../shared/schemas/custom-field.ts'
+import { roles } from '../../shared/contract/schemas/api-key.ts'
+import { fieldTypes } from '../../shared/contract/schemas/custom-field.ts'
 import { readPassword } from './commands/records.ts'
 import { positiveInteger, requiredId, wholeNumber } from './option-values.ts'
 import type { Terminal } from './terminal.ts'

@@ -1,4 +1,4 @@
-import type { ClientSettings } from '../../shared/config.ts'
+import type { ClientSettings } from '../../shared/runtime/config.ts'
 import type { ApiClient } from './api-client.ts'
 import type { Terminal } from './terminal.ts'
 

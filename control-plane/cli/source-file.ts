@@ -4,7 +4,7 @@ import { open, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { pipeline, Readable } from 'node:stream'
 import { createGunzip, createGzip } from 'node:zlib'
-import { messageOf } from '../../shared/errors.ts'
+import { messageOf } from '../../shared/contract/errors.ts'
 import {
   asUtf8,
   detectCharacterSet,

@@ -1,4 +1,4 @@
-import { runProcess } from '../../shared/service.ts'
+import { runProcess } from '../../shared/runtime/service.ts'
 import { superviseChild } from './supervised-child.ts'
 
 /**

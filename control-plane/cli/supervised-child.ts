@@ -1,11 +1,11 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { clock } from '../../shared/clock.ts'
-import { programEnvironment } from '../../shared/config.ts'
-import { messageOf, StartError } from '../../shared/errors.ts'
-import type { Logger } from '../../shared/logger.ts'
-import type { Part } from '../../shared/service.ts'
+import { clock } from '../../shared/runtime/clock.ts'
+import { programEnvironment } from '../../shared/runtime/config.ts'
+import { messageOf, StartError } from '../../shared/contract/errors.ts'
+import type { Logger } from '../../shared/runtime/logger.ts'
+import type { Part } from '../../shared/runtime/service.ts'
 import { programs } from './processes.ts'
 
 type Name = keyof typeof programs

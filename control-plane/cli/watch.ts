@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { clock } from '../../shared/clock.ts'
+import { clock } from '../../shared/runtime/clock.ts'
 import { ApiRefusal, importEnded, ServiceUnreachable, type ApiClient, type ImportView } from './api-client.ts'
 import { progressOn, type ProgressOptions } from './progress.ts'
 

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import type { RequestHandler } from 'express'
 import { Gauge, Histogram, type Registry } from 'prom-client'
-import { clock } from '../../shared/clock.ts'
-import type { Logger } from '../../shared/logger.ts'
+import { clock } from '../../shared/runtime/clock.ts'
+import type { Logger } from '../../shared/runtime/logger.ts'
 import { credentialCandidates } from '../api/credentials.ts'
 import { localsOf, type RequestState } from '../api/request-locals.ts'
 

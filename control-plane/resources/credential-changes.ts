@@ -1,8 +1,8 @@
 import type { ClientSession } from 'mongodb'
-import type { Caller } from '../../shared/api-keys.ts'
-import { inTransaction } from '../../shared/database.ts'
-import { RequestError } from '../../shared/errors.ts'
-import { systemOrganizationId } from '../../shared/schemas/organization.ts'
+import type { Caller } from '../../shared/store/api-keys.ts'
+import { inTransaction } from '../../shared/runtime/database.ts'
+import { RequestError } from '../../shared/contract/errors.ts'
+import { systemOrganizationId } from '../../shared/contract/schemas/organization.ts'
 import type { ControlPlane } from '../control-plane.ts'
 
 /**

@@ -1,6 +1,6 @@
 import type { ClientSession } from 'mongodb'
-import { inTransaction } from '../../shared/database.ts'
-import type { MailingListDocument } from '../../shared/schemas/mailing-list.ts'
+import { inTransaction } from '../../shared/runtime/database.ts'
+import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
 import { refusingTaken } from '../api/validation.ts'
 import type { ControlPlane } from '../control-plane.ts'
 

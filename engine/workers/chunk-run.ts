@@ -1,13 +1,13 @@
 import type { ClientSession, Db } from 'mongodb'
-import { isCommandTimeout } from '../../shared/database.ts'
-import { ImportError, messageOf } from '../../shared/errors.ts'
+import { isCommandTimeout } from '../../shared/runtime/database.ts'
+import { ImportError, messageOf } from '../../shared/contract/errors.ts'
 import {
   cutBatches,
   identityAt,
   listRecords,
   sortedByIdentity,
   type Batch,
-} from '../../shared/records/chunk-records.ts'
+} from '../../shared/csv/chunk-records.ts'
 import {
   extentsLength,
   openPartition,
@@ -15,16 +15,16 @@ import {
   readInPieces,
   refuseDamaged,
   type Partition,
-} from '../../shared/records/partition-file.ts'
-import type { Collections } from '../../shared/schemas/collections.ts'
-import type { ChunkDocument } from '../../shared/schemas/import.ts'
-import type { Staging } from '../../shared/staging/staging.ts'
+} from '../../shared/csv/partition-file.ts'
+import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import type { ChunkDocument } from '../../shared/contract/schemas/import.ts'
+import type { Staging } from '../../shared/storage/staging/staging.ts'
 import { readHeldChunk } from '../../shared/store/chunks.ts'
 import { readState } from '../../shared/store/imports.ts'
-import type { BatchRooms } from '../writing/batch-draft.ts'
-import { BatchWriter, type BatchReport } from '../writing/batch-writer.ts'
-import type { ImportContext } from '../writing/import-context.ts'
-import { retryReason } from '../writing/transaction.ts'
+import type { BatchRooms } from '../stages/write/batch-draft.ts'
+import { BatchWriter, type BatchReport } from '../stages/write/batch-writer.ts'
+import type { ImportContext } from '../stages/write/import-context.ts'
+import { retryReason } from '../stages/write/transaction.ts'
 import type { ChunkReport, ChunkTask } from './messages.ts'
 
 /** A worker's slot for one chunk at a time: a session of its own and a counter stripe that nobody else writes. */

@@ -1,5 +1,5 @@
-import type { ImportErrorCode } from '../../shared/errors.ts'
-import type { StagingLocation } from '../../shared/staging/open-staging.ts'
+import type { ImportErrorCode } from '../../shared/contract/errors.ts'
+import type { StagingLocation } from '../../shared/storage/staging/open-staging.ts'
 
 /**
  * What the engine's main thread and its workers say to each other. Plain values only: an Error that crosses a thread

@@ -1,9 +1,9 @@
 import { setFlagsFromString } from 'node:v8'
 import { Piscina } from 'piscina'
-import type { TailReport, TailTask } from '../splitting/tail-scan.ts'
-import type { BatchReport } from '../writing/batch-writer.ts'
+import type { TailReport, TailTask } from '../stages/split/tail-scan.ts'
+import type { BatchReport } from '../stages/write/batch-writer.ts'
 import { lanesPerWorker, type ChunkReport, type ChunkTask, type WorkerStart } from './messages.ts'
-import { workerFigures, type WorkerFigures } from './worker-figures.ts'
+import { workerFigures, type WorkerFigures } from './worker-stats.ts'
 
 /** The engine's worker threads. */
 export interface WorkerPool {

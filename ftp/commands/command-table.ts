@@ -1,4 +1,4 @@
-import type { Command } from '../connections/command-lines.ts'
+import type { Command } from '../connection/command-lines.ts'
 import { FtpError } from '../ftp-error.ts'
 import { commandTable, type CommandEntry } from '../ftp-srv-internals.ts'
 import type { FtpSession } from '../session.ts'

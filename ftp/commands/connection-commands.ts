@@ -1,5 +1,5 @@
 import { isIPv4, isIPv6 } from 'node:net'
-import { ActiveConnection, PassiveConnection, type DataConnection } from '../connections/data-connection.ts'
+import { ActiveConnection, PassiveConnection, type DataConnection } from '../connection/data-connection.ts'
 import { FtpError } from '../ftp-error.ts'
 import type { FtpSession } from '../session.ts'
 import type { OwnCommands } from './command-table.ts'

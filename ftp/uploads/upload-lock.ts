@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { clock } from '../../shared/clock.ts'
-import type { Logger } from '../../shared/logger.ts'
-import type { Collections } from '../../shared/schemas/collections.ts'
+import { clock } from '../../shared/runtime/clock.ts'
+import type { Logger } from '../../shared/runtime/logger.ts'
+import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import {
   isUploadLocked,
   releaseUploadLock,
@@ -9,8 +9,8 @@ import {
   takeUploadLock,
   uploadRenewalMs,
   type UploadLockHolder,
-} from '../../shared/store/upload-locks.ts'
-import { newUploadToken } from '../../shared/uploads/upload-names.ts'
+} from './upload-locks.ts'
+import { newUploadToken } from '../../shared/storage/uploads/upload-names.ts'
 
 /** How long a session waits for another one to end: that of a client which broke off and comes back at once. */
 const patienceMs = 1_500

@@ -1,4 +1,4 @@
-import type { Collections } from '../../shared/schemas/collections.ts'
+import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import {
   addName,
   freeUsage,
@@ -7,10 +7,10 @@ import {
   readUsage,
   type UploadLimits,
 } from '../../shared/store/upload-usage.ts'
-import { countPinned, countUsage } from '../../shared/uploads/count-usage.ts'
-import type { UploadStore } from '../../shared/uploads/upload-store.ts'
-import { HeldQuota } from './held-quota.ts'
-import { inTurn } from './name-turn.ts'
+import { countPinned, countUsage } from '../../shared/storage/uploads/count-usage.ts'
+import type { UploadStore } from '../../shared/storage/uploads/upload-store.ts'
+import { HeldQuota } from './reserved-quota.ts'
+import { inTurn } from './with-upload-locks.ts'
 
 /** Reserved as an upload begins: most are small and never ask for more. */
 const firstPortionBytes = 64 * 1024

@@ -1,12 +1,12 @@
-import { isStagingFull } from '../../shared/staging/staging.ts'
+import { isStagingFull } from '../../shared/storage/staging/staging.ts'
 import {
   UploadChanged,
   type TakeUp,
   type UploadInProgress,
   type UploadStore,
-} from '../../shared/uploads/upload-store.ts'
+} from '../../shared/storage/uploads/upload-store.ts'
 import { FtpError } from '../ftp-error.ts'
-import type { HeldQuota, UploadOutcome } from './held-quota.ts'
+import type { HeldQuota, UploadOutcome } from './reserved-quota.ts'
 import type { UploadLock } from './upload-lock.ts'
 import type { UploadQuota } from './upload-quota.ts'
 

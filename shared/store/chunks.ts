@@ -1,12 +1,12 @@
 import type { ClientSession } from 'mongodb'
-import type { Collections } from '../schemas/collections.ts'
+import type { Collections } from '../contract/schemas/collections.ts'
 import {
   furtherCounts,
   noCounts,
   type ChunkDocument,
   type ImportCounts,
   type ImportDocument,
-} from '../schemas/import.ts'
+} from '../contract/schemas/import.ts'
 
 /**
  * Chunk documents: claimed by an engine, moved on by its worker batch by batch, given back or done. Every write names

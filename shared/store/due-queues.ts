@@ -1,8 +1,8 @@
 import type { Collection, Document, Filter, IndexSpecification } from 'mongodb'
-import type { ReactionDocument } from '../schemas/autoresponder.ts'
-import type { CallbackDocument } from '../schemas/callback.ts'
-import { callbacksIndex, queuedIndex, readyIndex, type Collections } from '../schemas/collections.ts'
-import type { OutboxDocument } from '../schemas/outbox.ts'
+import type { ReactionDocument } from '../contract/schemas/autoresponder.ts'
+import type { CallbackDocument } from '../contract/schemas/callback.ts'
+import { callbacksIndex, queuedIndex, readyIndex, type Collections } from '../contract/schemas/collections.ts'
+import type { OutboxDocument } from '../contract/schemas/outbox.ts'
 
 /**
  * Documents that wait for their time, each in a queue: reactions by autoresponder, messages of the outbox, callbacks. A queue

@@ -1,8 +1,8 @@
 import { MongoWriteConcernError } from 'mongodb'
-import { isMaxTimeExpired, retryReasonOfDriver, type Database } from '../database.ts'
-import type { Logger } from '../logger.ts'
-import { messageOf, RequestError } from '../errors.ts'
-import { idsOfImport, type ImportDocument } from '../schemas/import.ts'
+import { isMaxTimeExpired, retryReasonOfDriver, type Database } from '../runtime/database.ts'
+import type { Logger } from '../runtime/logger.ts'
+import { messageOf, RequestError } from '../contract/errors.ts'
+import { idsOfImport, type ImportDocument } from '../contract/schemas/import.ts'
 import { released } from './chunks.ts'
 import { killSessions } from './leases.ts'
 

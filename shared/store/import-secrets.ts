@@ -1,9 +1,9 @@
-import { callbackWithoutSecrets, sealed, withoutSecrets } from '../import-secrets.ts'
-import { endedStates } from '../import-state.ts'
-import type { Logger } from '../logger.ts'
-import type { Collections } from '../schemas/collections.ts'
-import type { ImportDocument } from '../schemas/import.ts'
-import type { SecretBox } from '../secret-box.ts'
+import { callbackWithoutSecrets, sealed, withoutSecrets } from '../runtime/import-secrets.ts'
+import { endedStates } from '../contract/import-state.ts'
+import type { Logger } from '../runtime/logger.ts'
+import type { Collections } from '../contract/schemas/collections.ts'
+import type { ImportDocument } from '../contract/schemas/import.ts'
+import type { SecretBox } from '../runtime/secret-box.ts'
 
 /**
  * Secrets of imports in the database (import-secrets.ts). Each write is guarded by what was read, so an import that was

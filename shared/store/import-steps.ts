@@ -1,7 +1,7 @@
 import type { ClientSession, Filter, UpdateFilter } from 'mongodb'
-import { workingStates, type ImportState } from '../import-state.ts'
-import { unsettledIndex, type Collections } from '../schemas/collections.ts'
-import type { ImportDocument } from '../schemas/import.ts'
+import { workingStates, type ImportState } from '../contract/import-state.ts'
+import { unsettledIndex, type Collections } from '../contract/schemas/collections.ts'
+import type { ImportDocument } from '../contract/schemas/import.ts'
 import { releaseMs, type Claim } from './chunks.ts'
 
 /**

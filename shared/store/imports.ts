@@ -1,14 +1,14 @@
 import type { ClientSession, Filter } from 'mongodb'
-import { inTransactionOf, isDuplicateKey } from '../database.ts'
+import { inTransactionOf, isDuplicateKey } from '../runtime/database.ts'
 import {
   endedStates,
   pausableStates,
   unfinishedStates,
   workingStates,
   type ImportState,
-} from '../import-state.ts'
-import { heldListsIndex, unpurgedIndex, type Collections } from '../schemas/collections.ts'
-import { logDays, type ImportCounts, type ImportDocument, type UploadDocument } from '../schemas/import.ts'
+} from '../contract/import-state.ts'
+import { heldListsIndex, unpurgedIndex, type Collections } from '../contract/schemas/collections.ts'
+import { logDays, type ImportCounts, type ImportDocument, type UploadDocument } from '../contract/schemas/import.ts'
 import { releaseFailedChunk, type HeldChunk } from './chunks.ts'
 import { endingHolders, fenceChunks, type FenceContext } from './fence.ts'
 import { failedWith } from './import-steps.ts'

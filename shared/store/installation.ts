@@ -1,4 +1,4 @@
-import { unsettledIndex, type Collections } from '../schemas/collections.ts'
+import { unsettledIndex, type Collections } from '../contract/schemas/collections.ts'
 
 /** What the database knows of the installation's DATA_DIR. */
 

@@ -1,9 +1,9 @@
 import { UUID, type Db, type MongoClient, type ObjectId } from 'mongodb'
-import { clock } from '../clock.ts'
-import type { EngineDocument, ProcessDocument, RegisteredDocument } from '../schemas/registration.ts'
+import { clock } from '../runtime/clock.ts'
+import type { EngineDocument, ProcessDocument, RegisteredDocument } from '../contract/schemas/registration.ts'
 
 /**
- * Which processes are alive, by the clock of the primary. See shared/schemas/registration.ts for what becomes of one that
+ * Which processes are alive, by the clock of the primary. See shared/contract/schemas/registration.ts for what becomes of one that
  * isn't.
  *
  * An election takes 10 to 14 s, in which nobody can renew a lease, and the new primary's clock may differ. So a lease is

@@ -1,7 +1,7 @@
 import type { ClientSession, Filter } from 'mongodb'
-import type { ReactionDocument } from '../schemas/autoresponder.ts'
-import { leasedIndex, type Collections } from '../schemas/collections.ts'
-import { queueOf, type OutboxDocument } from '../schemas/outbox.ts'
+import type { ReactionDocument } from '../contract/schemas/autoresponder.ts'
+import { leasedIndex, type Collections } from '../contract/schemas/collections.ts'
+import { queueOf, type OutboxDocument } from '../contract/schemas/outbox.ts'
 import { readBeginnings, readDue, readyMessages, type QueueBeginning } from './due-queues.ts'
 
 /**

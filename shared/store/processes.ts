@@ -1,6 +1,6 @@
-import type { Database } from '../database.ts'
-import { messageOf } from '../errors.ts'
-import type { Logger } from '../logger.ts'
+import type { Database } from '../runtime/database.ts'
+import { messageOf } from '../contract/errors.ts'
+import type { Logger } from '../runtime/logger.ts'
 import { canJudge, isAlive, killSessions, markDead, renewAfterElection, unregister } from './leases.ts'
 
 const names = { 'control-plane': 'a control plane', ftp: 'an FTP server' } as const

@@ -1,5 +1,5 @@
 import type { ClientSession } from 'mongodb'
-import { clock } from '../clock.ts'
+import { clock } from '../runtime/clock.ts'
 import {
   messageReactionId,
   reactionsOfSubscriber,
@@ -7,9 +7,9 @@ import {
   type AutoresponderDocument,
   type Delay,
   type ReactionDocument,
-} from '../schemas/autoresponder.ts'
-import type { Collections } from '../schemas/collections.ts'
-import type { SubscriberDocument } from '../schemas/subscriber.ts'
+} from '../contract/schemas/autoresponder.ts'
+import type { Collections } from '../contract/schemas/collections.ts'
+import type { SubscriberDocument } from '../contract/schemas/subscriber.ts'
 import { dueTime } from '../values/due-time.ts'
 import { formatInstant, localToUtcMs } from '../values/time-zone.ts'
 

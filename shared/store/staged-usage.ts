@@ -1,6 +1,6 @@
-import { isDuplicateKey } from '../database.ts'
-import { unsettledIndex, type Collections } from '../schemas/collections.ts'
-import type { UploadUsageDocument } from '../schemas/upload.ts'
+import { isDuplicateKey } from '../runtime/database.ts'
+import { unsettledIndex, type Collections } from '../contract/schemas/collections.ts'
+import type { UploadUsageDocument } from '../contract/schemas/upload.ts'
 import { countedWithin, fits, stagedBytes, type UsageNow } from './upload-usage.ts'
 
 /**

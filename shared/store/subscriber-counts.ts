@@ -1,7 +1,7 @@
 import type { ClientSession } from 'mongodb'
-import type { Database } from '../database.ts'
-import type { Collections } from '../schemas/collections.ts'
-import { subscriberStatuses, type SubscriberStatus } from '../schemas/subscriber.ts'
+import type { Database } from '../runtime/database.ts'
+import type { Collections } from '../contract/schemas/collections.ts'
+import { subscriberStatuses, type SubscriberStatus } from '../contract/schemas/subscriber.ts'
 
 /**
  * The counts of a list's subscribers by status: what moves them, their sums, and what makes requests take turns by

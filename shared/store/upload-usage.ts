@@ -1,6 +1,6 @@
-import { isDuplicateKey } from '../database.ts'
-import type { Collections } from '../schemas/collections.ts'
-import type { UploadUsageDocument } from '../schemas/upload.ts'
+import { isDuplicateKey } from '../runtime/database.ts'
+import type { Collections } from '../contract/schemas/collections.ts'
+import type { UploadUsageDocument } from '../contract/schemas/upload.ts'
 
 /**
  * What upload directories hold, against their limits. Uploads reserve as they write; each reservation is one guarded

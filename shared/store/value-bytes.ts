@@ -1,8 +1,8 @@
 import { BSON, MongoServerError, type AggregateOptions } from 'mongodb'
-import { cleared, type Decision, type SubscriberUpdate } from '../rows/row-decision.ts'
-import type { Collections } from '../schemas/collections.ts'
-import type { FieldValue } from '../schemas/custom-field.ts'
-import type { ImportPlan } from '../schemas/import.ts'
+import { cleared, type Decision, type SubscriberUpdate } from '../csv/row-decision.ts'
+import type { Collections } from '../contract/schemas/collections.ts'
+import type { FieldValue } from '../contract/schemas/custom-field.ts'
+import type { ImportPlan } from '../contract/schemas/import.ts'
 
 /** Bounds of what a subscriber's custom fields hold together: docs/decisions/137-bytes-of-a-subscriber.md. */
 

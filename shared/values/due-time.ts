@@ -1,4 +1,4 @@
-import type { Delay } from '../schemas/autoresponder.ts'
+import type { Delay } from '../contract/schemas/autoresponder.ts'
 import { localToUtcMs, zoneOffsetMs } from './time-zone.ts'
 
 const minuteMs = 60_000

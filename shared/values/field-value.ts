@@ -1,4 +1,4 @@
-import type { FieldDefinition, FieldValue } from '../schemas/custom-field.ts'
+import type { FieldDefinition, FieldValue } from '../contract/schemas/custom-field.ts'
 import { parseDateTime, parseDayOfYear, toDate, type DateOrder } from './date-time.ts'
 import { comparisonForm } from './identity.ts'
 

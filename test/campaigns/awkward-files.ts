@@ -1,4 +1,4 @@
-import type { ImportOptions } from '../../shared/schemas/import.ts'
+import type { ImportOptions } from '../../shared/contract/schemas/import.ts'
 import { makeOptions, plainSettings } from '../helpers/make-plan.ts'
 import type { MadeImport } from './made-import.ts'
 import type { MadeField } from './made-list.ts'

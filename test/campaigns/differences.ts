@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { logKinds, type LogKind } from '../../shared/schemas/import.ts'
+import { logKinds, type LogKind } from '../../shared/contract/schemas/import.ts'
 import type { ExpectedEnd, Moment, Subscriber, SubscriberTable } from '../model/subscriber-table.ts'
 import type { ObservedEnd } from './observed-end.ts'
 

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setImmediate } from 'node:timers/promises'
-import type { FieldDefinition } from '../../shared/schemas/custom-field.ts'
+import type { FieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
 import type { Json, Service } from '../helpers/service.ts'
 import { settleUpload } from '../helpers/settled-upload.ts'
 import { expectedEnd } from '../model/import-model.ts'

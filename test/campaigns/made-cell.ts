@@ -1,4 +1,4 @@
-import { emailFormats, subscriberStatuses } from '../../shared/schemas/subscriber.ts'
+import { emailFormats, subscriberStatuses } from '../../shared/contract/schemas/subscriber.ts'
 import type { DateOrder } from '../model/dates.ts'
 import { madeDate, madeDayOfYear } from './made-date.ts'
 import { canonicalValue, type MadeField, type MadeList } from './made-list.ts'

@@ -1,4 +1,4 @@
-import type { FileFormat } from '../../shared/schemas/import.ts'
+import type { FileFormat } from '../../shared/contract/schemas/import.ts'
 import { madeCell } from './made-cell.ts'
 import type { MadeList } from './made-list.ts'
 import type { Random } from './random.ts'

@@ -1,4 +1,4 @@
-import type { ImportOptions } from '../../shared/schemas/import.ts'
+import type { ImportOptions } from '../../shared/contract/schemas/import.ts'
 import { plainSettings } from '../helpers/make-plan.ts'
 import { madeCell } from './made-cell.ts'
 import { madeOptions, type MadeImport } from './made-import.ts'

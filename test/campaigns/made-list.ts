@@ -1,4 +1,4 @@
-import { fieldTypes, type FieldType, type FieldValue } from '../../shared/schemas/custom-field.ts'
+import { fieldTypes, type FieldType, type FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import { plainSettings } from '../helpers/make-plan.ts'
 import type { Random } from './random.ts'
 

@@ -1,4 +1,4 @@
-import type { SubscriberStatus } from '../../shared/schemas/subscriber.ts'
+import type { SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
 import type { Json } from '../helpers/service.ts'
 
 /**

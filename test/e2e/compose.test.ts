@@ -11,7 +11,7 @@ import { validate } from 'dockerfile-utils'
 import { MongoClient } from 'mongodb'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
-import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
+import { freePort } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import { basic, bootstrapKey, callerOf, startProgram, testMongodbUri, until } from '../helpers/service.ts'
 

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { programSearchPath } from '../../shared/config.ts'
+import { programSearchPath } from '../../shared/runtime/config.ts'
 
 const main = fileURLToPath(new URL('../../bench/demo/main.ts', import.meta.url))
 

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
-import { ensureSchema } from '../../shared/database.ts'
-import { createLogger } from '../../shared/logger.ts'
+import { ensureSchema } from '../../shared/runtime/database.ts'
+import { createLogger } from '../../shared/runtime/logger.ts'
 import { keep, makeFixture, fixtureNames, stagingOf, type Kept } from '../campaigns/interleavings/fixtures.ts'
 import { openSide } from '../campaigns/interleavings/side.ts'
 import {

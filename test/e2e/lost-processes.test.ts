@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
-import { messageOf } from '../../shared/errors.ts'
+import { messageOf } from '../../shared/contract/errors.ts'
 import { Engines } from '../helpers/engines.ts'
 import { FtpSession } from '../helpers/ftp-session.ts'
 import { beginLargeImport, someRowsIn } from '../helpers/large-import.ts'

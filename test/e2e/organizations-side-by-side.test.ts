@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { endedStates } from '../../shared/import-state.ts'
+import { endedStates } from '../../shared/contract/import-state.ts'
 
 import { answer, head, startRawWebServer } from '../helpers/raw-web-server.ts'
 import { startService, until, type Json, type Service } from '../helpers/service.ts'

@@ -11,8 +11,8 @@ import {
 } from '../campaigns/raced-subscriber.ts'
 import { wrongCounters } from '../campaigns/observed-end.ts'
 import { whyNotSerial, type Operation } from '../campaigns/serial-order.ts'
-import { logKinds } from '../../shared/schemas/import.ts'
-import { subscriberStatuses, type SubscriberDocument } from '../../shared/schemas/subscriber.ts'
+import { logKinds } from '../../shared/contract/schemas/import.ts'
+import { subscriberStatuses, type SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { CommandGate } from '../helpers/command-gate.ts'
 import {
   callerOf,

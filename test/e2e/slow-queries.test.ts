@@ -1,11 +1,11 @@
 import { ObjectId, type Document } from 'mongodb'
 import t, { type Test } from 'tap'
-import { purgeLogs } from '../../engine/maintenance/purge-logs.ts'
-import { openDatabase } from '../../shared/database.ts'
-import { createLogger } from '../../shared/logger.ts'
-import { failureId } from '../../shared/schemas/import.ts'
-import { removeForgotten } from '../../shared/uploads/grid-contents.ts'
-import { openUploads } from '../../shared/uploads/open-uploads.ts'
+import { purgeLogs } from '../../engine/jobs/maintenance/purge-logs.ts'
+import { openDatabase } from '../../shared/runtime/database.ts'
+import { createLogger } from '../../shared/runtime/logger.ts'
+import { failureId } from '../../shared/contract/schemas/import.ts'
+import { removeForgotten } from '../../shared/storage/uploads/grid-contents.ts'
+import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { startReplicaSet } from '../helpers/replica-set.ts'
 import {
   countsOf,

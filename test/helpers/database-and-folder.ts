@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import type { Test } from 'tap'
-import { openDatabase, type Database } from '../../shared/database.ts'
+import { openDatabase, type Database } from '../../shared/runtime/database.ts'
 import { testMongodbUri } from './service.ts'
 
 /** A database and a folder of the test's own, gone when it ends; no process runs on them. */

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import { messageOf } from '../../shared/errors.ts'
-import type { EngineDocument } from '../../shared/schemas/registration.ts'
+import { messageOf } from '../../shared/contract/errors.ts'
+import type { EngineDocument } from '../../shared/contract/schemas/registration.ts'
 import { crashSetting, wentOn } from './crash-at.ts'
 import { startProgram, until, type Service } from './service.ts'
 

@@ -1,6 +1,6 @@
-import type { CallbackBounds } from '../../engine/callbacks/callback-bounds.ts'
-import type { StepBounds } from '../../engine/step-progress.ts'
-import type { DownloadBounds } from '../../shared/sources/download-bounds.ts'
+import type { CallbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
+import type { StepBounds } from '../../engine/scheduler/step-progress.ts'
+import type { DownloadBounds } from '../../shared/net/download-bounds.ts'
 
 /** What a test tells hasty-engine.ts, as JSON in this variable. */
 export interface Downloads {

@@ -1,5 +1,5 @@
-import type { FieldDefinition } from '../../shared/schemas/custom-field.ts'
-import type { FileFormat, ImportOptions, ImportPlan } from '../../shared/schemas/import.ts'
+import type { FieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
+import type { FileFormat, ImportOptions, ImportPlan } from '../../shared/contract/schemas/import.ts'
 
 /** Plans and options for tests of what lies below an import: complete, with the defaults of the API. */
 

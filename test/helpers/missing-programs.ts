@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import path from 'node:path'
-import { programSearchPath } from '../../shared/config.ts'
+import { programSearchPath } from '../../shared/runtime/config.ts'
 
 export const searchPath = (): string =>
   [path.dirname(process.execPath), programSearchPath()].join(path.delimiter)

@@ -5,7 +5,7 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { parse } from 'yaml'
-import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
+import { freePort } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { missing } from './missing-programs.ts'
 import { until, type Json, type Service } from './service.ts'
 

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { MongoClient, type Document } from 'mongodb'
 import type { Test } from 'tap'
-import { createLogger } from '../../shared/logger.ts'
-import { freePort } from '../../shared/mongod/embedded-mongodb.ts'
-import { findMongod } from '../../shared/mongod/find-mongod.ts'
+import { createLogger } from '../../shared/runtime/logger.ts'
+import { freePort } from '../../shared/runtime/mongod/embedded-mongodb.ts'
+import { findMongod } from '../../shared/runtime/mongod/find-mongod.ts'
 import { until } from './service.ts'
 
 /** A replica set of real servers on loopback, to be killed, stepped down and told to fail; gone at teardown. */

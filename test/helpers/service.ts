@@ -8,8 +8,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { MongoClient, type Db } from 'mongodb'
 import type { Test } from 'tap'
-import { hasEnded } from '../../shared/import-state.ts'
-import { collectionsOf, type Collections } from '../../shared/schemas/collections.ts'
+import { hasEnded } from '../../shared/contract/import-state.ts'
+import { collectionsOf, type Collections } from '../../shared/contract/schemas/collections.ts'
 import { contractOf, type Contract } from './contract.ts'
 
 /** Rollcall's processes as children, on free ports, with a database and a folder of their own; all gone at teardown. */

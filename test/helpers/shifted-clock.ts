@@ -1,4 +1,4 @@
-import { clock } from '../../shared/clock.ts'
+import { clock } from '../../shared/runtime/clock.ts'
 
 /**
  * Loaded into a process before anything else (`node --import`), worker threads included: its clock is ahead by as many

@@ -1,4 +1,4 @@
-import { clientOptions } from '../../shared/database.ts'
+import { clientOptions } from '../../shared/runtime/database.ts'
 
 /**
  * Loaded into an engine before anything else (`node --import`), worker threads included: its sockets are given up after

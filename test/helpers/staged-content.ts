@@ -1,7 +1,7 @@
 import path from 'node:path'
-import { diskStaging } from '../../shared/staging/disk-staging.ts'
-import { openSource, stagedContent } from '../../shared/staging/packed-content.ts'
-import type { Staging } from '../../shared/staging/staging.ts'
+import { diskStaging } from '../../shared/storage/staging/disk-staging.ts'
+import { openSource, stagedContent } from '../../shared/storage/staging/packed-content.ts'
+import type { Staging } from '../../shared/storage/staging/staging.ts'
 
 /** The inline content of an import as it was sent, from the staging of a service with `STAGING=disk`. */
 export const readStagedContent = (dataFolder: string, importId: number): Promise<Buffer> =>

@@ -1,4 +1,4 @@
-import type { SubscriberDocument } from '../../shared/schemas/subscriber.ts'
+import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 
 /** An active subscriber as a request that creates it writes it. */
 export function subscriberDocument(

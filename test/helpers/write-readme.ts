@@ -1,5 +1,5 @@
 import { readFile, writeFile } from 'node:fs/promises'
-import { settingsTable } from '../../shared/config.ts'
+import { settingsTable } from '../../shared/runtime/config.ts'
 
 /** Puts the settings, as the schema has them, between the markers of the README. */
 const file = new URL('../../README.md', import.meta.url)

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { Webhook } from 'standardwebhooks'
 import t from 'tap'
-import type { CallbackBounds } from '../../engine/callbacks/callback-bounds.ts'
+import type { CallbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
 import { downloadsSetting, type Downloads } from '../helpers/hasty-engine-setting.ts'
 import {
   callerOf,

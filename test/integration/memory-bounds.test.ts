@@ -6,9 +6,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import express from 'express'
 import t, { type Test } from 'tap'
-import { OrganizationTurns } from '../../control-plane/api/organization-turns.ts'
+import { OrganizationTurns } from '../../control-plane/api/fair-semaphore.ts'
 import { writePieces } from '../../control-plane/api/pieces.ts'
-import { beginLargeReply } from '../../control-plane/api/request-turns.ts'
+import { beginLargeReply } from '../../control-plane/api/request-slots.ts'
 import { basic, createList, startService, until, type Json } from '../helpers/service.ts'
 
 /** A control plane with little memory lives on, and answers others soon, whatever one organization sends or doesn't read. */

@@ -19,9 +19,9 @@ import { promisify } from 'node:util'
 import { MongoClient } from 'mongodb'
 import pino from 'pino'
 import t from 'tap'
-import { freePort, startEmbeddedMongoDB } from '../../shared/mongod/embedded-mongodb.ts'
-import { findMongod, type MongodSearch } from '../../shared/mongod/find-mongod.ts'
-import { ownProcess, processIsAlive, processName, withFolderLock } from '../../shared/mongod/folder-lock.ts'
+import { freePort, startEmbeddedMongoDB } from '../../shared/runtime/mongod/embedded-mongodb.ts'
+import { findMongod, type MongodSearch } from '../../shared/runtime/mongod/find-mongod.ts'
+import { ownProcess, processIsAlive, processName, withFolderLock } from '../../shared/runtime/mongod/folder-lock.ts'
 import { startProgram, until } from '../helpers/service.ts'
 
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall mongod '))
@@ -364,7 +364,7 @@ const isAlive = (pid: number): boolean => {
 }
 
 const otherUser = (dataFolder: string) => `
-  import { startEmbeddedMongoDB } from ${JSON.stringify(new URL('../../shared/mongod/embedded-mongodb.ts', import.meta.url).href)}
+  import { startEmbeddedMongoDB } from ${JSON.stringify(new URL('../../shared/runtime/mongod/embedded-mongodb.ts', import.meta.url).href)}
   const log = { info() {}, warn() {}, error() {} }
   const server = await startEmbeddedMongoDB({ dataFolder: ${JSON.stringify(dataFolder)}, cacheMB: 256, log, signal: new AbortController().signal, findMongod: async () => { throw new Error('there is one') } })
   console.log(JSON.stringify({ ready: true, mongodb: server.uri, metrics: {} }))

@@ -1,7 +1,7 @@
 import { Agent, request } from 'node:http'
 import t from 'tap'
-import { nextIds } from '../../shared/database.ts'
-import type { AutoresponderDocument, ReactionDocument } from '../../shared/schemas/autoresponder.ts'
+import { nextIds } from '../../shared/runtime/database.ts'
+import type { AutoresponderDocument, ReactionDocument } from '../../shared/contract/schemas/autoresponder.ts'
 import { autoresponder } from '../helpers/autoresponder.ts'
 import {
   basic,

@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto'
 import { MongoClient } from 'mongodb'
 import pino from 'pino'
 import t from 'tap'
-import { ensureSchema, nextIds } from '../../shared/database.ts'
-import { collectionDefinitions, collectionsOf } from '../../shared/schemas/collections.ts'
-import { schemaVersion } from '../../shared/schemas/schema-version.ts'
+import { ensureSchema, nextIds } from '../../shared/runtime/database.ts'
+import { collectionDefinitions, collectionsOf } from '../../shared/contract/schemas/collections.ts'
+import { schemaVersion } from '../../shared/contract/schemas/schema-version.ts'
 import { createList, importEnd, importText, startService, testMongodbUri, until } from '../helpers/service.ts'
 
 const log = pino({ level: 'silent' })

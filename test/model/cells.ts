@@ -1,4 +1,4 @@
-import type { FieldDefinition, FieldValue } from '../../shared/schemas/custom-field.ts'
+import type { FieldDefinition, FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import { comparisonForm, lengthOf, sameWithoutCase } from './comparison-form.ts'
 import { readDay, readDayOfYear, type DateOrder } from './dates.ts'
 

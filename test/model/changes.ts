@@ -1,5 +1,5 @@
-import type { FieldValue } from '../../shared/schemas/custom-field.ts'
-import type { ImportOptions } from '../../shared/schemas/import.ts'
+import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
+import type { ImportOptions } from '../../shared/contract/schemas/import.ts'
 import { readJsonValue } from './cells.ts'
 import type { RowContent } from './rows.ts'
 import type { ModelledList, Moment, Subscriber } from './subscriber-table.ts'

@@ -1,4 +1,4 @@
-import type { FileFormat } from '../../shared/schemas/import.ts'
+import type { FileFormat } from '../../shared/contract/schemas/import.ts'
 
 /**
  * From bytes to records (decisions 2.4). Bytes are looked at as characters of ISO-8859-1, one each: everything that

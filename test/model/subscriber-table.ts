@@ -1,6 +1,6 @@
-import type { FieldDefinition, FieldValue } from '../../shared/schemas/custom-field.ts'
-import type { ImportOptions, LogKind } from '../../shared/schemas/import.ts'
-import type { EmailFormat, SubscriberStatus } from '../../shared/schemas/subscriber.ts'
+import type { FieldDefinition, FieldValue } from '../../shared/contract/schemas/custom-field.ts'
+import type { ImportOptions, LogKind } from '../../shared/contract/schemas/import.ts'
+import type { EmailFormat, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
 
 /**
  * What the model works on. It is written from the specification's words alone and shares no code with the product

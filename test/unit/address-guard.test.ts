@@ -1,5 +1,5 @@
 import t from 'tap'
-import { AddressGuard } from '../../shared/address-guard.ts'
+import { AddressGuard } from '../../shared/net/address-guard.ts'
 
 const guard = (allow: string[] = [], answers: string[] = []) =>
   new AddressGuard(allow, async () => answers.map((address) => ({ address, family: 4 })))

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { z } from 'zod'
-import { bytes, instant, integer, toBsonSchema } from '../../shared/schemas/bson-schema.ts'
-import { collectionDefinitions } from '../../shared/schemas/collections.ts'
+import { bytes, instant, integer, toBsonSchema } from '../../shared/contract/schemas/bson-schema.ts'
+import { collectionDefinitions } from '../../shared/contract/schemas/collections.ts'
 
 /** What MongoDB's draft 4 refuses or ignores, and what would make a validator wrong rather than strict. */
 const refused = [

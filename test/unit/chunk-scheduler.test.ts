@@ -1,6 +1,6 @@
 import t from 'tap'
-import { ChunkScheduler } from '../../engine/chunk-scheduler.ts'
-import type { WorkingImport } from '../../shared/store/import-queues.ts'
+import { ChunkScheduler } from '../../engine/scheduler/chunk-scheduler.ts'
+import type { WorkingImport } from '../../engine/store/import-queues.ts'
 
 const entry = (id: number, organization: number): WorkingImport => ({
   _id: id,

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { openApiDocument } from '../../control-plane/description/openapi.ts'
+import { openApiDocument } from '../../control-plane/openapi/openapi.ts'
 import { endpoints } from '../../control-plane/endpoints.ts'
 import { creationDefaults, fieldTables } from '../helpers/field-tables.ts'
 import type { Json } from '../helpers/service.ts'

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Registry } from 'prom-client'
 import t from 'tap'
-import { clock } from '../../shared/clock.ts'
-import { Figure, registerGauges } from '../../shared/metrics/figure.ts'
+import { clock } from '../../shared/runtime/clock.ts'
+import { Figure, registerGauges } from '../../shared/runtime/metrics/cached-metric.ts'
 
 /** A figure of how often it was read. */
 function countedFigure(takesMs: number, options: ConstructorParameters<typeof Figure>[1]) {

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { callbackWithoutSecrets, withoutSecrets } from '../../shared/import-secrets.ts'
-import { NotOpened, SecretBox, secretKey } from '../../shared/secret-box.ts'
+import { callbackWithoutSecrets, withoutSecrets } from '../../shared/runtime/import-secrets.ts'
+import { NotOpened, SecretBox, secretKey } from '../../shared/runtime/secret-box.ts'
 
 t.test('a URL is shown without what may be secret in it, and else as it was given', (t) => {
   const shown: [given: string, without: string][] = [

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { openDatabase, refuseUnsafeOptions } from '../../shared/database.ts'
-import { shownMongodbUri } from '../../shared/shown-uri.ts'
+import { openDatabase, refuseUnsafeOptions } from '../../shared/runtime/database.ts'
+import { shownMongodbUri } from '../../shared/runtime/shown-uri.ts'
 
 t.test('options of MONGODB_URI that would weaken the guards are refused by name', async (t) => {
   const uri = (query: string) => `mongodb://user:secret@127.0.0.1:1/?replicaSet=rs0&${query}`

@@ -2,8 +2,8 @@ import { access, readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { collectionDefinitions, doorbellName } from '../../shared/schemas/collections.ts'
-import { chunkDocument, importDocument } from '../../shared/schemas/import.ts'
+import { collectionDefinitions, doorbellName } from '../../shared/contract/schemas/collections.ts'
+import { chunkDocument, importDocument } from '../../shared/contract/schemas/import.ts'
 
 /** What is written for people: each link leads somewhere, and each page can be come to. */
 

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { inRounds } from '../../engine/organization-rounds.ts'
-import { mayTakeSlot } from '../../engine/slots.ts'
+import { inRounds } from '../../engine/scheduler/organization-rounds.ts'
+import { mayTakeSlot } from '../../engine/scheduler/slots.ts'
 
 /** How what an engine can do at once is shared out among organizations. */
 

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { RequestError } from '../../../shared/errors.ts'
+import { RequestError } from '../../../shared/contract/errors.ts'
 
 /** Containers within one another. What looks at a document goes down it by recursion; nothing sensible has ten. */
 const mostLevels = 64

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { readCells } from '../../../shared/records/csv-cells.ts'
+import { readCells } from '../../../shared/csv/csv-cells.ts'
 import type { CharacterSet } from '../../resources/import-inspection/character-set.ts'
 import type { InspectionView } from '../../resources/import-inspection/schemas.ts'
 import { ApiRefusal, ServiceUnreachable, type ApiClient, type ImportView } from '../api-client.ts'

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { messageOf } from '../../../shared/errors.ts'
+import { messageOf } from '../../../shared/contract/errors.ts'
 import type { ImportView } from '../api-client.ts'
 import { CommandFailure } from '../failures.ts'
 import type { Session } from '../session.ts'

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { programEnvironment } from '../../../shared/config.ts'
+import { programEnvironment } from '../../../shared/runtime/config.ts'
 
 /**
  * Becomes the program, so that signals and exit code are its own, as where an npm script starts it. Below `npx`, which

@@ -1,4 +1,4 @@
-import { messageOf } from '../../../shared/errors.ts'
+import { messageOf } from '../../../shared/contract/errors.ts'
 import { ApiRefusal, type ImportView } from '../api-client.ts'
 import { CommandFailure, isOverQuota, usage } from '../failures.ts'
 import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { roles } from '../../../shared/schemas/api-key.ts'
+import { roles } from '../../../shared/contract/schemas/api-key.ts'
 import { flag, nameText, oneOf, positiveId } from '../../api/fields.ts'
 
 /** What API keys look like in requests and replies. */

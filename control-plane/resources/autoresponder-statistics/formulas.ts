@@ -1,4 +1,4 @@
-import type { DailyCounts } from '../../../shared/schemas/delivery.ts'
+import type { DailyCounts } from '../../../shared/contract/schemas/delivery.ts'
 
 /**
  * The statistics of an autoresponder out of its summed counts. `accepted` is what was delivered and didn't bounce, `in_queue`

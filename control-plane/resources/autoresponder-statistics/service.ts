@@ -1,6 +1,6 @@
-import type { Database } from '../../../shared/database.ts'
-import { dailyCounters, type DailyCounts } from '../../../shared/schemas/delivery.ts'
-import { daysBetween } from '../delivery-events/figures.ts'
+import type { Database } from '../../../shared/runtime/database.ts'
+import { dailyCounters, type DailyCounts } from '../../../shared/contract/schemas/delivery.ts'
+import { daysBetween } from '../delivery-events/counts.ts'
 import { noDailyCounts } from '../delivery-events/message-state.ts'
 
 /** Most codes that are told of: what senders make of codes is their own affair, the size of a reply isn't. */

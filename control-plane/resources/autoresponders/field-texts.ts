@@ -1,4 +1,4 @@
-/** What an autoresponder's fields mean, for the description; see control-plane/description/field-texts.ts. */
+/** What an autoresponder's fields mean, for the description; see control-plane/openapi/field-texts.ts. */
 export const autoresponderTexts = {
   'autoresponder.name': 'its name, unique on the list whatever the case',
   paused: 'whether what it has to send is held back; default false',

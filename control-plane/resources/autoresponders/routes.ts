@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import type { Caller } from '../../../shared/api-keys.ts'
-import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import type { Caller } from '../../../shared/store/api-keys.ts'
+import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { describeNeed, refuseUnless } from '../../api/authorization.ts'
 import { endpoint, orFor, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'

@@ -2,7 +2,7 @@ import {
   autoresponderTargets,
   hasContent,
   type AutoresponderDocument,
-} from '../../../shared/schemas/autoresponder.ts'
+} from '../../../shared/contract/schemas/autoresponder.ts'
 
 /** What an autoresponder's fields must be beside each other. Nothing here reads the database. */
 

@@ -3,8 +3,8 @@ import {
   autoresponderDefaults,
   autoresponderTriggers,
   delayUnits,
-} from '../../../shared/schemas/autoresponder.ts'
-import { contentFormats } from '../../../shared/schemas/campaign-template.ts'
+} from '../../../shared/contract/schemas/autoresponder.ts'
+import { contentFormats } from '../../../shared/contract/schemas/campaign-template.ts'
 import {
   bounceEmailId,
   boundedText,

@@ -1,7 +1,7 @@
 import type { ClientSession } from 'mongodb'
-import { RequestError } from '../../../shared/errors.ts'
-import { autoresponderTargets, type AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
-import type { Collections } from '../../../shared/schemas/collections.ts'
+import { RequestError } from '../../../shared/contract/errors.ts'
+import { autoresponderTargets, type AutoresponderDocument } from '../../../shared/contract/schemas/autoresponder.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import { refuseProblems } from '../../api/validation.ts'
 import { triggeredBy, type WithTargets } from './rules.ts'
 

@@ -1,5 +1,5 @@
-import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
-import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import type { AutoresponderDocument } from '../../../shared/contract/schemas/autoresponder.ts'
+import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { AutoresponderView } from './schemas.ts'

@@ -1,4 +1,4 @@
-import type { TemplateContent } from '../../../shared/schemas/campaign-template.ts'
+import type { TemplateContent } from '../../../shared/contract/schemas/campaign-template.ts'
 import { mostContents, type GivenContent, type TemplateChange } from './schemas.ts'
 
 /** The contents of a template: what a request makes of those that are stored. */

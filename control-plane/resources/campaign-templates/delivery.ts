@@ -1,4 +1,4 @@
-import type { TemplateDispatch } from '../../../shared/schemas/campaign-template.ts'
+import type { TemplateDispatch } from '../../../shared/contract/schemas/campaign-template.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import { withoutUndefined } from '../../api/validation.ts'

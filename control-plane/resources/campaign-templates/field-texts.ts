@@ -1,4 +1,4 @@
-/** What a campaign template's fields mean, for the description; see control-plane/description/field-texts.ts. */
+/** What a campaign template's fields mean, for the description; see control-plane/openapi/field-texts.ts. */
 export const campaignTemplateTexts = {
   'campaign.name': "its name, unique among the list's templates whatever the case",
   organization_name: 'name of that organization',

@@ -3,7 +3,7 @@ import {
   autowinnerDelayUnits,
   autowinnerMetrics,
   contentFormats,
-} from '../../../shared/schemas/campaign-template.ts'
+} from '../../../shared/contract/schemas/campaign-template.ts'
 import {
   flag,
   headerEmail,

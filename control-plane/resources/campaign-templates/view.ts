@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { CampaignTemplateDocument, TemplateContent } from '../../../shared/schemas/campaign-template.ts'
+import type { CampaignTemplateDocument, TemplateContent } from '../../../shared/contract/schemas/campaign-template.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { WholePaging } from '../../api/endpoint.ts'
 import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'

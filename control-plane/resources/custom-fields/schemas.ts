@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { fieldTypes } from '../../../shared/schemas/custom-field.ts'
+import { fieldTypes } from '../../../shared/contract/schemas/custom-field.ts'
 import { fieldJson, flag, nameText, oneOf } from '../../api/fields.ts'
 
 /** What custom fields look like in requests and replies. */

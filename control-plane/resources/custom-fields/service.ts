@@ -1,16 +1,16 @@
 import { BSON, type ClientSession } from 'mongodb'
-import { clock } from '../../../shared/clock.ts'
-import { nextIds } from '../../../shared/database.ts'
-import { RequestError } from '../../../shared/errors.ts'
-import { hasEnded } from '../../../shared/import-state.ts'
-import type { Collections } from '../../../shared/schemas/collections.ts'
+import { clock } from '../../../shared/runtime/clock.ts'
+import { nextIds } from '../../../shared/runtime/database.ts'
+import { RequestError } from '../../../shared/contract/errors.ts'
+import { hasEnded } from '../../../shared/contract/import-state.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import {
   toFieldDefinition,
   type CustomFieldDocument,
   type FieldType,
-} from '../../../shared/schemas/custom-field.ts'
-import { builtInColumns } from '../../../shared/schemas/import.ts'
-import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+} from '../../../shared/contract/schemas/custom-field.ts'
+import { builtInColumns } from '../../../shared/contract/schemas/import.ts'
+import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { stillWriting } from '../../../shared/store/imports.ts'
 import { fieldReader } from '../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'

@@ -3,7 +3,7 @@ import {
   type DailyCounts,
   type DeliveryEventDocument,
   type DeliveryMessageDocument,
-} from '../../../shared/schemas/delivery.ts'
+} from '../../../shared/contract/schemas/delivery.ts'
 
 /**
  * What became of a message, event by event, and what it adds to the figures of the day on which it was sent. Pure. The

@@ -1,8 +1,8 @@
 import type { ClientSession } from 'mongodb'
-import { clock } from '../../../shared/clock.ts'
-import type { Database } from '../../../shared/database.ts'
-import type { DeliveryEventDocument } from '../../../shared/schemas/delivery.ts'
-import type { SubscriberDocument, SubscriberStatus } from '../../../shared/schemas/subscriber.ts'
+import { clock } from '../../../shared/runtime/clock.ts'
+import type { Database } from '../../../shared/runtime/database.ts'
+import type { DeliveryEventDocument } from '../../../shared/contract/schemas/delivery.ts'
+import type { SubscriberDocument, SubscriberStatus } from '../../../shared/contract/schemas/subscriber.ts'
 import { dropReactionsOf } from '../../../shared/store/reactions.ts'
 import { addMove, countMoves, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 

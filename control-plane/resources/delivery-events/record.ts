@@ -1,15 +1,15 @@
 import { createHash } from 'node:crypto'
 import type { AnyBulkWriteOperation, ClientSession } from 'mongodb'
-import type { Database } from '../../../shared/database.ts'
-import type { Collections } from '../../../shared/schemas/collections.ts'
+import type { Database } from '../../../shared/runtime/database.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import {
   deliveryMessageKey,
   type DeliveryEventDocument,
   type DeliveryMessageDocument,
-} from '../../../shared/schemas/delivery.ts'
+} from '../../../shared/contract/schemas/delivery.ts'
 import { zoneOffsetMs } from '../../../shared/values/time-zone.ts'
 import { Answers } from './answers.ts'
-import { Figures, writeFigures } from './figures.ts'
+import { Figures, writeFigures } from './counts.ts'
 import { earlier, noteEvent, unknownMessage } from './message-state.ts'
 import { People, statusAfter } from './people.ts'
 import type { Sender } from './senders.ts'

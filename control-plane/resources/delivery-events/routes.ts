@@ -1,4 +1,4 @@
-import { RequestError } from '../../../shared/errors.ts'
+import { RequestError } from '../../../shared/contract/errors.ts'
 import { endpoint } from '../../api/endpoint.ts'
 import { deliveryEvents, deliveryEventsView, exampleEvents, faultyEvents, mostEvents } from './schemas.ts'
 import { recordDeliveryEvents } from './service.ts'

@@ -5,7 +5,7 @@ import {
   deliveryEventTypes,
   mailFormats,
   skipReasons,
-} from '../../../shared/schemas/delivery.ts'
+} from '../../../shared/contract/schemas/delivery.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import { flag, oneOf, positiveId } from '../../api/fields.ts'
 

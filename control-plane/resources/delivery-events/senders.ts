@@ -1,10 +1,10 @@
-import type { Caller } from '../../../shared/api-keys.ts'
-import type { Database } from '../../../shared/database.ts'
+import type { Caller } from '../../../shared/store/api-keys.ts'
+import type { Database } from '../../../shared/runtime/database.ts'
 import {
   autoresponderTargets,
   delayProjection,
   type AutoresponderDocument,
-} from '../../../shared/schemas/autoresponder.ts'
+} from '../../../shared/contract/schemas/autoresponder.ts'
 import type { Answering } from '../../../shared/store/reactions.ts'
 import { reaches } from '../../api/scope.ts'
 

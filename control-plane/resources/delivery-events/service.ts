@@ -1,16 +1,16 @@
 import type { ClientSession } from 'mongodb'
 import type { z } from 'zod'
-import type { Caller } from '../../../shared/api-keys.ts'
-import { clock } from '../../../shared/clock.ts'
-import { databaseTime, inTransaction, isDuplicateKey, type Database } from '../../../shared/database.ts'
-import { reactionsOfSubscriber } from '../../../shared/schemas/autoresponder.ts'
+import type { Caller } from '../../../shared/store/api-keys.ts'
+import { clock } from '../../../shared/runtime/clock.ts'
+import { databaseTime, inTransaction, isDuplicateKey, type Database } from '../../../shared/runtime/database.ts'
+import { reactionsOfSubscriber } from '../../../shared/contract/schemas/autoresponder.ts'
 import {
   deliveryMessageKey,
   tokenEventKey,
   toldEventKey,
   type DeliveryEventDocument,
-} from '../../../shared/schemas/delivery.ts'
-import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+} from '../../../shared/contract/schemas/delivery.ts'
+import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { noteTriggered } from '../../../shared/store/reactions.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import type { UnsubscribeToken } from '../../api/signed-token.ts'

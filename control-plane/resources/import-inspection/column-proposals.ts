@@ -1,7 +1,7 @@
-import { toFieldDefinition, type CustomFieldDocument } from '../../../shared/schemas/custom-field.ts'
-import { builtInColumns, type BuiltInColumn } from '../../../shared/schemas/import.ts'
-import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
-import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
+import { toFieldDefinition, type CustomFieldDocument } from '../../../shared/contract/schemas/custom-field.ts'
+import { builtInColumns, type BuiltInColumn } from '../../../shared/contract/schemas/import.ts'
+import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
+import { emailFormats, subscriberStatuses } from '../../../shared/contract/schemas/subscriber.ts'
 import {
   isMonthFirstDate,
   parseDateTime,

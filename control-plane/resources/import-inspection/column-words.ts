@@ -1,4 +1,4 @@
-import type { BuiltInColumn } from '../../../shared/schemas/import.ts'
+import type { BuiltInColumn } from '../../../shared/contract/schemas/import.ts'
 import { normalizeText } from '../../../shared/values/normalized-text.ts'
 
 /**

@@ -1,5 +1,5 @@
-import { readCells } from '../../../shared/records/csv-cells.ts'
-import { recordFlags } from '../../../shared/records/record-scanner.ts'
+import { readCells } from '../../../shared/csv/csv-cells.ts'
+import { recordFlags } from '../../../shared/csv/record-scanner.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 import { isColumnWord } from './column-words.ts'
 import type { Sample } from './sample.ts'

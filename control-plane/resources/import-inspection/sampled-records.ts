@@ -1,4 +1,4 @@
-import { RecordScanner, type Dialect, type ScannedRecord } from '../../../shared/records/record-scanner.ts'
+import { RecordScanner, type Dialect, type ScannedRecord } from '../../../shared/csv/record-scanner.ts'
 import type { Sample } from './sample.ts'
 
 /**

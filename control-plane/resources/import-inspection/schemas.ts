@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { rowResults } from '../../../shared/schemas/import.ts'
+import { rowResults } from '../../../shared/contract/schemas/import.ts'
 import { fieldJson, flag, oneOf, oneOfAnyCase, punctuation } from '../../api/fields.ts'
 import { importCreation } from '../subscriber-imports/schemas.ts'
 import { knownCharacterSets } from './character-set.ts'

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { importStates } from '../../../shared/import-state.ts'
+import { importStates } from '../../../shared/contract/import-state.ts'
 import { instantView } from '../../api/fields.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'
 

@@ -1,14 +1,14 @@
 import type { Filter } from 'mongodb'
-import { clock } from '../../../shared/clock.ts'
-import { RequestError } from '../../../shared/errors.ts'
-import { importStates, unfinishedStates } from '../../../shared/import-state.ts'
+import { clock } from '../../../shared/runtime/clock.ts'
+import { RequestError } from '../../../shared/contract/errors.ts'
+import { importStates, unfinishedStates } from '../../../shared/contract/import-state.ts'
 import {
   summaryFields,
   surroundingsOf,
   type ImportSummary,
   type ViewSurroundings,
-} from '../../../shared/import-views.ts'
-import { recordsIn, type ImportDocument } from '../../../shared/schemas/import.ts'
+} from '../../../shared/store/import-views.ts'
+import { recordsIn, type ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { PageCall } from '../../api/json-page.ts'

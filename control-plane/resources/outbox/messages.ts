@@ -3,14 +3,14 @@ import {
   hasContent,
   type AutoresponderDocument,
   type ReactionDocument,
-} from '../../../shared/schemas/autoresponder.ts'
+} from '../../../shared/contract/schemas/autoresponder.ts'
 import type {
   ConfirmationFormDocument,
   PendingSubscriberDocument,
-} from '../../../shared/schemas/confirmation.ts'
-import type { OutboxDocument } from '../../../shared/schemas/outbox.ts'
-import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
-import { stillConfirmable } from '../../../shared/store/pending-subscribers.ts'
+} from '../../../shared/contract/schemas/confirmation.ts'
+import type { OutboxDocument } from '../../../shared/contract/schemas/outbox.ts'
+import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
+import { stillConfirmable } from '../../store/pending-subscribers.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import { unsubscribeToken } from '../../api/signed-token.ts'
 import type { ControlPlane } from '../../control-plane.ts'

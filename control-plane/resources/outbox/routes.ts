@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { RequestError } from '../../../shared/errors.ts'
+import { RequestError } from '../../../shared/contract/errors.ts'
 import { acknowledgeMessages } from '../../../shared/store/outbox.ts'
 import { endpoint } from '../../api/endpoint.ts'
 import { acknowledgedView, acknowledging, exampleMessage, messageView, taking } from './schemas.ts'

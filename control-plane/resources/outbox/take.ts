@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import type { Caller } from '../../../shared/api-keys.ts'
-import { clock } from '../../../shared/clock.ts'
-import type { Collections } from '../../../shared/schemas/collections.ts'
-import type { OutboxDocument } from '../../../shared/schemas/outbox.ts'
+import type { Caller } from '../../../shared/store/api-keys.ts'
+import { clock } from '../../../shared/runtime/clock.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
+import type { OutboxDocument } from '../../../shared/contract/schemas/outbox.ts'
 import {
   claimMessages,
   dropMessages,
@@ -13,7 +13,7 @@ import {
   type OutboxScope,
 } from '../../../shared/store/outbox.ts'
 import { JsonRecords, maxPageBytes, type PageCall } from '../../api/json-page.ts'
-import { OrganizationTurns, refusalDelayMs } from '../../api/organization-turns.ts'
+import { OrganizationTurns, refusalDelayMs } from '../../api/fair-semaphore.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { composeMessages } from './messages.ts'
 import type { Taking } from './schemas.ts'

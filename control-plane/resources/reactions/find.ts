@@ -3,8 +3,8 @@ import {
   reactionsOfSubscriber,
   type AutoresponderDocument,
   type ReactionDocument,
-} from '../../../shared/schemas/autoresponder.ts'
-import type { Collections } from '../../../shared/schemas/collections.ts'
+} from '../../../shared/contract/schemas/autoresponder.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'

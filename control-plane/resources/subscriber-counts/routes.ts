@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { subscriberStatuses, type SubscriberStatus } from '../../../shared/schemas/subscriber.ts'
+import { subscriberStatuses, type SubscriberStatus } from '../../../shared/contract/schemas/subscriber.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import { subscriberCounts } from './service.ts'
 

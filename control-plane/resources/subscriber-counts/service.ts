@@ -1,5 +1,5 @@
 import { addCounts, countsByList, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
-import { sharedRead } from '../../api/shared-read.ts'
+import { sharedRead } from '../../api/single-flight.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 
 /** The default would fetch a second batch for more than a hundred lists. */

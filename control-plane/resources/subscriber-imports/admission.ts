@@ -1,5 +1,5 @@
-import { RequestError } from '../../../shared/errors.ts'
-import type { ImportDocument } from '../../../shared/schemas/import.ts'
+import { RequestError } from '../../../shared/contract/errors.ts'
+import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import type { InlineContent } from '../../api/body/staged-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 

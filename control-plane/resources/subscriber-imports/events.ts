@@ -1,5 +1,5 @@
-import type { Caller } from '../../../shared/api-keys.ts'
-import type { ImportDocument } from '../../../shared/schemas/import.ts'
+import type { Caller } from '../../../shared/store/api-keys.ts'
+import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { meets } from '../../api/authorization.ts'
 import { either, permission, type Call, type Reply } from '../../api/endpoint.ts'
 import { missing, reaches } from '../../api/scope.ts'

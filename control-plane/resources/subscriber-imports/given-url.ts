@@ -1,5 +1,5 @@
-import { AddressGuard } from '../../../shared/address-guard.ts'
-import type { Settings } from '../../../shared/config.ts'
+import { AddressGuard } from '../../../shared/net/address-guard.ts'
+import type { Settings } from '../../../shared/runtime/config.ts'
 
 /** URLs that clients give, for sources and callbacks. */
 

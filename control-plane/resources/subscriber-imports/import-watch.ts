@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto'
 import { Gauge, type Registry } from 'prom-client'
-import { callersByKey, type Caller } from '../../../shared/api-keys.ts'
-import { clock } from '../../../shared/clock.ts'
-import { hasEnded } from '../../../shared/import-state.ts'
-import { fullViews } from '../../../shared/import-views.ts'
-import type { Logger } from '../../../shared/logger.ts'
-import type { Collections } from '../../../shared/schemas/collections.ts'
-import type { ImportDocument } from '../../../shared/schemas/import.ts'
-import type { SecretBox } from '../../../shared/secret-box.ts'
-import { sharedRead } from '../../api/shared-read.ts'
+import { callersByKey, type Caller } from '../../../shared/store/api-keys.ts'
+import { clock } from '../../../shared/runtime/clock.ts'
+import { hasEnded } from '../../../shared/contract/import-state.ts'
+import { fullViews } from '../../../shared/store/import-views.ts'
+import type { Logger } from '../../../shared/runtime/logger.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
+import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
+import type { SecretBox } from '../../../shared/runtime/secret-box.ts'
+import { sharedRead } from '../../api/single-flight.ts'
 
 export interface ImportWatchOptions {
   collections: Collections

@@ -1,7 +1,7 @@
 import { promisify } from 'node:util'
 import { inflate } from 'node:zlib'
-import { databaseTime } from '../../../shared/database.ts'
-import { RequestError } from '../../../shared/errors.ts'
+import { databaseTime } from '../../../shared/runtime/database.ts'
+import { RequestError } from '../../../shared/contract/errors.ts'
 import {
   contentFormat,
   idsOfImport,
@@ -9,10 +9,10 @@ import {
   logKinds,
   type ImportDocument,
   type LogKind,
-} from '../../../shared/schemas/import.ts'
+} from '../../../shared/contract/schemas/import.ts'
 import { countsOf } from '../../../shared/store/chunks.ts'
-import { readCells } from '../../../shared/records/csv-cells.ts'
-import { withoutFormula, writeLine } from '../../../shared/values/csv-line.ts'
+import { readCells } from '../../../shared/csv/csv-cells.ts'
+import { withoutFormula, writeLine } from '../../../shared/csv/csv-line.ts'
 import type { Reply } from '../../api/endpoint.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 

@@ -1,13 +1,13 @@
-import type { Settings } from '../../../shared/config.ts'
-import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
+import type { Settings } from '../../../shared/runtime/config.ts'
+import type { AutoresponderDocument } from '../../../shared/contract/schemas/autoresponder.ts'
 import {
   toFieldDefinition,
   type CustomFieldDocument,
   type FieldValue,
-} from '../../../shared/schemas/custom-field.ts'
-import { builtInColumns, type ImportOptions } from '../../../shared/schemas/import.ts'
-import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
-import { fileNameProblem } from '../../../shared/uploads/upload-names.ts'
+} from '../../../shared/contract/schemas/custom-field.ts'
+import { builtInColumns, type ImportOptions } from '../../../shared/contract/schemas/import.ts'
+import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
+import { fileNameProblem } from '../../../shared/storage/uploads/upload-names.ts'
 import { fieldReader, type FieldReader } from '../../../shared/values/field-value.ts'
 import { fieldFinder } from '../custom-fields/field-finder.ts'
 import { fileNameOf, storedUrl, urlProblem } from './given-url.ts'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { importStates } from '../../../shared/import-state.ts'
-import { importOptions, logKinds, rowResults, sourceTypes } from '../../../shared/schemas/import.ts'
-import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
+import { importStates } from '../../../shared/contract/import-state.ts'
+import { importOptions, logKinds, rowResults, sourceTypes } from '../../../shared/contract/schemas/import.ts'
+import { emailFormats, subscriberStatuses } from '../../../shared/contract/schemas/subscriber.ts'
 import {
   boundedText,
   fieldJson,

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
-import * as shared from '../../../shared/import-views.ts'
-import type { ImportDocument } from '../../../shared/schemas/import.ts'
+import * as shared from '../../../shared/store/import-views.ts'
+import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { importListView, importView } from './schemas.ts'
 

@@ -1,6 +1,6 @@
-import type { Caller } from '../../../shared/api-keys.ts'
-import { clock } from '../../../shared/clock.ts'
-import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
+import type { Caller } from '../../../shared/store/api-keys.ts'
+import { clock } from '../../../shared/runtime/clock.ts'
+import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
 import { lastKnownTime } from '../../../shared/store/leases.ts'
 import {
   changed,
@@ -9,7 +9,7 @@ import {
   filterOf,
   type SubscriberAddress,
   type SubscriberChange,
-} from '../../../shared/store/subscribers.ts'
+} from '../../store/subscribers.ts'
 import { isGrownTooLarge, valuesBytes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import { missing } from '../../api/scope.ts'

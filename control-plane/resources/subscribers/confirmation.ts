@@ -1,4 +1,4 @@
-import { putPendingSubscriber } from '../../../shared/store/pending-subscribers.ts'
+import { putPendingSubscriber } from '../../store/pending-subscribers.ts'
 import { missing } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { SubscriberList } from './list-context.ts'

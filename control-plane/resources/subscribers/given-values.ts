@@ -1,4 +1,4 @@
-import type { FieldValue } from '../../../shared/schemas/custom-field.ts'
+import type { FieldValue } from '../../../shared/contract/schemas/custom-field.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
 import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts'
 import type { FieldReader } from '../../../shared/values/field-value.ts'

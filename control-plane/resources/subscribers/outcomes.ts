@@ -1,5 +1,5 @@
-import { RequestError } from '../../../shared/errors.ts'
-import type { SubscriberWrite } from '../../../shared/store/subscribers.ts'
+import { RequestError } from '../../../shared/contract/errors.ts'
+import type { SubscriberWrite } from '../../store/subscribers.ts'
 
 /** What became of a write, in the API's words. */
 

@@ -1,5 +1,5 @@
-import { RequestError } from '../../../shared/errors.ts'
-import { filterOf, removeSubscribers } from '../../../shared/store/subscribers.ts'
+import { RequestError } from '../../../shared/contract/errors.ts'
+import { filterOf, removeSubscribers } from '../../store/subscribers.ts'
 import { missing } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { addressOf } from './find.ts'

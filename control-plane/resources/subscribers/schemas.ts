@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { fieldTypes } from '../../../shared/schemas/custom-field.ts'
-import { emailFormats, subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
+import { fieldTypes } from '../../../shared/contract/schemas/custom-field.ts'
+import { emailFormats, subscriberStatuses } from '../../../shared/contract/schemas/subscriber.ts'
 import {
   emailText,
   fieldJson,

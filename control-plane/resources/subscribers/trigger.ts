@@ -1,10 +1,10 @@
 import type { z } from 'zod'
-import type { Caller } from '../../../shared/api-keys.ts'
-import { clock } from '../../../shared/clock.ts'
-import { isDuplicateKey, nextIds } from '../../../shared/database.ts'
-import { RequestError } from '../../../shared/errors.ts'
-import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
-import type { RequestedReactions } from '../../../shared/store/requested-reactions.ts'
+import type { Caller } from '../../../shared/store/api-keys.ts'
+import { clock } from '../../../shared/runtime/clock.ts'
+import { isDuplicateKey, nextIds } from '../../../shared/runtime/database.ts'
+import { RequestError } from '../../../shared/contract/errors.ts'
+import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
+import type { RequestedReactions } from '../../store/requested-reactions.ts'
 import {
   changed,
   changeSubscriber,
@@ -12,7 +12,7 @@ import {
   insertSubscriber,
   type SubscriberAddress,
   type SubscriberChange,
-} from '../../../shared/store/subscribers.ts'
+} from '../../store/subscribers.ts'
 import { refuseUnless } from '../../api/authorization.ts'
 import { permission } from '../../api/endpoint.ts'
 import { missing } from '../../api/scope.ts'

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
+import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { SubscriberList } from './list-context.ts'
 import type { subscriberView } from './schemas.ts'

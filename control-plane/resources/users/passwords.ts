@@ -1,8 +1,8 @@
 import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
 import { normalizeText } from '../../../shared/values/normalized-text.ts'
-import type { TurnRequest } from '../../api/organization-turns.ts'
-import { hashingTurns } from './hashing-turns.ts'
+import type { TurnRequest } from '../../api/fair-semaphore.ts'
+import { hashingTurns } from './hashing-slots.ts'
 
 /**
  * Passwords as they are stored: Argon2id (RFC 9106) in the PHC string format, so that each hash knows its own

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { roles } from '../../../shared/schemas/api-key.ts'
-import { permissionValues } from '../../../shared/schemas/user.ts'
+import { roles } from '../../../shared/contract/schemas/api-key.ts'
+import { permissionValues } from '../../../shared/contract/schemas/user.ts'
 import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts'
 import { emailText, flag, instantView, nameText, oneOf, positiveId, validEmail } from '../../api/fields.ts'
 import { tokenPagingQuery } from '../../api/token-paging.ts'

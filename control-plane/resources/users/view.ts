@@ -1,6 +1,6 @@
 import type { z } from 'zod'
-import { databaseTime } from '../../../shared/database.ts'
-import { permissionValues, type UserDocument } from '../../../shared/schemas/user.ts'
+import { databaseTime } from '../../../shared/runtime/database.ts'
+import { permissionValues, type UserDocument } from '../../../shared/contract/schemas/user.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { userView } from './schemas.ts'

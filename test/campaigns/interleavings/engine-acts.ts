@@ -1,26 +1,26 @@
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Document } from 'mongodb'
-import { ImportStarter } from '../../../engine/import-starter.ts'
-import { runStep } from '../../../engine/import-run.ts'
-import { sweepStaging } from '../../../engine/maintenance/sweep-staging.ts'
-import { takeOverFromEngines } from '../../../engine/maintenance/take-over.ts'
-import { enforceLimits } from '../../../engine/maintenance/enforce-limits.ts'
-import { removeDeletedFieldValues } from '../../../engine/maintenance/remove-deleted-field-values.ts'
-import { moveReactions } from '../../../engine/reactions/move-reactions.ts'
-import { settleImport } from '../../../engine/settle-import.ts'
+import { ImportStarter } from '../../../engine/scheduler/import-starter.ts'
+import { runStep } from '../../../engine/scheduler/import-run.ts'
+import { sweepStaging } from '../../../engine/jobs/maintenance/sweep-staging.ts'
+import { takeOverFromEngines } from '../../../engine/scheduler/take-over.ts'
+import { enforceLimits } from '../../../engine/jobs/maintenance/enforce-limits.ts'
+import { removeDeletedFieldValues } from '../../../engine/jobs/maintenance/remove-deleted-field-values.ts'
+import { moveReactions } from '../../../engine/jobs/reactions/move-reactions.ts'
+import { settleImport } from '../../../engine/stages/finish/finalize-import.ts'
 import { runChunk } from '../../../engine/workers/chunk-run.ts'
-import { importContext } from '../../../engine/writing/import-context.ts'
+import { importContext } from '../../../engine/stages/write/import-context.ts'
 import { claimChunk, countChunkStates, releaseChunk, type HeldChunk } from '../../../shared/store/chunks.ts'
 import { claimStep, releaseStep } from '../../../shared/store/import-steps.ts'
 import {
   listEndedImports,
   listOrganizationsToSettle,
   listWorkingImports,
-} from '../../../shared/store/import-queues.ts'
+} from '../../../engine/store/import-queues.ts'
 import { failImport, failImportOfChunk } from '../../../shared/store/imports.ts'
-import { subscriberLimitOf } from '../../../shared/store/places.ts'
-import { removeForgotten } from '../../../shared/uploads/grid-contents.ts'
+import { subscriberLimitOf } from '../../../shared/store/subscriber-quota.ts'
+import { removeForgotten } from '../../../shared/storage/uploads/grid-contents.ts'
 import type { Side } from './side.ts'
 
 /** What an engine does between two looks, one thing at a time; each says whether there was anything to do. */

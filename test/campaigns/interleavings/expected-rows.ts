@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Collections } from '../../../shared/schemas/collections.ts'
-import { toFieldDefinition, type FieldDefinition } from '../../../shared/schemas/custom-field.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
+import { toFieldDefinition, type FieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
 import { expectedEnd } from '../../model/import-model.ts'
 import type { Subscriber, SubscriberTable } from '../../model/subscriber-table.ts'
 import { tableOf } from '../observed-end.ts'

@@ -1,6 +1,6 @@
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import type { StagingLocation } from '../../../shared/staging/open-staging.ts'
+import type { StagingLocation } from '../../../shared/storage/staging/open-staging.ts'
 import type { Json } from '../../helpers/service.ts'
 import type { SubscriberTable } from '../../model/subscriber-table.ts'
 import { batch, settle, start, step } from './engine-acts.ts'

@@ -1,15 +1,15 @@
 import { inflateSync } from 'node:zlib'
-import { hasEnded, unfinishedStates } from '../../../shared/import-state.ts'
+import { hasEnded, unfinishedStates } from '../../../shared/contract/import-state.ts'
 import {
   idsOfImport,
   logKinds,
   recordsIn,
   type ImportDocument,
   type LogKind,
-} from '../../../shared/schemas/import.ts'
-import type { Collections } from '../../../shared/schemas/collections.ts'
-import { subscriberStatuses } from '../../../shared/schemas/subscriber.ts'
-import type { Database } from '../../../shared/database.ts'
+} from '../../../shared/contract/schemas/import.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
+import { subscriberStatuses } from '../../../shared/contract/schemas/subscriber.ts'
+import type { Database } from '../../../shared/runtime/database.ts'
 import type { Answer, Json } from '../../helpers/service.ts'
 import type { ActorName } from './actors.ts'
 import { rowFaults } from './expected-rows.ts'

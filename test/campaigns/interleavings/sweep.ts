@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { retryReasonOfDriver } from '../../../shared/database.ts'
-import { messageOf } from '../../../shared/errors.ts'
+import { retryReasonOfDriver } from '../../../shared/runtime/database.ts'
+import { messageOf } from '../../../shared/contract/errors.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import type { CommandGate } from '../../helpers/command-gate.ts'
 import { actors, actorsIn, isSuccessor, secondsOf, uploads, type ActorName } from './actors.ts'

@@ -1,7 +1,7 @@
 import type { ExplainedMutants } from './explained-mutant.ts'
 
-const rowDecision = 'shared/rows/row-decision.ts'
-const rowReader = 'shared/rows/row-reader.ts'
+const rowDecision = 'shared/csv/row-decision.ts'
+const rowReader = 'shared/csv/row-reader.ts'
 const authorization = 'control-plane/api/authorization.ts'
 
 export const explainedMutants: readonly ExplainedMutants[] = [
@@ -84,7 +84,7 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     why: 'equal ranks were told apart in the line before',
   },
   {
-    file: 'engine/splitting/file-warnings.ts',
+    file: 'engine/stages/split/file-warnings.ts',
     text: "const named = names.filter((name, i) => name !== null && plain(cells[i] ?? '') === plain(name))",
     replacements: [
       'const named = names.filter((name, i) => name !== null && plain(cells[i] ?? "Stryker was here!") === plain(name))',
@@ -92,7 +92,7 @@ export const explainedMutants: readonly ExplainedMutants[] = [
     why: 'a cell that is not there is blank, and a name or word is neither that nor what stands in for it',
   },
   {
-    file: 'engine/splitting/file-warnings.ts',
+    file: 'engine/stages/split/file-warnings.ts',
     text: "const email = cells[names.indexOf('email')] ?? ''",
     replacements: ['const email = cells[names.indexOf(\'email\')] ?? "Stryker was here!"'],
     why: 'a cell that is not there is blank, and a name or word is neither that nor what stands in for it',

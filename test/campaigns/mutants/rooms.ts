@@ -34,10 +34,10 @@ export const rooms: Readonly<Record<string, Room>> = {
   },
   records: {
     files: [
-      'shared/records/record-scanner.ts',
-      'shared/records/csv-cells.ts',
-      'shared/records/identity-reader.ts',
-      'shared/records/file-beginning.ts',
+      'shared/csv/record-scanner.ts',
+      'shared/csv/csv-cells.ts',
+      'shared/csv/identity-reader.ts',
+      'shared/csv/file-beginning.ts',
     ],
     tests: [
       'test/unit/records/record-scanner.test.ts',
@@ -47,7 +47,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     ],
   },
   splitting: {
-    files: ['engine/splitting/file-warnings.ts'],
+    files: ['engine/stages/split/file-warnings.ts'],
     tests: ['test/unit/splitting/file-warnings.test.ts'],
   },
 }

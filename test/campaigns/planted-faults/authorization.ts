@@ -234,19 +234,19 @@ const faults: readonly Fault[] = [
   },
   {
     name: 'an inactive key is let in',
-    file: 'shared/api-keys.ts',
+    file: 'shared/store/api-keys.ts',
     text: 'key_hash: hashKey(key, secret), active: true }',
     replacement: 'key_hash: hashKey(key, secret) }',
   },
   {
     name: 'a key of an inactive user is let in',
-    file: 'shared/api-keys.ts',
+    file: 'shared/store/api-keys.ts',
     text: 'findOne({ _id: userId, active: true })',
     replacement: 'findOne({ _id: userId })',
   },
   {
     name: 'a key of a deleted user has its own role',
-    file: 'shared/api-keys.ts',
+    file: 'shared/store/api-keys.ts',
     text: '  if (user === null || user === undefined) return null\n',
     replacement:
       '  if (user === null || user === undefined)\n    return { keyId, organizationId, role: key.role, permissions: {}, userId }\n',

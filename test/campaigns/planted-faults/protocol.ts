@@ -22,7 +22,7 @@ const steps = 'shared/store/import-steps.ts'
 const imports = 'shared/store/imports.ts'
 const fence = 'shared/store/fence.ts'
 const messages = 'shared/store/outbox.ts'
-const places = 'shared/store/places.ts'
+const places = 'shared/store/subscriber-quota.ts'
 const creation = 'control-plane/resources/subscriber-imports/service.ts'
 const leases = 'shared/store/leases.ts'
 
@@ -57,7 +57,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a batch that lost its chunk is written all the same',
-    file: 'engine/writing/batch-writer.ts',
+    file: 'engine/stages/write/batch-writer.ts',
     text: "if (!isOurs) throw new BatchAbandoned('the chunk has another holder')",
     replacement: 'void isOurs',
     tests: [interleaved('importing: last batch stopped before .* then limit')],
@@ -106,7 +106,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a step that was paused or taken over goes on deactivating',
-    file: 'engine/deactivation.ts',
+    file: 'engine/stages/finish/deactivation.ts',
     text: '  if (!isHeld || !isOurs) throw stepLost(run)',
     replacement: '  if (!isOurs) throw stepLost(run)',
     tests: [interleaved('written: step stopped before .* then pause')],
@@ -318,28 +318,28 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'batches wait for one member',
-    file: 'engine/writing/transaction.ts',
+    file: 'engine/stages/write/transaction.ts',
     text: "writeConcern: { w: 'majority' } })",
     replacement: 'writeConcern: { w: 1 } })',
     tests: [concerns],
   },
   {
     name: 'transactions of requests wait for one member',
-    file: 'shared/database.ts',
+    file: 'shared/runtime/database.ts',
     text: "    readConcern: { level: 'snapshot' },\n    writeConcern: { w: 'majority' },",
     replacement: "    readConcern: { level: 'snapshot' },\n    writeConcern: { w: 1 },",
     tests: [concerns],
   },
   {
     name: 'single writes wait for one member',
-    file: 'shared/database.ts',
+    file: 'shared/runtime/database.ts',
     text: "readPreference: 'primary',\n  writeConcern: { w: 'majority' },",
     replacement: "readPreference: 'primary',\n  writeConcern: { w: 1 },",
     tests: [laggingMembers],
   },
   {
     name: 'batches read what no majority has',
-    file: 'engine/writing/transaction.ts',
+    file: 'engine/stages/write/transaction.ts',
     text: "readConcern: { level: 'snapshot' }, writeConcern",
     replacement: "readConcern: { level: 'local' }, writeConcern",
     tests: [concerns],
@@ -390,28 +390,28 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'who lost a split removes the files of its successor',
-    file: 'engine/splitting/split-import.ts',
+    file: 'engine/stages/split/split-import.ts',
     text: '  if (current?.partition !== partition) return\n',
     replacement: '',
     tests: [stores],
   },
   {
     name: 'who lost a copy removes the files of its successor',
-    file: 'engine/sources/upload-directory.ts',
+    file: 'engine/stages/obtain/upload-directory.ts',
     text: 'await staging.remove(target).catch(() => undefined)',
     replacement: 'await staging.removeImport(document._id, { keep: [pin.reference] }).catch(() => undefined)',
     tests: [stores],
   },
   {
     name: 'reactions that are not queued any more are moved',
-    file: 'engine/reactions/move-reactions.ts',
+    file: 'engine/jobs/reactions/move-reactions.ts',
     text: "{ _id: { $in: still.map(({ _id }) => _id) }, state: 'queued' },\n        { $set: { state: 'due' } }",
     replacement: "{ _id: { $in: still.map(({ _id }) => _id) } },\n        { $set: { state: 'due' } }",
     tests: [stores],
   },
   {
     name: 'reactions that were sent are dropped',
-    file: 'engine/reactions/move-reactions.ts',
+    file: 'engine/jobs/reactions/move-reactions.ts',
     text: "{ _id: { $in: due.map(({ _id }) => _id) }, state: 'queued' },\n    { $set: { state: 'dropped' } }",
     replacement: "{ _id: { $in: due.map(({ _id }) => _id) } },\n    { $set: { state: 'dropped' } }",
     tests: [stores],
@@ -446,35 +446,35 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a callback is sent by two engines',
-    file: 'shared/store/callbacks.ts',
+    file: 'engine/store/callbacks.ts',
     text: "[{ $set: { token, tried_at: '$$NOW', due_at: { $add: ['$$NOW', leaseMs] } } }],",
     replacement: "[{ $set: { token, tried_at: '$$NOW' } }],",
     tests: [{ files: ['test/integration/callbacks.test.ts'] }],
   },
   {
     name: 'a callback is delivered by who lost it',
-    file: 'shared/store/callbacks.ts',
+    file: 'engine/store/callbacks.ts',
     text: "updateOne({ _id: importId, state: 'waiting', token }, [",
     replacement: "updateOne({ _id: importId, state: 'waiting' }, [",
     tests: [stores],
   },
   {
     name: 'the staged files of an ended import stay',
-    file: 'engine/settle-import.ts',
+    file: 'engine/stages/finish/finalize-import.ts',
     text: 'await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])',
     replacement: 'await Promise.all([uploads.unpin(importId)])',
     tests: [quota],
   },
   {
     name: 'a pin is not released',
-    file: 'engine/settle-import.ts',
+    file: 'engine/stages/finish/finalize-import.ts',
     text: 'await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])',
     replacement: 'await Promise.all([staging.removeImport(importId)])',
     tests: [interleaved('upload pinned: step stopped before command [23], then cancel')],
   },
   {
     name: 'an ended import stays in the quota',
-    file: 'engine/settle-import.ts',
+    file: 'engine/stages/finish/finalize-import.ts',
     text: '    await quota.leave(document)\n',
     replacement: '    void quota\n',
     tests: [quota],
@@ -497,7 +497,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'reactions of somebody who leaves by an import stay',
-    file: 'engine/writing/batch-writer.ts',
+    file: 'engine/stages/write/batch-writer.ts',
     text: '    await dropReactionsInList(collections, session, listId, leaving)\n',
     replacement: '    void dropReactionsInList\n    void leaving\n',
     tests: [effects],
@@ -532,21 +532,21 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'an engine is registered before its sessions',
-    file: 'shared/store/engines.ts',
+    file: 'engine/store/engines.ts',
     text: '{ ...engine, number }',
     replacement: '{ ...engine, number, session_ids: [] }',
     tests: [{ files: ['test/e2e/lost-processes.test.ts'] }],
   },
   {
     name: 'renewals overtake each other',
-    file: 'shared/process-registration.ts',
+    file: 'shared/store/process-registration.ts',
     text: 'this.#renewal = this.#renewal.then(next, next)',
     replacement: 'this.#renewal = next()',
     tests: [stores],
   },
   {
     name: 'an update in place is made however old its fields are',
-    file: 'shared/store/subscribers.ts',
+    file: 'control-plane/store/subscribers.ts',
     text: '{ ...asSeen, $expr }',
     replacement: 'asSeen',
     tests: [stores],
@@ -560,14 +560,14 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'an engine beside one of the same folder is not alone',
-    file: 'shared/store/engines.ts',
+    file: 'engine/store/engines.ts',
     text: '{ folder: { $ne: folder }, dead: false, sees_files: { $ne: false } },',
     replacement: '{ dead: false, sees_files: { $ne: false } },',
     tests: [stores],
   },
   {
     name: 'a session is used before its registration',
-    file: 'shared/session-pool.ts',
+    file: 'shared/runtime/session-pool.ts',
     text: 'await this.#saveIds?.()',
     replacement: 'void this.#saveIds?.().catch(() => undefined)',
     tests: [stores],
@@ -578,28 +578,28 @@ export const protocolFaults: readonly PlantedFault[] = [
     ['for the confirmation', 'const asSeen = { _id, id, status }'],
   ].map(([what, replacement]) => ({
     name: `an update in place does not ask ${what}`,
-    file: 'shared/store/subscribers.ts',
+    file: 'control-plane/store/subscribers.ts',
     text: 'const asSeen = { _id, id, status, confirmed: confirmed ?? { $exists: false } }',
     replacement: replacement!,
     tests: [races],
   })),
   {
     name: 'a change reads its subscriber outside of its transaction',
-    file: 'shared/store/subscribers.ts',
+    file: 'control-plane/store/subscribers.ts',
     text: 'find(filterOf(address), { session }).limit(2)',
     replacement: 'find(filterOf(address)).limit(2)',
     tests: [races],
   },
   {
     name: 'a reaction is queued past a deletion at the same moment',
-    file: 'shared/store/subscribers.ts',
+    file: 'control-plane/store/subscribers.ts',
     text: '...(options.reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),',
     replacement: '',
     tests: [races],
   },
   {
     name: 'absent subscribers are deactivated whatever became of them since they were read',
-    file: 'engine/deactivation.ts',
+    file: 'engine/stages/finish/deactivation.ts',
     text: '{ _id: { $in: absent }, ...activeAtStart(document) },\n      { session, projection',
     replacement: '{ _id: { $in: absent } },\n      { session, projection',
     tests: [{ ...races, settings: { ROLLCALL_RACE_IMPORTS: '20' } }],

@@ -11,14 +11,14 @@ const uploadsOfImports: TestRun = { files: ['test/integration/imports-of-uploads
 const ftpUploads: TestRun = { files: ['test/integration/ftp-uploads.test.ts'] }
 const lostChunk: TestRun = { files: ['test/e2e/lost-chunk.test.ts'] }
 
-const split = 'engine/splitting/split-import.ts'
-const draft = 'engine/writing/batch-draft.ts'
-const lanes = 'engine/chunk-lanes.ts'
-const takeOver = 'engine/maintenance/take-over.ts'
-const sweep = 'engine/maintenance/sweep-staging.ts'
-const purgeOfLogs = 'engine/maintenance/purge-logs.ts'
-const fieldValues = 'engine/maintenance/remove-deleted-field-values.ts'
-const dispatcher = 'engine/callbacks/callback-dispatcher.ts'
+const split = 'engine/stages/split/split-import.ts'
+const draft = 'engine/stages/write/batch-draft.ts'
+const lanes = 'engine/scheduler/chunk-lanes.ts'
+const takeOver = 'engine/scheduler/take-over.ts'
+const sweep = 'engine/jobs/maintenance/sweep-staging.ts'
+const purgeOfLogs = 'engine/jobs/maintenance/purge-logs.ts'
+const fieldValues = 'engine/jobs/maintenance/remove-deleted-field-values.ts'
+const dispatcher = 'engine/jobs/callbacks/callback-dispatcher.ts'
 const client = 'control-plane/cli/api-client.ts'
 
 export const restFaults: readonly PlantedFault[] = [
@@ -165,14 +165,14 @@ export const restFaults: readonly PlantedFault[] = [
   },
   {
     name: 'copies that a killed FTP server left stay on the disk',
-    file: 'shared/uploads/disk-uploads.ts',
+    file: 'shared/storage/uploads/disk-uploads.ts',
     text: '(unfinished|copy|clock)',
     replacement: '(unfinished)',
     tests: [uploadsOfImports],
   },
   {
     name: 'the copy that an FTP server makes is removed under its hands',
-    file: 'shared/uploads/disk-uploads.ts',
+    file: 'shared/storage/uploads/disk-uploads.ts',
     text: '(isUpload ? unfinishedMs : straysMs)',
     replacement: '(isUpload ? unfinishedMs : 0)',
     tests: [uploadsOfImports],
@@ -207,7 +207,7 @@ export const restFaults: readonly PlantedFault[] = [
   },
   {
     name: 'callbacks go to private addresses that their URL spells out',
-    file: 'engine/callbacks/send-callback.ts',
+    file: 'engine/jobs/callbacks/send-callback.ts',
     text: 'refuseLiteral(guard, target)\n',
     replacement: '\n',
     tests: [callbacks],
@@ -228,7 +228,7 @@ export const restFaults: readonly PlantedFault[] = [
   },
   {
     name: 'an organization may have all callback slots that are free',
-    file: 'engine/slots.ts',
+    file: 'engine/scheduler/slots.ts',
     text: 'Math.min(maxPerOrganization, total - taken)',
     replacement: 'Math.min(maxPerOrganization, total)',
     tests: [callbacks],

@@ -1,4 +1,4 @@
-import { deliveryEventTypes } from '../../../shared/schemas/delivery.ts'
+import { deliveryEventTypes } from '../../../shared/contract/schemas/delivery.ts'
 import { autoresponder } from '../autoresponder.ts'
 import type { Json } from '../service.ts'
 import type { Failure, Rows } from './row.ts'

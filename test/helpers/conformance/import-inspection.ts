@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { uploadFolder } from '../../../shared/uploads/upload-names.ts'
+import { uploadFolder } from '../../../shared/storage/uploads/upload-names.ts'
 import type { Rows } from './row.ts'
 import { creation, creationFailures, onRemoteList } from './subscriber-imports.ts'
 

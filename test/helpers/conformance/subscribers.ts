@@ -1,5 +1,5 @@
 import { unsubscribeToken } from '../../../control-plane/api/signed-token.ts'
-import { keyHashSecret } from '../../../shared/api-keys.ts'
+import { keyHashSecret } from '../../../shared/store/api-keys.ts'
 import type { Json } from '../service.ts'
 import { newForm } from './confirmation-forms.ts'
 import {

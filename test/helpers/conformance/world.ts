@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Permission } from '../../../control-plane/api/endpoint.ts'
-import { permissionValues } from '../../../shared/schemas/user.ts'
+import { permissionValues } from '../../../shared/contract/schemas/user.ts'
 import { bootstrapKey, createList, type Json, type Service } from '../service.ts'
 
 /** What the conformance rows work in: an organization with its keys, and a foreign one. Records are made on demand. */

@@ -6,7 +6,7 @@ import t from 'tap'
 import { errorHandler } from '../../../control-plane/api/envelope.ts'
 import { KnownCallers } from '../../../control-plane/api/known-callers.ts'
 import { apiRouter } from '../../../control-plane/api/router.ts'
-import { AuthThrottle, hashKey, keyHashSecret } from '../../../shared/api-keys.ts'
+import { AuthThrottle, hashKey, keyHashSecret } from '../../../shared/store/api-keys.ts'
 import { basic, bootstrapKey, callerOf, startProcess, until } from '../../helpers/service.ts'
 import { service } from './service.ts'
 

@@ -6,8 +6,8 @@ import { Registry } from 'prom-client'
 import t, { type Test } from 'tap'
 import { HttpConnections, type ConnectionLimits } from '../../../control-plane/http-connections.ts'
 import { createHttpServer, httpLimits, type HttpLimits } from '../../../control-plane/http-server.ts'
-import { createLogger } from '../../../shared/logger.ts'
-import { serveOperations } from '../../../shared/service.ts'
+import { createLogger } from '../../../shared/runtime/logger.ts'
+import { serveOperations } from '../../../shared/runtime/service.ts'
 import {
   basic,
   bootstrapKey,

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { permissionValues } from '../../../shared/schemas/user.ts'
+import { permissionValues } from '../../../shared/contract/schemas/user.ts'
 import { type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
 

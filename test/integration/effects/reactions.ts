@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { AutoresponderDocument } from '../../../shared/schemas/autoresponder.ts'
+import type { AutoresponderDocument } from '../../../shared/contract/schemas/autoresponder.ts'
 import { autoresponder } from '../../helpers/autoresponder.ts'
 import { countsOf, createList, importText, until, type Service } from '../../helpers/service.ts'
 import { service } from './service.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { openDatabase } from '../../../shared/database.ts'
-import { insertSubscriber } from '../../../shared/store/subscribers.ts'
+import { openDatabase } from '../../../shared/runtime/database.ts'
+import { insertSubscriber } from '../../../control-plane/store/subscribers.ts'
 import {
   countsOf,
   createList,

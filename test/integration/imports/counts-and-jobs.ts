@@ -1,7 +1,7 @@
 import t from 'tap'
-import { openDatabase } from '../../../shared/database.ts'
-import type { SubscriberDocument } from '../../../shared/schemas/subscriber.ts'
-import { insertSubscriber, removeSubscribers } from '../../../shared/store/subscribers.ts'
+import { openDatabase } from '../../../shared/runtime/database.ts'
+import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
+import { insertSubscriber, removeSubscribers } from '../../../control-plane/store/subscribers.ts'
 import { createList, importText, until, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
 

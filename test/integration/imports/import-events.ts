@@ -9,7 +9,7 @@ import {
   watchBounds,
   type WatchBounds,
 } from '../../../control-plane/resources/subscriber-imports/import-watch.ts'
-import { collectionsOf } from '../../../shared/schemas/collections.ts'
+import { collectionsOf } from '../../../shared/contract/schemas/collections.ts'
 import { noKeys } from '../../helpers/no-keys.ts'
 import { missing } from '../../helpers/missing-programs.ts'
 import { basic, bootstrapKey, createList, startProcess, until, type Json } from '../../helpers/service.ts'

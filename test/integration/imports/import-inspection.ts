@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { uploadFolder } from '../../../shared/uploads/upload-names.ts'
+import { uploadFolder } from '../../../shared/storage/uploads/upload-names.ts'
 import { countsOf, createList, importEnd, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
 

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { findExisting } from '../../../engine/writing/existing-subscribers.ts'
-import { messageOf } from '../../../shared/errors.ts'
+import { findExisting } from '../../../engine/stages/write/existing-subscribers.ts'
+import { messageOf } from '../../../shared/contract/errors.ts'
 import { findValueSizes, isDocumentTooLarge, valueBytes } from '../../../shared/store/value-bytes.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 

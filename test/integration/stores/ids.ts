@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
-import { nextIds, openDatabase, peekNextId } from '../../../shared/database.ts'
+import { nextIds, openDatabase, peekNextId } from '../../../shared/runtime/database.ts'
 import { testMongodbUri } from '../../helpers/service.ts'
 
 const name = `test_${randomBytes(6).toString('hex')}`

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { clock } from '../../../shared/clock.ts'
-import { ensureSchema } from '../../../shared/database.ts'
-import { createLogger } from '../../../shared/logger.ts'
+import { clock } from '../../../shared/runtime/clock.ts'
+import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { createLogger } from '../../../shared/runtime/logger.ts'
 import {
   heartbeatMs,
   leaseMs,

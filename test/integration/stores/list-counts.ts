@@ -1,6 +1,6 @@
 import t from 'tap'
-import { ensureSchema } from '../../../shared/database.ts'
-import { createLogger } from '../../../shared/logger.ts'
+import { ensureSchema } from '../../../shared/runtime/database.ts'
+import { createLogger } from '../../../shared/runtime/logger.ts'
 import { activeSubscribers, countSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 

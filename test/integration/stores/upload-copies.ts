@@ -3,11 +3,11 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, utimes, writeFile
 import path from 'node:path'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { appendToGridFile, copyGridFile, createGridFile } from '../../../shared/gridfs/grid-bucket.ts'
-import { openUploads } from '../../../shared/uploads/open-uploads.ts'
-import { copySteady } from '../../../shared/uploads/steady-copy.ts'
-import { newUploadToken } from '../../../shared/uploads/upload-names.ts'
-import { UploadChanged, type UploadStore } from '../../../shared/uploads/upload-store.ts'
+import { appendToGridFile, copyGridFile, createGridFile } from '../../../shared/storage/gridfs/grid-bucket.ts'
+import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
+import { copySteady } from '../../../shared/storage/uploads/steady-copy.ts'
+import { newUploadToken } from '../../../shared/storage/uploads/upload-names.ts'
+import { UploadChanged, type UploadStore } from '../../../shared/storage/uploads/upload-store.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
 const { database, folder } = await databaseAndFolder(t)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { UploadDirectory } from '../../../ftp/uploads/upload-directory.ts'
-import type { Logger } from '../../../shared/logger.ts'
-import { openUploads } from '../../../shared/uploads/open-uploads.ts'
+import type { Logger } from '../../../shared/runtime/logger.ts'
+import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
 const { database, folder } = await databaseAndFolder(t)

@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { unsubscribeToken } from '../../../control-plane/api/signed-token.ts'
-import { keyHashSecret } from '../../../shared/api-keys.ts'
+import { keyHashSecret } from '../../../shared/store/api-keys.ts'
 import type { World } from '../../helpers/conformance/world.ts'
 import { importEnd, until, type Json } from '../../helpers/service.ts'
 

@@ -21,9 +21,9 @@ import type {
 } from '../../../control-plane/api/endpoint.ts'
 import type { ControlPlane } from '../../../control-plane/control-plane.ts'
 import { endpoints } from '../../../control-plane/endpoints.ts'
-import type { Caller } from '../../../shared/api-keys.ts'
-import type { Role } from '../../../shared/schemas/api-key.ts'
-import { permissionValues } from '../../../shared/schemas/user.ts'
+import type { Caller } from '../../../shared/store/api-keys.ts'
+import type { Role } from '../../../shared/contract/schemas/api-key.ts'
+import { permissionValues } from '../../../shared/contract/schemas/user.ts'
 
 /**
  * The table of who may do what, written a second time, from the contract: methods and whole paths (`*` is one

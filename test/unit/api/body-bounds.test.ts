@@ -1,8 +1,8 @@
 import t from 'tap'
 import { readBody } from '../../../control-plane/api/validation.ts'
-import { openApiDocument } from '../../../control-plane/description/openapi.ts'
+import { openApiDocument } from '../../../control-plane/openapi/openapi.ts'
 import { endpoints } from '../../../control-plane/endpoints.ts'
-import { RequestError } from '../../../shared/errors.ts'
+import { RequestError } from '../../../shared/contract/errors.ts'
 import { changedAt } from '../../helpers/conformance/wrong-values.ts'
 import type { Json } from '../../helpers/service.ts'
 

@@ -5,8 +5,8 @@ import {
   storedUrl,
   urlProblem,
 } from '../../../control-plane/resources/subscriber-imports/given-url.ts'
-import { withoutSecrets } from '../../../shared/import-secrets.ts'
-import { maskPassword } from '../../../shared/logger.ts'
+import { withoutSecrets } from '../../../shared/runtime/import-secrets.ts'
+import { maskPassword } from '../../../shared/runtime/logger.ts'
 
 const schemes = ['http:', 'https:', 'ftp:', 'ftps:']
 const settings = { URL_IMPORT_ALLOW: [] }

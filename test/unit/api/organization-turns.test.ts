@@ -1,5 +1,5 @@
 import t from 'tap'
-import { OrganizationTurns } from '../../../control-plane/api/organization-turns.ts'
+import { OrganizationTurns } from '../../../control-plane/api/fair-semaphore.ts'
 
 const { signal: stopping } = new AbortController()
 

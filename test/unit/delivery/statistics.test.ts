@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import { statisticsOf } from '../../../control-plane/resources/autoresponder-statistics/formulas.ts'
-import { Figures } from '../../../control-plane/resources/delivery-events/figures.ts'
+import { Figures } from '../../../control-plane/resources/delivery-events/counts.ts'
 import {
   earlier,
   noDailyCounts,
@@ -14,7 +14,7 @@ import {
   deliveryMessageKey,
   type DeliveryEventDocument,
   type DeliveryMessageDocument,
-} from '../../../shared/schemas/delivery.ts'
+} from '../../../shared/contract/schemas/delivery.ts'
 import { madeEvents, type MadeEvent } from '../../campaigns/made-events.ts'
 import { Random } from '../../campaigns/random.ts'
 import { eventsThatMoved, recount } from '../../model/delivery-statistics.ts'

@@ -5,8 +5,8 @@ import {
   detectHeader,
   firstRecords,
 } from '../../../control-plane/resources/import-inspection/dialect.ts'
-import { fieldTypes, type CustomFieldDocument } from '../../../shared/schemas/custom-field.ts'
-import type { MailingListDocument } from '../../../shared/schemas/mailing-list.ts'
+import { fieldTypes, type CustomFieldDocument } from '../../../shared/contract/schemas/custom-field.ts'
+import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 
 const list = {
   _id: 1,

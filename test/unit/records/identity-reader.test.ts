@@ -1,9 +1,9 @@
 import t from 'tap'
-import { contentStartIn, mostlyInvalid } from '../../../shared/records/file-beginning.ts'
-import { IdentityReader } from '../../../shared/records/identity-reader.ts'
-import { RecordScanner, dialectBytes } from '../../../shared/records/record-scanner.ts'
-import type { FieldDefinition } from '../../../shared/schemas/custom-field.ts'
-import type { FileFormat } from '../../../shared/schemas/import.ts'
+import { contentStartIn, mostlyInvalid } from '../../../shared/csv/file-beginning.ts'
+import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
+import { RecordScanner, dialectBytes } from '../../../shared/csv/record-scanner.ts'
+import type { FieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
+import type { FileFormat } from '../../../shared/contract/schemas/import.ts'
 import { makeField, utf8Format } from '../../helpers/make-plan.ts'
 
 const latin: FileFormat = { ...utf8Format, character_set: 'iso-8859-1' }

@@ -1,7 +1,7 @@
 import { parse } from 'csv-parse/sync'
 import fc from 'fast-check'
 import t from 'tap'
-import { RecordScanner, recordFlags } from '../../../shared/records/record-scanner.ts'
+import { RecordScanner, recordFlags } from '../../../shared/csv/record-scanner.ts'
 import { referenceRecords } from '../../helpers/reference-csv.ts'
 
 interface Found {

@@ -1,10 +1,10 @@
 import { BSON } from 'mongodb'
 import t from 'tap'
-import { BsonWriter } from '../../../engine/writing/bson-writer.ts'
-import { subscriberWriter, updateWriter } from '../../../engine/writing/subscriber-writer.ts'
-import { rowDecider, takesPlace, type ExistingSubscriber } from '../../../shared/rows/row-decision.ts'
-import { rowReader, type Row } from '../../../shared/rows/row-reader.ts'
-import type { ImportOptions, ImportPlan } from '../../../shared/schemas/import.ts'
+import { BsonWriter } from '../../../engine/stages/write/bson-writer.ts'
+import { subscriberWriter, updateWriter } from '../../../engine/stages/write/subscriber-writer.ts'
+import { rowDecider, takesPlace, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
+import { rowReader, type Row } from '../../../shared/csv/row-reader.ts'
+import type { ImportOptions, ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import { makeField, makeOptions, makePlan } from '../../helpers/make-plan.ts'
 
 const now = new Date('2026-01-02T03:04:05Z')

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { readRow, rowReader, type Row } from '../../../shared/rows/row-reader.ts'
+import { readRow, rowReader, type Row } from '../../../shared/csv/row-reader.ts'
 import { makeField, makeOptions, makePlan, utf8Format } from '../../helpers/make-plan.ts'
 
 const plan = makePlan({

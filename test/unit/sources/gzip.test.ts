@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
-import { gunzip } from '../../../shared/sources/gzip.ts'
+import { gunzip } from '../../../shared/net/gzip.ts'
 
 const first = gzipSync('a,b\n1,2\n')
 const second = gzipSync('3,4\n')

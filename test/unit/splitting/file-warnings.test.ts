@@ -1,8 +1,8 @@
 import t from 'tap'
-import { FileWarnings } from '../../../engine/splitting/file-warnings.ts'
-import { bordersOf, IdentitySample } from '../../../engine/splitting/sampling.ts'
-import type { ScannedRecord } from '../../../shared/records/record-scanner.ts'
-import type { FileFormat, ImportPlan } from '../../../shared/schemas/import.ts'
+import { FileWarnings } from '../../../engine/stages/split/file-warnings.ts'
+import { bordersOf, IdentitySample } from '../../../engine/stages/split/sampling.ts'
+import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
+import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import { makeField, makePlan, utf8Format } from '../../helpers/make-plan.ts'
 
 const columns: ImportPlan['columns'] = [

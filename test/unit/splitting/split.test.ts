@@ -7,8 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { crc32 } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { seededRandom } from '../../../bench/load/random.ts'
-import { splitFile, type SplitResult } from '../../../engine/splitting/split.ts'
-import { scanTail, type SecondThread } from '../../../engine/splitting/tail-scan.ts'
+import { splitFile, type SplitResult } from '../../../engine/stages/split/split.ts'
+import { scanTail, type SecondThread } from '../../../engine/stages/split/tail-scan.ts'
 import {
   checksumOf,
   openPartition,
@@ -16,9 +16,9 @@ import {
   readInPieces,
   readRecordAt,
   type Partition,
-} from '../../../shared/records/partition-file.ts'
-import type { FileFormat } from '../../../shared/schemas/import.ts'
-import { diskStaging } from '../../../shared/staging/disk-staging.ts'
+} from '../../../shared/csv/partition-file.ts'
+import type { FileFormat } from '../../../shared/contract/schemas/import.ts'
+import { diskStaging } from '../../../shared/storage/staging/disk-staging.ts'
 import { makePlan, utf8Format } from '../../helpers/make-plan.ts'
 
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-split-'))

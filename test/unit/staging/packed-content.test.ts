@@ -3,8 +3,8 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
-import { diskStaging } from '../../../shared/staging/disk-staging.ts'
-import { openSource, packed, stagedContent } from '../../../shared/staging/packed-content.ts'
+import { diskStaging } from '../../../shared/storage/staging/disk-staging.ts'
+import { openSource, packed, stagedContent } from '../../../shared/storage/staging/packed-content.ts'
 import { readContent } from '../../helpers/staged-content.ts'
 
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-packed-'))

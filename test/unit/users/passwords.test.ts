@@ -1,6 +1,6 @@
 import { argon2Sync } from 'node:crypto'
 import t from 'tap'
-import { hashingTurns } from '../../../control-plane/resources/users/hashing-turns.ts'
+import { hashingTurns } from '../../../control-plane/resources/users/hashing-slots.ts'
 import * as passwords from '../../../control-plane/resources/users/passwords.ts'
 
 const { nobodysHash } = passwords

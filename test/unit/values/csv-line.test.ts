@@ -1,8 +1,8 @@
 import { parse } from 'csv-parse/sync'
 import fc from 'fast-check'
 import t from 'tap'
-import { readCells } from '../../../shared/records/csv-cells.ts'
-import { withoutFormula, writeLine } from '../../../shared/values/csv-line.ts'
+import { readCells } from '../../../shared/csv/csv-cells.ts'
+import { withoutFormula, writeLine } from '../../../shared/csv/csv-line.ts'
 import { referenceRecords } from '../../helpers/reference-csv.ts'
 
 t.test('what is written is read again, cell by cell, as one record', async (t) => {

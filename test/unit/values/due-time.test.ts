@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import type { Delay } from '../../../shared/schemas/autoresponder.ts'
+import type { Delay } from '../../../shared/contract/schemas/autoresponder.ts'
 import { dueTime } from '../../../shared/values/due-time.ts'
 
 /**

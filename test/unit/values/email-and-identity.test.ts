@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { asciiEmailIdentity } from '../../../shared/records/identity-reader.ts'
+import { asciiEmailIdentity } from '../../../shared/csv/identity-reader.ts'
 import { emailExpectation, emailIdentity } from '../../../shared/values/email.ts'
 import { comparisonForm, subscriberKey, subscribersOfList } from '../../../shared/values/identity.ts'
 import { canonicalIp, ipExpectation, networkOf } from '../../../shared/values/ip.ts'

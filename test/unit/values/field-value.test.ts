@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import type { FieldDefinition } from '../../../shared/schemas/custom-field.ts'
+import type { FieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
 import { codePoints, fieldReader } from '../../../shared/values/field-value.ts'
 import { makeField } from '../../helpers/make-plan.ts'
 import { readFieldCell } from '../../model/cells.ts'

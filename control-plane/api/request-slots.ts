@@ -1,0 +1,102 @@
+import type { Response } from 'express'
+import { OrganizationTurns, refusalDelayMs, type TurnRequest } from './fair-semaphore.ts'
+
+/**
+ * What a control plane does for a few requests at once, in turns by organization: docs/decisions/136-cost-of-requests.md
+ * has why, docs/decisions/135-memory-of-requests.md how much memory all of it takes.
+ */
+
+const tooManyRequests = {
+  message: 'too many requests of this organization are in progress, try again in 5 s',
+  retryAfterSeconds: 5,
+  delayMs: refusalDelayMs,
+}
+const stoppingMessage = 'the service is stopping and did nothing: try again'
+
+/**
+ * Requests from when their body is there until their reply is made. The event loop and the database serve what is in
+ * progress side by side: another organization's request gets a share of both, and must not be one of a thousand.
+ */
+export const requests = new OrganizationTurns({
+  maxRunning: 192,
+  maxRunningPerOrganization: 64,
+  maxWaitingPerOrganization: 1_000,
+  maxWaitMs: 60_000,
+  tooMany: tooManyRequests,
+  stoppingMessage,
+})
+
+/** A page of a list weighs as much as so many requests for one record. */
+export const listWeight = 8
+
+/** Requests that work on hundreds of records or a megabyte. They have lines of their own: others don't wait for them. */
+export const costlyRequests = new OrganizationTurns({
+  maxRunning: 4,
+  maxRunningPerOrganization: 1,
+  maxWaitingPerOrganization: 100,
+  maxWaitMs: 60_000,
+  tooMany: tooManyRequests,
+  stoppingMessage,
+})
+
+/**
+ * Bodies above 4 KiB, from when they are read until the reply is over. Each takes up to 16 MB: a megabyte of bytes,
+ * its 50,000 values, and what the schema says of each of them.
+ */
+export const largeBodies = new OrganizationTurns({
+  maxRunning: 12,
+  maxRunningPerOrganization: 6,
+  maxWaitingPerOrganization: 500,
+  maxWaitMs: 20_000,
+  tooMany: {
+    message: 'too many large requests of this organization are in progress, try again in 5 s',
+    retryAfterSeconds: 5,
+    delayMs: refusalDelayMs,
+  },
+  stoppingMessage,
+})
+
+/** Replies above 256 KiB, by their bytes, until their client has taken them. */
+const largeReplies = new OrganizationTurns({
+  maxRunning: 96_000_000,
+  maxRunningPerOrganization: 32_000_000,
+  maxWaitingPerOrganization: 50,
+  maxWaitMs: 30_000,
+  tooMany: {
+    message: 'too many large replies of this organization are in progress, try again in 5 s',
+    retryAfterSeconds: 5,
+    delayMs: refusalDelayMs,
+  },
+  stoppingMessage: 'the service is stopping and read nothing: try again',
+})
+
+/** In which a client takes a large reply, or its connection is cut: 8 MB at half a megabit a second. */
+const maxReplyMs = 120_000
+
+/** Begins the turn of a large reply, which ends with the reply. Throws as OrganizationTurns does. */
+export async function beginLargeReply(
+  response: Response,
+  request: TurnRequest,
+  bytes: number,
+  { turns = largeReplies, maxMs = maxReplyMs } = {},
+): Promise<void> {
+  await beginUntilClosed(turns, response, request, bytes)
+  const { socket } = response.req
+  const timer = setTimeout(() => socket.destroy(), maxMs).unref()
+  whenClosed(response, () => clearTimeout(timer))
+}
+
+/** Begins a turn that ends with the reply. Throws as OrganizationTurns does. */
+export async function beginUntilClosed(
+  turns: OrganizationTurns,
+  response: Response,
+  request: TurnRequest,
+  weight?: number,
+): Promise<void> {
+  whenClosed(response, await turns.begin(request, weight))
+}
+
+export function whenClosed(response: Response, listener: () => void): void {
+  if (response.closed || response.destroyed) listener()
+  else response.once('close', listener)
+}

@@ -1,0 +1,196 @@
+import { z } from 'zod'
+import type { ZodOpenApiOperationObject } from 'zod-openapi'
+import { requestErrorCodes, type RequestErrorCode } from '../../shared/contract/errors.ts'
+import { describeNeed } from '../api/authorization.ts'
+import { maxPageBytes } from '../api/json-page.ts'
+import { tooLarge } from '../api/body/body-pieces.ts'
+import { allElseTooLarge } from '../api/body/json-skeleton.ts'
+import { megabyte } from '../api/body/request-body.ts'
+import { folderRefusal } from '../api/envelope.ts'
+import { noSpaceRefusal } from '../api/body/staged-content.ts'
+import type { Endpoint } from '../api/endpoint.ts'
+import { otherSiteRefusal } from '../middleware/other-sites.ts'
+import { overQuotaRefusal, tooManyImportsRefusal } from '../resources/subscriber-imports/admission.ts'
+import { documentedRefusals, type Refusal } from './refusals.ts'
+
+/** What an endpoint answers, for the description: its reply, its refusals, and what every endpoint may answer. */
+
+const failure = z
+  .object({
+    success: z.literal(false).describe('false: nothing was changed'),
+    data: z.null().describe('always null'),
+    error_code: z.enum(requestErrorCodes).describe('what kind of refusal it is'),
+    error_message: z
+      .string()
+      .describe('names what is wrong, one sentence each, joined with "; " when there are several'),
+  })
+  .meta({ id: 'Failure', description: 'What every refusal looks like, whatever its status' })
+
+const pages = {
+  page: z.int().min(0).optional().describe('number of the page, from 0; missing where page_token was given'),
+  per_page: z.int().min(1).describe('records on a page, as it was taken'),
+  num_records: z.int().min(0).describe('records in all'),
+  num_pages: z.int().min(0).describe('pages in all'),
+  next_page_token: z
+    .string()
+    .nullable()
+    .describe(
+      `is sent as page_token for what follows; null when nothing does. A page that would pass ${maxPageBytes} bytes ends earlier, and its token leads on`,
+    ),
+}
+const tokens = {
+  ...pages,
+  num_records: pages.num_records.nullable(),
+  num_pages: pages.num_pages.nullable(),
+}
+const pagingKeys = { pages, tokens, whole: { next_page_token: pages.next_page_token } }
+
+/** Named for their codes, numbered where several have the same. */
+function examplesOf(refusals: readonly Refusal[]) {
+  const seen = new Map<string, number>()
+  return Object.fromEntries(
+    refusals.map(({ code, message }) => {
+      const number = (seen.get(code) ?? 0) + 1
+      seen.set(code, number)
+      const value = { success: false, data: null, error_code: code, error_message: message }
+      return [number === 1 ? code : `${code}_${number}`, { value }]
+    }),
+  )
+}
+
+export function responses(described: Endpoint): ZodOpenApiOperationObject['responses'] {
+  const { reply, needs, body } = described
+  const forbids = [...(described.forbids ?? []), ...(described.method === 'post' ? [otherSiteRefusal] : [])]
+  const refusal = (description: string, code: RequestErrorCode, ...messages: string[]) => ({
+    description,
+    content: {
+      'application/json': {
+        schema: failure,
+        examples: examplesOf(messages.map((message) => ({ code, message }))),
+      },
+    },
+  })
+  const isStaged = body?.stagedText !== undefined && body.sampledBytes === undefined
+  const retryAfter = { 'Retry-After': z.string().describe('seconds after which it may be tried again') }
+  return {
+    '200': 'data' in reply ? enveloped(described, reply) : streamed(described, reply),
+    ...('nothing' in reply ? { '204': { description: reply.nothing } } : {}),
+    '401': {
+      ...refusal(
+        'The API key is missing or wrong',
+        'not_authorized',
+        'the API key is wrong or no longer active',
+        'an Authorization header with an API key is required',
+      ),
+      headers: z.object({ 'WWW-Authenticate': z.string().describe('Basic realm="svc"') }),
+    },
+    ...(needs === 'any_key' && forbids.length === 0
+      ? {}
+      : {
+          '403': refusal(
+            `The caller lacks ${describeNeed(needs)}${forbids.length === 0 ? '' : ', or what this very request needs'}`,
+            'not_authorized',
+            `this needs ${describeNeed(needs)}`,
+            ...forbids,
+          ),
+        }),
+    ...(body === undefined
+      ? {}
+      : {
+          '413': refusal(
+            isStaged ? "The body is too large, or the organization's quota is full" : 'The body is too large',
+            'invalid_request',
+            (body.stagedText === undefined ? tooLarge(megabyte) : allElseTooLarge(body.stagedText, megabyte))
+              .message,
+            ...(isStaged ? [overQuotaRefusal(10_240)] : []),
+          ),
+          '415': refusal(
+            'The body is not sent as JSON in UTF-8',
+            'invalid_request',
+            'the body must be sent with Content-Type: application/json, in UTF-8',
+            'the body must be JSON in UTF-8, plain or with Content-Encoding gzip, deflate, br or zstd',
+          ),
+        }),
+    '429': {
+      ...refusal(
+        'Too many wrong credentials from this address, or too many requests with this key; where passwords are checked or set, 200 others of the organization that wait for it; where imports are created, too many unfinished ones of the organization; too many of the organization that wait for their turn: 1,000 requests, 100 that cost much, 500 with bodies above 4 KiB, 50 for replies above 256 KiB',
+        'not_authorized',
+        'too many wrong credentials came from this address: try again in 42 s',
+        ...(isStaged ? [tooManyImportsRefusal(2_000)] : []),
+      ),
+      headers: z.object(retryAfter),
+    },
+    '500': refusal(
+      'A fault of the service; the message has the id under which its log has more',
+      'internal_error',
+      'Internal Server Error: nothing that you sent explains it; the log has more under request 7f0c',
+    ),
+    '503': {
+      ...refusal(
+        'The database, or the folder where files are kept, is out of reach, the same records are written by many at once, a request has waited too long for its turn, or the service is stopping',
+        'internal_error',
+        "the database can't be reached just now, try again (request 7f0c)",
+        ...(isStaged ? [folderRefusal] : []),
+      ),
+      headers: z.object(retryAfter),
+    },
+    ...(isStaged
+      ? {
+          '507': {
+            ...refusal(
+              'The disk where content is kept has too little space left',
+              'internal_error',
+              noSpaceRefusal,
+            ),
+            headers: z.object(retryAfter),
+          },
+        }
+      : {}),
+  }
+}
+
+function enveloped(described: Endpoint, reply: Extract<Endpoint['reply'], { data: z.ZodType }>) {
+  const paging = reply.paging === undefined ? {} : pagingKeys[reply.paging]
+  const success = z
+    .object({
+      success: z.literal(true).describe('true: it is done'),
+      data: reply.data,
+      error_code: z.null().describe('null on success'),
+      error_message: z.null().describe('null on success'),
+      ...paging,
+    })
+    .describe('Done')
+  const figures =
+    reply.paging === undefined
+      ? {}
+      : {
+          page: 0,
+          per_page: 100,
+          num_records: 1,
+          num_pages: 1,
+          next_page_token: null,
+        }
+  const value = { success: true, data: reply.example, error_code: null, error_message: null, ...figures }
+  return {
+    description: 'Done, or refused with `success` false',
+    content: {
+      'application/json': {
+        schema: z.union([success, failure]),
+        examples: { done: { value }, ...examplesOf(documentedRefusals(described)) },
+      },
+    },
+  }
+}
+
+function streamed(described: Endpoint, reply: Extract<Endpoint['reply'], { texts: unknown }>) {
+  const texts = Object.entries(reply.texts).map(
+    ([type, { schema = z.string(), example }]) => [type, { schema, example }] as const,
+  )
+  return {
+    description: 'The text, or a refusal with `success` false',
+    content: {
+      ...Object.fromEntries(texts),
+      'application/json': { schema: failure, examples: examplesOf(documentedRefusals(described)) },
+    },
+  }
+}

@@ -1,0 +1,156 @@
+import { z } from 'zod'
+import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from 'zod-openapi'
+import { logKinds } from '../../shared/contract/schemas/import.ts'
+import { describeAuthorization, needText, scopeOf } from '../api/authorization.ts'
+import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
+import { confirmationPath, confirmationVisit } from '../resources/subscribers/confirmation-page.ts'
+import { describeFields } from './field-texts.ts'
+import { responses } from './openapi-responses.ts'
+
+/**
+ * The OpenAPI 3.1 description, made from the endpoints: the schemas are those that validate, the permissions those
+ * that are enforced.
+ */
+export const basePath = '/svc/api/v2'
+
+const introduction = [
+  'Subscriber imports and the records around them. Every JSON reply is an envelope: branch on `success`. A refused request has status 200 with `success` false; only what concerns the transport has a status of its own: 401, 403, 404 (no endpoint), 405, 408, 413, 415, 429, 431, 500, 503, 507.',
+  'A request may bring an `X-Request-Id` (1-128 letters, digits, `_`, `-`, `.`); every reply has one, the same or a new one, and the log names it.',
+  'Unknown keys in a body are ignored. An explicit null on creation is the same as leaving the key out; in an update it clears what can be null. Replies of more than 4 kB are packed where `Accept-Encoding` allows it.',
+].join('\n\n')
+
+const tagTexts: Record<string, string> = {
+  Organizations: 'The tenants: each has a time zone, and may have a subscriber limit',
+  'API keys': 'What calls are made with; each belongs to an organization, and may belong to a user',
+  'Mailing lists': 'What subscribers are on',
+  'Custom fields': "A list's own fields of its subscribers",
+  'Subscriber imports': 'CSV from a request, an upload directory or a URL, turned into subscribers',
+  'Subscriber counts': 'Subscribers by status, exact at every moment',
+  'Background jobs': 'What engines are at: every import is a job',
+  Subscribers: 'Single subscribers of a mailing list',
+  'Confirmation forms': 'What a subscriber is asked before he is added',
+  Autoresponders: 'Mails that answer what happens to a subscriber of their list',
+  'Campaign templates': 'What campaigns begin as: contents, and how they are to be delivered',
+  'Delivery events': 'What became of mails, told by who sends them',
+  Reactions: 'That an autoresponder is to answer something that happened to a subscriber',
+  Outbox:
+    'Mails that are to be sent, for whoever sends them: this service sends none. A message is taken under a lease and acknowledged when it was mailed; one whose lease runs out is handed out again',
+  Users: 'People with a role, permissions and a password',
+}
+
+export function openApiDocument(
+  endpoints: readonly Endpoint[],
+  publicUrl: string,
+): ReturnType<typeof createDocument> {
+  const paths: ZodOpenApiPathsObject = {}
+  for (const described of endpoints) {
+    const path = `${basePath}${templateOf(described.path)}`
+    paths[path] = { ...paths[path], [described.method]: operation(described) }
+  }
+  paths[templateOf(confirmationPath)] = { get: confirmationVisit }
+  const document = createDocument({
+    openapi: '3.1.0',
+    info: {
+      title: 'Rollcall',
+      version: '2',
+      license: { name: 'MIT', identifier: 'MIT' },
+      description: introduction,
+    },
+    servers: [{ url: publicUrl }],
+    security: [{ apiKey: [] }],
+    tags: [...new Set(endpoints.map(({ tag }) => tag))].map((name) => ({
+      name,
+      description: tagTexts[name] ?? name,
+    })),
+    components: {
+      securitySchemes: {
+        apiKey: {
+          type: 'http',
+          scheme: 'basic',
+          description:
+            'User `api` (or the organization id) with the API key as password; or the API key as user without a password',
+        },
+      },
+    },
+    paths,
+  })
+  return describeFields(openReplies(document))
+}
+
+/** A later version may add keys to a reply; a client that was generated from this description must not refuse them. */
+function openReplies(document: ReturnType<typeof createDocument>): ReturnType<typeof createDocument> {
+  for (const methods of Object.values(document.paths ?? {}))
+    for (const { responses: replies } of Object.values(methods)) openObjects(replies)
+  // Only replies have schemas with a name.
+  openObjects(document.components?.schemas)
+  return document
+}
+
+function openObjects(node: unknown): void {
+  if (typeof node !== 'object' || node === null) return
+  if ('additionalProperties' in node && node.additionalProperties === false) delete node.additionalProperties
+  for (const value of Object.values(node)) openObjects(value)
+}
+
+const templateOf = (path: string): string => path.replaceAll(/:(\w+)/g, '{$1}')
+
+function operation(described: Endpoint): ZodOpenApiOperationObject {
+  const { operationId, summary, tag, needs, query, body, headers, path } = described
+  const names = [...path.matchAll(/:(\w+)/g)].map((match) => match[1]!)
+  const headerSchemas = Object.entries(headers ?? {}).map(
+    ([name, text]) => [name, z.string().optional().describe(text)] as const,
+  )
+  return {
+    operationId,
+    summary,
+    tags: [tag],
+    description: describeAuthorization(described),
+    'x-needs': needText(needs),
+    'x-scope': scopeOf(described),
+    requestParams: {
+      ...(names.length === 0 ? {} : { path: z.object(Object.fromEntries(names.map(pathParameter))) }),
+      ...(query === undefined ? {} : { query: query as z.ZodObject }),
+      ...(headers === undefined ? {} : { header: z.object(Object.fromEntries(headerSchemas)) }),
+    },
+    ...(body === undefined ? {} : { requestBody: requestBody(body) }),
+    responses: responses(described),
+  }
+}
+
+const parameterTexts: Record<string, string> = {
+  id: 'id of the record',
+  kind: 'kind of the log',
+}
+
+const parameterValues: Record<string, readonly string[]> = { kind: logKinds }
+
+function pathParameter(name: string): [string, z.ZodString] {
+  const isId = name === 'id' || name.endsWith('_id')
+  const description =
+    parameterTexts[name] ??
+    (isId ? `id of the ${name.slice(0, -'_id'.length).replaceAll('_', ' ')}` : name.replaceAll('_', ' '))
+  const values = parameterValues[name]
+  const narrowed = isId
+    ? { override: { type: 'integer' as const, minimum: 1 } }
+    : values === undefined
+      ? {}
+      : { override: { enum: [...values] } }
+  return [name, z.string().meta({ description, ...narrowed })]
+}
+
+function requestBody(body: BodyDescription<unknown>) {
+  return {
+    required: body.optional !== true,
+    content: { 'application/json': { schema: bodySchema(body), example: body.example } },
+  }
+}
+
+function bodySchema({ wrapper, schema, beside, isArray }: BodyDescription<unknown>): z.ZodType {
+  if (wrapper === null) return schema
+  const wrapped = {
+    [wrapper]: schema.describe(isArray === true ? 'the records' : 'the fields, without their wrapper'),
+  }
+  if (beside === undefined || !(schema instanceof z.ZodObject)) return z.object(wrapped)
+  const shape = schema.shape as Record<string, z.ZodType>
+  return z.object({ ...wrapped, ...Object.fromEntries(beside.map((key) => [key, shape[key]!])) })
+}

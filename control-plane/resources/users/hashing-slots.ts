@@ -1,0 +1,24 @@
+import type { Caller } from '../../../shared/store/api-keys.ts'
+import { OrganizationTurns, refusalDelayMs, type TurnRequest } from '../../api/fair-semaphore.ts'
+import type { ControlPlane } from '../../control-plane.ts'
+
+/** Whose turn a password hash takes: that of the caller's organization, not the user's, as the caller sends the requests. */
+export const hashingFor = (
+  { stopping }: ControlPlane,
+  { organizationId }: Caller,
+  clientGone?: AbortSignal,
+): TurnRequest => ({ organizationId, stopping, clientGone })
+
+export const hashingTurns = (bounds: {
+  maxRunning: number
+  maxWaitingPerOrganization: number
+}): OrganizationTurns =>
+  new OrganizationTurns({
+    ...bounds,
+    tooMany: {
+      message: 'too many passwords of this organization are being checked, try again in 10 s',
+      retryAfterSeconds: 10,
+      delayMs: refusalDelayMs,
+    },
+    stoppingMessage: 'the service is stopping and checked no password: try again',
+  })

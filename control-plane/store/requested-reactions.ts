@@ -1,0 +1,94 @@
+import type { ClientSession } from 'mongodb'
+import { databaseTime, type Database } from '../../shared/runtime/database.ts'
+import { reactionsOfSubscriber, type ReactionDocument } from '../../shared/contract/schemas/autoresponder.ts'
+import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
+import { noteTriggered, queueReactions, type Answering } from '../../shared/store/reactions.ts'
+import type { SubscriberWrite } from './subscribers.ts'
+
+/** What a request that writes a subscriber asks for: autoresponders that are to answer it. */
+export interface RequestedReactions {
+  autoresponders: readonly Answering[]
+  /** IANA name of the organization's zone. */
+  zone: string
+  /** The first of the ids that are set aside for the reactions. */
+  firstId: number
+  /** None of them answers where one has a reaction to this subscriber queued already. */
+  excludeReacted: boolean
+  /** Replacements for the texts of their mails, keys as given. */
+  fields?: Record<string, string>
+  rawFields?: Record<string, string>
+}
+
+type React = (
+  session: ClientSession,
+  reaction: { organizationId: number; subscriber: SubscriberDocument },
+) => Promise<void>
+
+/** Hands `write` what queues the reactions that the request asks for, and notes them when they are committed. */
+export async function withRequestedReactions(
+  database: Database,
+  requested: RequestedReactions | undefined,
+  write: (react: React) => Promise<SubscriberWrite>,
+): Promise<SubscriberWrite> {
+  if (requested === undefined) return write(() => Promise.resolve())
+  let queued: ReactionDocument[] = []
+  let causedAt = new Date(0)
+  const outcome = await write(async (session, { organizationId, subscriber }) => {
+    queued = []
+    if (requested.autoresponders.length === 0 || subscriber.status !== 'active') return
+    causedAt = await databaseTime(database.db)
+    queued = await react(database.collections, session, { organizationId, subscriber, requested, causedAt })
+  })
+  if (outcome === 'done' && queued.length > 0)
+    await noteTriggered(
+      database.collections,
+      queued.map((reaction) => reaction.autoresponder_id),
+      { zone: requested.zone, at: causedAt },
+    )
+  return outcome
+}
+
+/** For an active subscriber. */
+async function react(
+  collections: Collections,
+  session: ClientSession,
+  {
+    organizationId,
+    subscriber,
+    requested,
+    causedAt,
+  }: {
+    organizationId: number
+    subscriber: SubscriberDocument
+    requested: RequestedReactions
+    causedAt: Date
+  },
+): Promise<ReactionDocument[]> {
+  const { autoresponders, zone, firstId, excludeReacted, fields, rawFields } = requested
+  if (excludeReacted) {
+    const reacted = await collections.reactions.findOne(
+      {
+        _id: reactionsOfSubscriber(subscriber.id),
+        autoresponder_id: { $in: autoresponders.map(({ _id }) => _id) },
+      },
+      { session, projection: { _id: 1 } },
+    )
+    if (reacted !== null) return []
+  }
+  return queueReactions(
+    collections,
+    session,
+    autoresponders.map((autoresponder, i) => ({
+      id: firstId + i,
+      cause: 'request',
+      organizationId,
+      subscriber,
+      autoresponder,
+      zone,
+      causedAt,
+      ...(fields === undefined ? {} : { fields }),
+      ...(rawFields === undefined ? {} : { rawFields }),
+    })),
+  )
+}

@@ -1,0 +1,146 @@
+import type { ClientSession } from 'mongodb'
+import { isDuplicateKey, isWriteConflict, type Database } from '../../shared/runtime/database.ts'
+import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
+import { inTurnForPlaces, takePlace } from '../../shared/store/subscriber-quota.ts'
+import { addMove, countMovesOfLists, noStatusCounts, type StatusCounts } from '../../shared/store/subscriber-counts.ts'
+import {
+  insertSubscriber,
+  listStateProjection,
+  withImportEpoch,
+  type ListState,
+  type SubscriberWrite,
+  type WriteOptions,
+} from './subscribers.ts'
+import { WriteGroups } from './write-coalescer.ts'
+
+/**
+ * Creations of single subscribers of one organization that come at the same moment, in one transaction, whatever lists
+ * they are for: what the transaction costs, and the wait for its commit, is shared. Each one has the outcome that it
+ * would have alone. A group that meets anything but plain success (an identity that is taken, rows that an import
+ * holds, places that are short) is undone, and each of its writes goes its own way.
+ */
+
+interface Insertion {
+  database: Database
+  organizationId: number
+  document: SubscriberDocument
+  listRevision: number
+}
+
+const insertions = new WeakMap<Database, WriteGroups<number, Insertion, SubscriberWrite>>()
+
+/** As `insertSubscriber`. */
+export function insertTogether(
+  database: Database,
+  organizationId: number,
+  document: SubscriberDocument,
+  options: WriteOptions & { listRevision: number },
+): Promise<SubscriberWrite> {
+  if (options.reactions !== undefined) return insertSubscriber(database, organizationId, document, options)
+  const { listRevision } = options
+  // By organization and not by list: under a subscriber limit its transactions go one after the other anyway.
+  return groupsOf(insertions, database, insertGroup).add(organizationId, {
+    database,
+    organizationId,
+    document,
+    listRevision,
+  })
+}
+
+async function insertGroup(items: readonly Insertion[]): Promise<Promise<SubscriberWrite>[]> {
+  const { database, organizationId } = items[0]!
+  return togetherOrAlone(
+    database,
+    organizationId,
+    async (session, isInTurn) => {
+      const lists = await readListStates(database, session, items)
+      const fitting = items.filter(
+        ({ document, listRevision }) => lists.get(document.mailing_list_id)?.revision === listRevision,
+      )
+      if (fitting.length > 0) {
+        const documents = fitting.map(({ document }) =>
+          withImportEpoch(document, lists.get(document.mailing_list_id)),
+        )
+        const amount = documents.filter(({ status }) => status === 'active').length
+        await takePlaces(database, session, organizationId, { amount, isInTurn })
+        await database.collections.subscribers.insertMany(documents, { session })
+        await countMovesOfLists(database, session, organizationId, changesByList(documents))
+      }
+      return items.map((item) => () => Promise.resolve(fitting.includes(item) ? 'done' : 'list_changed'))
+    },
+    () =>
+      items.map((item) =>
+        insertSubscriber(database, organizationId, item.document, { listRevision: item.listRevision }),
+      ),
+  )
+}
+
+async function readListStates(
+  { collections }: Database,
+  session: ClientSession,
+  items: readonly Insertion[],
+): Promise<Map<number, ListState>> {
+  const listIds = [...new Set(items.map(({ document }) => document.mailing_list_id))]
+  const lists = await collections.mailingLists
+    .find({ _id: { $in: listIds } }, { session, projection: listStateProjection })
+    .toArray()
+  return new Map(lists.map((list) => [list._id, list]))
+}
+
+function changesByList(documents: readonly SubscriberDocument[]): Map<number, StatusCounts> {
+  const byList = new Map<number, StatusCounts>()
+  for (const { mailing_list_id: listId, status } of documents)
+    byList.set(listId, addMove(byList.get(listId) ?? noStatusCounts(), null, status))
+  return byList
+}
+
+async function takePlaces(
+  { collections }: Database,
+  session: ClientSession,
+  organizationId: number,
+  { amount, isInTurn }: { amount: number; isInTurn: boolean },
+): Promise<void> {
+  if (amount > 0 && (await takePlace(collections, session, organizationId, { amount, isInTurn })) !== 'taken')
+    throw new NotTogether()
+}
+
+/** Thrown by a group's attempt, which is undone then. */
+class NotTogether extends Error {}
+
+async function togetherOrAlone(
+  database: Database,
+  organizationId: number,
+  attempt: (session: ClientSession, isInTurn: boolean) => Promise<(() => Promise<SubscriberWrite>)[]>,
+  alone: () => Promise<SubscriberWrite>[],
+): Promise<Promise<SubscriberWrite>[]> {
+  try {
+    let conflicts = 0
+    const outcomes = await inTurnForPlaces(database, organizationId, async (session, isInTurn) => {
+      try {
+        return await attempt(session, isInTurn)
+      } catch (error) {
+        // Before the commit: nothing of it is written, whatever the reason. Who wrote the same a moment ago is gone
+        // the next time; a row that an import holds for longer is no matter of the others in the group.
+        if (isWriteConflict(error)) conflicts += 1
+        if (isDuplicateKey(error) || conflicts > mostConflicts) throw new NotTogether('', { cause: error })
+        throw error
+      }
+    })
+    return outcomes.map((outcome) => outcome())
+  } catch (error) {
+    if (error instanceof NotTogether) return alone()
+    throw error
+  }
+}
+
+const mostConflicts = 5
+
+function groupsOf<Item>(
+  known: WeakMap<Database, WriteGroups<number, Item, SubscriberWrite>>,
+  database: Database,
+  write: (items: readonly Item[]) => Promise<Promise<SubscriberWrite>[]>,
+): WriteGroups<number, Item, SubscriberWrite> {
+  let groups = known.get(database)
+  if (groups === undefined) known.set(database, (groups = new WriteGroups(write)))
+  return groups
+}

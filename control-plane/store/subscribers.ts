@@ -1,0 +1,294 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { ClientSession, Filter } from 'mongodb'
+import { clock } from '../../shared/runtime/clock.ts'
+import { inTransaction, isMaxTimeExpired, type Database } from '../../shared/runtime/database.ts'
+import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
+import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
+import { inTurnForPlaces, takePlace } from '../../shared/store/subscriber-quota.ts'
+import { dropReactionsOf, removeReactionsOf } from '../../shared/store/reactions.ts'
+import { withRequestedReactions, type RequestedReactions } from './requested-reactions.ts'
+import { addMove, countMoves, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
+
+/**
+ * Single subscribers, written by requests. Each write is one transaction that also moves the list's counts, and takes
+ * turns with imports: whoever comes second on the same subscriber does it again on what the first one left.
+ */
+
+/**
+ * `several`: more than one subscriber is at the address. `busy`: imports held the places that are free for longer than
+ * a request waits. `list_changed`: the list isn't any more what the request was checked against.
+ */
+export type SubscriberWrite = 'done' | 'missing' | 'several' | 'over_limit' | 'busy' | 'list_changed'
+
+/** Which subscriber: by `_id`, by its public id, or by the email where that isn't the identity. */
+export type SubscriberAddress = string | { listId: number; id: number } | { listId: number; emailKey: string }
+
+export interface WriteOptions {
+  /** The list's revision at which the request was checked; without it nothing is compared. */
+  listRevision?: number
+  /** On-subscription autoresponders that are to answer, if the subscriber is active then. */
+  reactions?: RequestedReactions
+  /** Uses up, in the same transaction, what an addition depends on; without it the addition is `missing`. */
+  claim?: (session: ClientSession) => Promise<boolean>
+  /** What else a change writes, in its transaction. */
+  alongside?: (session: ClientSession) => Promise<void>
+}
+
+/** Adds a subscriber. Throws a duplicate key error when its identity is there already. */
+export function insertSubscriber(
+  database: Database,
+  organizationId: number,
+  document: SubscriberDocument,
+  options: WriteOptions = {},
+): Promise<SubscriberWrite> {
+  return withRequestedReactions(database, options.reactions, (react) =>
+    waitingForPlaces(database, organizationId, async (session, isInTurn) => {
+      const { mailing_list_id: listId, status } = document
+      const list = await readListState(database, session, listId)
+      if (!isAtRevision(list, options)) return 'list_changed'
+      if (options.claim !== undefined && !(await options.claim(session))) return 'missing'
+      if (status === 'active') await takePlaceOrThrow(database, session, { organizationId, isInTurn })
+      await database.collections.subscribers.insertOne(withImportEpoch(document, list), { session })
+      await react(session, { organizationId, subscriber: document })
+      const changes = addMove(noStatusCounts(), null, status)
+      await countMoves(database, session, { organizationId, listId, changes })
+      return 'done'
+    }),
+  )
+}
+
+export interface SubscriberChange {
+  set: Partial<SubscriberDocument> & Record<string, unknown>
+  unset: string[]
+}
+
+/** As an update document; null when nothing changes. */
+function updateOf({ set, unset }: SubscriberChange): Record<string, unknown> | null {
+  const update: Record<string, unknown> = {}
+  if (Object.keys(set).length > 0) update['$set'] = set
+  if (unset.length > 0) update['$unset'] = Object.fromEntries(unset.map((path) => [path, '']))
+  return Object.keys(update).length === 0 ? null : update
+}
+
+/** What a subscriber is after a change. */
+export function changed(existing: SubscriberDocument, { set, unset }: SubscriberChange): SubscriberDocument {
+  const entries = new Map<string, unknown>(Object.entries(existing))
+  const values = new Map<string, unknown>(Object.entries(existing.custom_fields))
+  const placeOf = (path: string): [Map<string, unknown>, string] =>
+    path.startsWith(valuePath) ? [values, path.slice(valuePath.length)] : [entries, path]
+  for (const [path, value] of Object.entries(set)) {
+    const [target, key] = placeOf(path)
+    target.set(key, value)
+  }
+  for (const path of unset) {
+    const [target, key] = placeOf(path)
+    target.delete(key)
+  }
+  entries.set('custom_fields', Object.fromEntries(values))
+  return Object.fromEntries(entries) as unknown as SubscriberDocument
+}
+
+const valuePath = 'custom_fields.'
+
+/**
+ * Changes a subscriber as `change` says of what is there at that moment. With another `_id` in `set` it becomes
+ * somebody else and keeps its id, and with that its reactions; throws a duplicate key error when there is one already.
+ */
+export function changeSubscriber(
+  database: Database,
+  organizationId: number,
+  address: SubscriberAddress,
+  change: (existing: SubscriberDocument) => SubscriberChange,
+  options: WriteOptions = {},
+): Promise<SubscriberWrite> {
+  return withRequestedReactions(database, options.reactions, (react) =>
+    waitingForPlaces(database, organizationId, async (session, isInTurn) => {
+      const { subscribers } = database.collections
+      const found = await subscribers.find(filterOf(address), { session }).limit(2).toArray()
+      const existing = found[0]
+      if (existing === undefined) return 'missing'
+      if (found.length > 1) return 'several'
+      const { mailing_list_id: listId, status: from } = existing
+      if (!isAtRevision(await readListState(database, session, listId), options)) return 'list_changed'
+      const changes = change(existing)
+      if (changes.set.status === 'active' && from !== 'active')
+        changes.set.reactivations = (existing.reactivations ?? 0) + 1
+      const subscriber = changed(existing, changes)
+      const to = subscriber.status
+      if (to === 'active' && from !== 'active')
+        await takePlaceOrThrow(database, session, { organizationId, isInTurn })
+      if (subscriber._id !== existing._id) {
+        await subscribers.deleteOne({ _id: existing._id }, { session })
+        await subscribers.insertOne(await withoutDeletedValues(database, session, subscriber), { session })
+      } else {
+        const update = {
+          ...updateOf(changes),
+          // A deletion at the same moment removes the reactions that it sees: it must meet this write.
+          ...(options.reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),
+        }
+        if (Object.keys(update).length > 0)
+          await subscribers.updateOne({ _id: existing._id }, update, { session })
+      }
+      if (from === 'active' && to !== 'active')
+        await dropReactionsOf(database.collections, session, [subscriber.id])
+      await react(session, { organizationId, subscriber })
+      await options.alongside?.(session)
+      const moved = addMove(noStatusCounts(), from, to)
+      await countMoves(database, session, { organizationId, listId, changes: moved })
+      return 'done'
+    }),
+  )
+}
+
+/** Values of deleted fields don't move along: their removal goes by `_id` and may be past the new one. */
+async function withoutDeletedValues(
+  { collections }: Database,
+  session: ClientSession,
+  subscriber: SubscriberDocument,
+): Promise<SubscriberDocument> {
+  const deleted = await collections.deletedFields
+    .find({ mailing_list_id: subscriber.mailing_list_id }, { session })
+    .toArray()
+  const ids = new Set(deleted.map(({ _id }) => String(_id)))
+  const kept = Object.entries(subscriber.custom_fields).filter(([id]) => !ids.has(id))
+  return { ...subscriber, custom_fields: Object.fromEntries(kept) }
+}
+
+/** A write that waits so long for an import's batch is tried as a transaction instead. */
+const inPlaceMs = 5_000
+
+/** A field that was deleted after the request read the fields has its values removed until 5 minutes after. */
+const maxFieldsAgeMs = 60_000
+
+/**
+ * Changes nothing but values of a subscriber: no count, no identity, no reaction hangs on them, so one guarded write
+ * does, a third of what the transaction costs. `fieldsReadAt` is the database's time before the fields were read.
+ * Resolves to what is there then; null when the change is of another kind, when the subscriber isn't any more what the
+ * change was made for, or when the fields were read long ago.
+ */
+export async function changeInPlace(
+  { collections }: Database,
+  existing: SubscriberDocument,
+  change: SubscriberChange,
+  fieldsReadAt: Date,
+): Promise<SubscriberDocument | null> {
+  const { _id, id, status, confirmed } = existing
+  const { set } = change
+  const update = updateOf(change)
+  if (update === null || set._id !== undefined || (set.status ?? status) !== status) return null
+  const asSeen = { _id, id, status, confirmed: confirmed ?? { $exists: false } }
+  const $expr = { $lt: ['$$NOW', new Date(fieldsReadAt.getTime() + maxFieldsAgeMs)] }
+  try {
+    return await collections.subscribers.findOneAndUpdate({ ...asSeen, $expr }, update, {
+      returnDocument: 'after',
+      maxTimeMS: inPlaceMs,
+    })
+  } catch (error) {
+    if (isMaxTimeExpired(error)) return null
+    throw error
+  }
+}
+
+/** Removes up to `most` of the subscribers at an address, lowest id first; the reactions that were queued for them too. */
+export function removeSubscribers(
+  database: Database,
+  organizationId: number,
+  address: SubscriberAddress,
+  most: number,
+): Promise<{ ids: number[]; moreRemaining: boolean }> {
+  const { collections } = database
+  return inTransaction(database, async (session) => {
+    const found = await collections.subscribers
+      .find(filterOf(address), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
+      // By `_id` there is one at most, and asking for an order would only make the server sort it.
+      .sort(typeof address === 'string' ? {} : { id: 1 })
+      .limit(most + 1)
+      .toArray()
+    const removed = found.slice(0, most)
+    if (removed.length === 0) return { ids: [], moreRemaining: false }
+    await collections.subscribers.deleteMany({ _id: { $in: removed.map(({ _id }) => _id) } }, { session })
+    await removeReactionsOf(
+      collections,
+      session,
+      removed.map(({ id }) => id),
+    )
+    await collections.deletedSubscribers.insertMany(
+      removed.map(({ id, mailing_list_id }) => ({ _id: id, mailing_list_id })),
+      { session },
+    )
+    const changes = noStatusCounts()
+    for (const { status } of removed) addMove(changes, status, null)
+    const listId = removed[0]!.mailing_list_id
+    await countMoves(database, session, { organizationId, listId, changes })
+    return { ids: removed.map(({ id }) => id), moreRemaining: found.length > most }
+  })
+}
+
+export function filterOf(address: SubscriberAddress): Filter<SubscriberDocument> {
+  if (typeof address === 'string') return { _id: address }
+  return 'id' in address
+    ? { mailing_list_id: address.listId, id: address.id }
+    : { mailing_list_id: address.listId, email_key: address.emailKey }
+}
+
+/** What a write of a subscriber depends on, in the snapshot of its transaction. */
+export type ListState = Pick<MailingListDocument, '_id' | 'revision' | 'import_epoch'>
+
+export const listStateProjection = { revision: 1, import_epoch: 1 } as const
+
+const readListState = (
+  { collections }: Database,
+  session: ClientSession,
+  listId: number,
+): Promise<ListState | null> =>
+  collections.mailingLists.findOne({ _id: listId }, { session, projection: listStateProjection })
+
+const isAtRevision = (list: ListState | null, { listRevision }: WriteOptions): boolean =>
+  listRevision === undefined || list?.revision === listRevision
+
+/** An import that began before this transaction's snapshot does not deactivate the subscriber (engine/stages/finish/deactivation.ts). */
+export const withImportEpoch = (
+  document: SubscriberDocument,
+  list: ListState | null | undefined,
+): SubscriberDocument =>
+  list?.import_epoch === undefined ? document : { ...document, import_epoch: list.import_epoch }
+
+class NoPlace extends Error {
+  readonly isFull: boolean
+
+  constructor(isFull: boolean) {
+    super('no place is free under the subscriber limit')
+    this.isFull = isFull
+  }
+}
+
+async function takePlaceOrThrow(
+  { collections }: Database,
+  session: ClientSession,
+  { organizationId, isInTurn }: { organizationId: number; isInTurn: boolean },
+): Promise<void> {
+  const place = await takePlace(collections, session, organizationId, { isInTurn })
+  if (place !== 'taken') throw new NoPlace(place === 'full')
+}
+
+const pauseMs = 50
+const patienceMs = 20_000
+
+/** Places that imports hold may come back in a moment: a write is over the limit when active subscribers fill it. */
+async function waitingForPlaces(
+  database: Database,
+  organizationId: number,
+  write: (session: ClientSession, isInTurn: boolean) => Promise<SubscriberWrite>,
+): Promise<SubscriberWrite> {
+  const deadline = clock.monotonicMs() + patienceMs
+  for (;;) {
+    try {
+      return await inTurnForPlaces(database, organizationId, write)
+    } catch (error) {
+      if (!(error instanceof NoPlace)) throw error
+      if (error.isFull) return 'over_limit'
+      if (clock.monotonicMs() > deadline) return 'busy'
+      await sleep(pauseMs * (0.5 + Math.random()))
+    }
+  }
+}

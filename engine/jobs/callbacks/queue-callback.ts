@@ -1,0 +1,23 @@
+import { randomBytes } from 'node:crypto'
+import type { Database } from '../../../shared/runtime/database.ts'
+import { fullViews } from '../../../shared/store/import-views.ts'
+import type { SecretBox } from '../../../shared/runtime/secret-box.ts'
+import { insertCallback } from '../../store/callbacks.ts'
+import { ring } from '../../../shared/store/wake-up.ts'
+
+/**
+ * Enters the callback of an ended import whose counts are final, if it has one. What is sent is fixed here, the reply
+ * that a request for the import would get; doing it again changes nothing.
+ */
+export async function queueCallback(
+  { collections }: Database,
+  importId: number,
+  secrets: SecretBox,
+): Promise<void> {
+  const document = await collections.imports.findOne({ _id: importId, callback: { $ne: null } })
+  if (document === null) return
+  const [view] = await fullViews(collections, [document], secrets)
+  const body = JSON.stringify({ success: true, data: view, error_code: null, error_message: null })
+  const webhookId = `msg_${randomBytes(18).toString('base64url')}`
+  if (await insertCallback(collections, document, { webhookId, body })) await ring(collections, 'callback')
+}

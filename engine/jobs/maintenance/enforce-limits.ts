@@ -1,0 +1,20 @@
+import type { Database } from '../../../shared/runtime/database.ts'
+import type { Logger } from '../../../shared/runtime/logger.ts'
+import { ring } from '../../../shared/store/wake-up.ts'
+import { heartbeatMs } from '../../../shared/store/leases.ts'
+import { enforcePendingLimits } from '../../../shared/store/subscriber-quota.ts'
+import { enforcePendingFences } from '../../../shared/store/fence.ts'
+import type { Chore } from './maintenance.ts'
+
+/** Enforces changed subscriber limits, pauses and cancels of control planes that died before they had enforced them. */
+export function enforceLimits(database: Database, log: Logger): Chore {
+  return {
+    name: 'enforcing changed subscriber limits, pauses and cancels',
+    everyMs: heartbeatMs,
+    async run() {
+      await enforcePendingFences({ database, log })
+      const organizations = await enforcePendingLimits({ database, log })
+      if (organizations.length > 0) await ring(database.collections, 'limit')
+    },
+  }
+}

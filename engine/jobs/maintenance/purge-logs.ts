@@ -1,0 +1,22 @@
+import type { Database } from '../../../shared/runtime/database.ts'
+import type { Logger } from '../../../shared/runtime/logger.ts'
+import { idsOfImport } from '../../../shared/contract/schemas/import.ts'
+import { deleteRange } from '../../../shared/store/key-ranges.ts'
+import { listImportsWithOldLogs, markLogsPurged } from '../../../shared/store/imports.ts'
+import type { Chore } from './maintenance.ts'
+
+/** Removes the logs of imports that ended long ago; their counts stay in the import. */
+export function purgeLogs({ collections }: Database, log: Logger): Chore {
+  return {
+    name: 'purging old logs',
+    everyMs: 10 * 60_000,
+    async run() {
+      for (const id of await listImportsWithOldLogs(collections)) {
+        await deleteRange(collections.outcomes, idsOfImport(id))
+        await deleteRange(collections.failures, idsOfImport(id))
+        await markLogsPurged(collections, id)
+        log.info({ import_id: id }, 'purged the logs of an import that ended long ago')
+      }
+    },
+  }
+}

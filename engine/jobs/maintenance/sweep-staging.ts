@@ -1,0 +1,39 @@
+import type { Database } from '../../../shared/runtime/database.ts'
+import type { Logger } from '../../../shared/runtime/logger.ts'
+import type { Staging } from '../../../shared/storage/staging/staging.ts'
+import { leaveImport } from '../../../shared/store/staged-usage.ts'
+import { listUnsettledAmong } from '../../../shared/store/imports.ts'
+import type { Uploads } from '../../../shared/storage/uploads/upload-store.ts'
+import type { Chore } from './maintenance.ts'
+
+/** How long inline content may lie here before its import is in the database: longer than any request lasts. */
+const youngMs = 3_600_000
+
+/**
+ * Removes files that no import needs: of a creation that broke off, or written while an import was being cleared up;
+ * and pins of imports that have ended.
+ */
+export function sweepStaging(
+  { collections }: Database,
+  { staging, uploads }: { staging: Staging; uploads: Uploads },
+  log: Logger,
+): Chore {
+  return {
+    name: 'sweeping the staging',
+    everyMs: 10 * 60_000,
+    async run() {
+      const old = await staging.listImports({ olderThanMs: youngMs })
+      // Before the imports are asked for: one that begins later needs its pin.
+      const pinned = await uploads.listPinned()
+      const needed = new Set(await listUnsettledAmong(collections, [...old, ...pinned]))
+      for (const id of pinned) if (!needed.has(id)) await uploads.unpin(id)
+      for (const id of old) {
+        if (needed.has(id)) continue
+        await staging.removeImport(id)
+        await leaveImport(collections, id)
+        log.info({ import_id: id }, 'removed staged files that no import needs')
+      }
+      await staging.sweep()
+    },
+  }
+}

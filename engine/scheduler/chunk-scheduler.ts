@@ -1,0 +1,54 @@
+import type { WorkingImport } from '../store/import-queues.ts'
+
+/**
+ * Whose chunk is next. Two levels: the organization that had the least work done so far (virtual time), then its
+ * import that began first. So an import of 500 rows waits for one running chunk at most, however many millions another
+ * organization has queued, and a hundred imports of one organization weigh no more than one.
+ *
+ * Virtual time is in records and local to the engine; fair engines are fair together. An organization that comes anew
+ * starts at the least time there is, so it neither waits for its past nor makes up for it.
+ */
+export class ChunkScheduler {
+  readonly #virtualTimes = new Map<number, number>()
+  #imports: WorkingImport[] = []
+  /** Imports without a chunk to claim when last tried. */
+  readonly #dry = new Set<number>()
+
+  /** What may be worked on from now on, in the order of `begins_at` and id. */
+  setImports(imports: WorkingImport[]): void {
+    this.#imports = imports
+    this.#dry.clear()
+    const organizations = new Set(imports.map((entry) => entry.organization_id))
+    const known = [...organizations].flatMap((id) => this.#virtualTimes.get(id) ?? [])
+    const least = known.length === 0 ? 0 : Math.min(...known)
+    for (const id of organizations) if (!this.#virtualTimes.has(id)) this.#virtualTimes.set(id, least)
+    for (const id of this.#virtualTimes.keys()) if (!organizations.has(id)) this.#virtualTimes.delete(id)
+  }
+
+  next(): WorkingImport | null {
+    let best: WorkingImport | null = null
+    for (const candidate of this.#imports) {
+      if (this.#dry.has(candidate._id)) continue
+      if (best === null || this.#timeOf(candidate) < this.#timeOf(best)) best = candidate
+    }
+    return best
+  }
+
+  #timeOf(entry: WorkingImport): number {
+    return this.#virtualTimes.get(entry.organization_id) ?? 0
+  }
+
+  /** A chunk of so many records was given out. */
+  charge(organizationId: number, records: number): void {
+    this.#virtualTimes.set(organizationId, (this.#virtualTimes.get(organizationId) ?? 0) + records)
+  }
+
+  /** There is nothing to claim of this import until it is looked at again. */
+  markDry(importId: number): void {
+    this.#dry.add(importId)
+  }
+
+  isDry(importId: number): boolean {
+    return this.#dry.has(importId)
+  }
+}

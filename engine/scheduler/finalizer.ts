@@ -1,0 +1,101 @@
+import { clock } from '../../shared/runtime/clock.ts'
+import { messageOf } from '../../shared/contract/errors.ts'
+import {
+  listEndedImports,
+  listOrganizationsToSettle,
+  type EndedImport,
+} from '../store/import-queues.ts'
+import { LookLoop, lookEveryMs } from './poll-loop.ts'
+import { settleImport, type SettlingContext } from '../stages/finish/finalize-import.ts'
+
+/** Imports settled at once. */
+const maxAtOnce = 4
+/** For so long an import is passed over that can't be settled yet, because a chunk of it is held. */
+const retryMs = 250
+
+/**
+ * Clears up after imports that ended: fixes their totals, enters their callbacks, removes their files. It has a loop of
+ * its own, and organizations take turns in it: neither the start of other imports nor another organization's callback
+ * waits until thousands of cancelled imports are cleared up.
+ */
+export class Settler {
+  readonly #options: SettlingContext
+  readonly #loop: LookLoop
+  /** Organizations whose turn was last, latest last. */
+  #served: number[] = []
+  /** Imports that can't be settled yet, and when they are tried again, by the monotonic clock. */
+  readonly #postponed = new Map<number, { organizationId: number; untilMs: number }>()
+
+  constructor(options: Omit<SettlingContext, 'removals'>) {
+    this.#options = { ...options, removals: new Set() }
+    this.#loop = new LookLoop({
+      look: () => this.#look(),
+      problem: "ended imports can't be looked for",
+      log: options.log,
+    })
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  /** An import may have ended: look now. */
+  get wake(): () => void {
+    return this.#loop.wake
+  }
+
+  /** Resolves when what it had in hand is settled. */
+  async stop(): Promise<void> {
+    this.#loop.stop()
+    await this.#loop.ended
+  }
+
+  /** One round. Resolves to how many milliseconds there is nothing to do. */
+  async #look(): Promise<number> {
+    const { collections } = this.#options.database
+    for (const [id, { untilMs }] of this.#postponed)
+      if (untilMs <= clock.monotonicMs()) this.#postponed.delete(id)
+    const open = await listOrganizationsToSettle(collections)
+    this.#served = this.#served.filter((id) => open.includes(id))
+    open.sort((a, b) => this.#served.indexOf(a) - this.#served.indexOf(b))
+    while (open.length > 0 && !this.#loop.isStopped) {
+      const turns = open.splice(0, maxAtOnce)
+      this.#served = [...this.#served.filter((id) => !turns.includes(id)), ...turns]
+      const entries = await this.#findEnded(turns)
+      await Promise.all(entries.map((entry) => this.#settleOrPostpone(entry)))
+      // The next look settles others, as these are settled or postponed now.
+      if (entries.length > 0) return 0
+    }
+    return this.#postponed.size > 0 ? retryMs : lookEveryMs * (0.8 + 0.4 * Math.random())
+  }
+
+  async #findEnded(organizationIds: number[]): Promise<EndedImport[]> {
+    const limit = Math.floor(maxAtOnce / organizationIds.length)
+    const { collections } = this.#options.database
+    const found = await Promise.all(
+      organizationIds.map((id) =>
+        listEndedImports(collections, id, { without: this.#postponedOf(id), limit }),
+      ),
+    )
+    return found.flat()
+  }
+
+  #postponedOf(organizationId: number): number[] {
+    return [...this.#postponed]
+      .filter(([, entry]) => entry.organizationId === organizationId)
+      .map(([id]) => id)
+  }
+
+  async #settleOrPostpone(entry: EndedImport): Promise<void> {
+    const isSettled = await settleImport(entry, this.#options).catch((error: unknown) => {
+      this.#options.log.warn(
+        { import_id: entry._id },
+        `an ended import can't be cleared up after, trying again: ${messageOf(error)}`,
+      )
+      return false
+    })
+    if (isSettled) return
+    const untilMs = clock.monotonicMs() + retryMs
+    this.#postponed.set(entry._id, { organizationId: entry.organization_id, untilMs })
+  }
+}

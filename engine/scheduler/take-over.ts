@@ -1,0 +1,155 @@
+import type { Database } from '../../shared/runtime/database.ts'
+import type { Logger } from '../../shared/runtime/logger.ts'
+import type { EngineDocument } from '../../shared/contract/schemas/registration.ts'
+import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import {
+  holdersOfChunks,
+  importsOfChunksHeldBy,
+  releaseChunksOf,
+  releaseExpiredChunks,
+} from '../../shared/store/chunks.ts'
+import { ring } from '../../shared/store/wake-up.ts'
+import { isRegistered } from '../store/engines.ts'
+import {
+  holdersOfSteps,
+  importsOfStepsHeldBy,
+  releaseStepsOf,
+  takeOverStalledSteps,
+} from '../../shared/store/import-steps.ts'
+import { forgetDead, heartbeatMs, markDead, noteCleared, unregister } from '../../shared/store/leases.ts'
+import { endDeadProcesses, endTransactions } from '../../shared/store/processes.ts'
+import type { EngineMetrics } from '../metrics.ts'
+import { doingIn, mostStepFailures } from './step-failures.ts'
+import { stepBounds as usualBounds, type StepBounds } from './step-progress.ts'
+import type { Chore } from '../jobs/maintenance/maintenance.ts'
+
+export interface TakeOverOptions {
+  database: Database
+  metrics: Pick<EngineMetrics, 'stepTakenOver' | 'importFailed'>
+  log: Logger
+  /** By default the usual ones. */
+  stepBounds?: StepBounds
+}
+
+/**
+ * Takes over from engines whose lease ran out, and what living ones hold without getting on. The transactions of other
+ * processes that died are ended too.
+ */
+export function takeOverFromEngines({
+  database,
+  metrics,
+  log,
+  stepBounds = usualBounds,
+}: TakeOverOptions): Chore {
+  const { db, collections } = database
+  return {
+    name: 'taking over from engines that died or hang',
+    everyMs: heartbeatMs,
+    async run() {
+      await endDeadProcesses(database, log)
+      await markDead(db, 'engines')
+      for (const engine of await collections.engines.find({ dead: true }).toArray()) {
+        if (engine.cleared_at !== undefined) {
+          // It was suspended, or only cut off, and may still have claimed under the name that was taken from it.
+          await releaseHolds(database, engine, { died: false, log })
+          continue
+        }
+        const imports = await importsHeldBy(collections, engine._id)
+        const { chunks, steps } = await releaseHolds(database, engine, { died: true, log })
+        await noteCleared(db, 'engines', engine._id)
+        const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
+        const held =
+          imports.length === 0
+            ? 'it held nothing'
+            : `its ${chunks} chunks and ${steps} steps of import ${imports.join(', ')} go on with the engines that are left`
+        log.warn(
+          { dead_engine: dead, host, pid, chunks, steps, imports },
+          `took over from an engine whose lease ran out: engine ${dead} (process ${pid} on ${host}) died or was suspended; ${held}`,
+        )
+        await ring(collections, 'taken over')
+      }
+      await forgetDead(db, 'engines')
+      await releaseHoldsOfUnknown(collections)
+      const expired = await releaseExpiredChunks(collections)
+      if (expired.length > 0)
+        log.warn(
+          {
+            chunks: expired.map(({ _id }) => _id),
+            engines: [...new Set(expired.map(({ engine_id }) => engine_id?.slice(0, 8)))],
+          },
+          'took over chunks of which no batch was written for longer than their lease',
+        )
+      await releaseStalledSteps({ database, metrics, log, stepBounds })
+    },
+  }
+}
+
+/** Their engines live and hang in a read or write that nothing can break off, or have lost the step on the way. */
+async function releaseStalledSteps({
+  database,
+  metrics,
+  log,
+  stepBounds,
+}: Required<TakeOverOptions>): Promise<void> {
+  const { stalledMs } = stepBounds
+  const stalled = await takeOverStalledSteps(database.collections, {
+    stalledMs,
+    maxFailures: mostStepFailures,
+    message: (state) =>
+      `nothing moved for ${stalledMs / 1000} s while an engine ${doingIn(state)}: no byte of its files was read or written and no subscriber changed (the last of ${mostStepFailures} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,
+  })
+  for (const { importId, engineId, state, seconds, isLast } of stalled) {
+    const engine = engineId.slice(0, 8)
+    metrics.stepTakenOver()
+    if (isLast) metrics.importFailed('broken_step')
+    log.warn(
+      { stalled_engine: engine, import_id: importId, step: state, seconds: Math.round(seconds) },
+      `took over a step (${state}) of import ${importId} of which nothing has moved for ${Math.round(seconds)} s: engine ${engine} lives and hangs in it; ${isLast ? 'the import failed, it was the last try' : 'the import goes on with any engine'}`,
+    )
+  }
+  if (stalled.length > 0) await ring(database.collections, 'taken over')
+}
+
+/**
+ * Releases what is held under names that aren't registered. The holders are read before the register, one by one: an
+ * engine registers before it claims, so a holder that isn't registered afterwards is gone, however long this process was
+ * suspended in between.
+ */
+export async function releaseHoldsOfUnknown(collections: Collections): Promise<void> {
+  const holders = [...(await holdersOfChunks(collections)), ...(await holdersOfSteps(collections))]
+  for (const engineId of new Set(holders)) {
+    if (await isRegistered(collections, engineId)) continue
+    await releaseChunksOf(collections, engineId, { died: true })
+    await releaseStepsOf(collections, engineId, { died: true })
+  }
+}
+
+/**
+ * Hands on what an engine holds that works no longer: its open transactions end, its chunks and steps are for others.
+ * In this order, so that it can break off anywhere and be done again.
+ */
+async function releaseHolds(
+  database: Database,
+  { _id, session_ids: sessionIds }: Pick<EngineDocument, '_id' | 'session_ids'>,
+  { died, log }: { died: boolean; log: Logger },
+): Promise<{ chunks: number; steps: number }> {
+  await endTransactions(database, sessionIds, log)
+  const chunks = await releaseChunksOf(database.collections, _id, { died })
+  const steps = await releaseStepsOf(database.collections, _id, { died })
+  return { chunks, steps }
+}
+
+async function importsHeldBy(collections: Collections, engineId: string): Promise<number[]> {
+  const ofChunks = await importsOfChunksHeldBy(collections, engineId)
+  const ofSteps = await importsOfStepsHeldBy(collections, engineId)
+  return [...new Set([...ofChunks, ...ofSteps])]
+}
+
+/** For an engine that stops: hands on what it still holds, and removes it from the register. */
+export async function leaveRegister(database: Database, engineId: string, log: Logger): Promise<void> {
+  const { db, collections } = database
+  const engine = await collections.engines.findOne({ _id: engineId })
+  const registered = { _id: engineId, session_ids: engine?.session_ids ?? [] }
+  await releaseHolds(database, registered, { died: false, log })
+  await unregister(db, 'engines', engineId)
+}

@@ -1,0 +1,84 @@
+import { messageOf } from '../../../shared/contract/errors.ts'
+import { recordsIn } from '../../../shared/contract/schemas/import.ts'
+import { closeChunks, countsOfChunks, deleteChunks } from '../../../shared/store/chunks.ts'
+import { dropSecrets } from '../../../shared/store/import-secrets.ts'
+import type { EndedImport } from '../../store/import-queues.ts'
+import { fixTotals, markSettled } from '../../../shared/store/imports.ts'
+import { within } from '../../../shared/runtime/within.ts'
+import { queueCallback } from '../../jobs/callbacks/queue-callback.ts'
+import type { StepContext } from '../../scheduler/step.ts'
+
+export type SettlingContext = Pick<
+  StepContext,
+  'database' | 'secrets' | 'staging' | 'uploads' | 'quota' | 'metrics' | 'log'
+> & {
+  /** Imports whose files are just being removed. */
+  removals: Set<number>
+}
+
+/** A removal that hangs is not waited for any longer; the sweep of the staging removes what is left. */
+export const removalMs = 10_000
+/** Removals in hand at once: each one that hangs takes a thread of the process. */
+const maxRemovals = 4
+
+/**
+ * Clears up after an import that has ended, once no chunk of it is held: its totals are fixed, its list is free and its
+ * callback is queued. Its files and chunks go, and its secrets unless the callback needs them. Any number of engines may
+ * do so at once, and one may break off anywhere. False while a chunk is held.
+ */
+export async function settleImport(document: EndedImport, context: SettlingContext): Promise<boolean> {
+  const { _id: importId, state, source } = document
+  const { database, secrets, metrics, log } = context
+  const { collections } = database
+  if ((await closeChunks(collections, importId)) > 0) return false
+  const totals = await countsOfChunks(collections, importId)
+  await fixTotals(collections, importId, totals)
+  await queueCallback(database, importId, secrets)
+  await dropSecrets(collections, importId)
+  await removeWorkingData(document, context)
+  // Another engine may have been faster.
+  if (!(await markSettled(collections, importId))) return true
+  metrics.importEnded(state, source.type)
+  if (state !== 'finished' || totals.failed === 0 || totals.failed !== recordsIn(totals)) return true
+  metrics.everyRowFailed()
+  log.warn({ import_id: importId }, 'every row failed: nothing of the file was imported')
+  return true
+}
+
+/** What can't be removed stays counted, and the sweep tries again. */
+async function removeWorkingData(document: EndedImport, context: SettlingContext): Promise<void> {
+  const { removals, log } = context
+  const importId = document._id
+  const left = (why: string) => {
+    log.warn(
+      { import_id: importId },
+      `staged files can't be removed, the sweep of the staging tries again: ${why}`,
+    )
+  }
+  if (removals.size >= maxRemovals) {
+    left(`those of ${removals.size} other imports are just being removed, which hangs`)
+  } else {
+    try {
+      const isLate = await within(removalMs, removeFiles(document, context), 'late')
+      if (isLate === 'late')
+        left(`it hasn't ended for ${removalMs / 1000} s, does the file server of DATA_DIR answer?`)
+    } catch (error) {
+      left(messageOf(error))
+    }
+  }
+  await deleteChunks(context.database.collections, importId)
+}
+
+async function removeFiles(
+  document: EndedImport,
+  { staging, uploads, quota, removals }: SettlingContext,
+): Promise<void> {
+  const importId = document._id
+  removals.add(importId)
+  try {
+    await Promise.all([staging.removeImport(importId), uploads.unpin(importId)])
+    await quota.leave(document)
+  } finally {
+    removals.delete(importId)
+  }
+}

@@ -1,0 +1,40 @@
+import { ImportError } from '../../../shared/contract/errors.ts'
+import { openSecrets } from '../../../shared/runtime/import-secrets.ts'
+import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
+import { NotOpened } from '../../../shared/runtime/secret-box.ts'
+import { downloadedContent } from '../../../shared/net/download.ts'
+import type { Source, SourceContext } from './source.ts'
+
+/** Stages what is behind the URL; it is staged only when the server has said that it is whole. */
+export const urlSource: Source = async (document, context) => {
+  const url = await wholeUrl(document, context)
+  let failure: unknown = null
+  const content = (async function* () {
+    try {
+      yield* downloadedContent(url, document.source.filename, context)
+    } catch (error) {
+      failure = error
+      throw error
+    }
+  })()
+  try {
+    await context.staging.write(context.target, content)
+    return context.target
+  } catch (error) {
+    // Whatever else the staging throws is its own.
+    throw failure ?? error
+  }
+}
+
+async function wholeUrl(document: ImportDocument, { secrets }: SourceContext): Promise<URL> {
+  try {
+    return new URL((await openSecrets(document, secrets)).url!)
+  } catch (error) {
+    if (!(error instanceof NotOpened)) throw error
+    throw new ImportError(
+      'secrets_unreadable',
+      `file_source.url can't be decrypted: ${error.message}; after that, create the import again`,
+      { cause: error },
+    )
+  }
+}

@@ -1,0 +1,101 @@
+import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
+import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
+import { emailIdentity } from '../../../shared/values/email.ts'
+
+/** Records to warn of, with a line of one; 0 is none. Plain values, which cross threads. */
+export interface Noticed {
+  manyLines: number
+  manyLinesFirst: number
+  controlsLine: number
+}
+
+/** What imports without fault but looks like a mistake, noticed while the file is scanned. */
+export class FileWarnings {
+  readonly #plan: ImportPlan
+  readonly #format: FileFormat
+  readonly noticed: Noticed = { manyLines: 0, manyLinesFirst: 0, controlsLine: 0 }
+  #header: string | null = null
+  #address: string | null = null
+
+  constructor(plan: ImportPlan, format: FileFormat) {
+    this.#plan = plan
+    this.#format = format
+  }
+
+  /** Of a file that is said to have no header. */
+  firstRecord(cells: string[]): void {
+    const names = this.#plan.columns.map((column) => {
+      if (column === null) return null
+      if (column.kind === 'built_in') return column.name
+      return this.#plan.fields.find((field) => field.id === column.field_id)!.name
+    })
+    const named = names.filter((name, i) => name !== null && plain(cells[i] ?? '') === plain(name))
+    const email = cells[names.indexOf('email')] ?? ''
+    const isHeader = named.length * 2 > names.filter((name) => name !== null).length
+    if (isHeader || wordsForEmail.has(plain(email))) this.#header = cells.join(', ').slice(0, 100)
+  }
+
+  /** Of a file that is said to have a header: one with an address, mapped or not, is a record rather. */
+  headerRecord(cells: string[]): void {
+    this.#address = cells.find((cell) => emailIdentity(cell.trim()) !== null) ?? null
+  }
+
+  notice(record: ScannedRecord): void {
+    const { noticed } = this
+    if (record.lines > remarkableLines) {
+      noticed.manyLines += 1
+      noticed.manyLinesFirst ||= record.line
+    }
+    if (noticed.controlsLine === 0 && this.#format.character_set === 'iso-8859-1' && hasC1Control(record))
+      noticed.controlsLine = record.line
+  }
+
+  /** What was noticed in the rest of the file, which begins after so many lines. */
+  noticeRest(rest: Noticed, lines: number): void {
+    const { noticed } = this
+    if (rest.manyLines > 0) noticed.manyLinesFirst ||= rest.manyLinesFirst + lines
+    noticed.manyLines += rest.manyLines
+    if (rest.controlsLine > 0) noticed.controlsLine ||= rest.controlsLine + lines
+  }
+
+  get sentences(): string[] {
+    const sentences: string[] = []
+    if (this.#header !== null) {
+      sentences.push(
+        `the first record looks like a header (${this.#header}), and csv_has_headers is false: it is imported as a record`,
+      )
+    }
+    if (this.#address !== null) {
+      sentences.push(
+        `the header row holds an email address (${this.#address.trim().slice(0, 100)}), and csv_has_headers is true: if the file has no header, this subscriber is missing`,
+      )
+    }
+    const { manyLines, manyLinesFirst, controlsLine } = this.noticed
+    if (manyLines > 0) {
+      sentences.push(
+        `${manyLines} records span more than ${remarkableLines} lines, the first at line ${manyLinesFirst}: is an enclosure missing?`,
+      )
+    }
+    if (controlsLine > 0) {
+      sentences.push(
+        `the record at line ${controlsLine} has bytes 0x80-0x9F, which are control characters in ISO-8859-1: is the file windows-1252?`,
+      )
+    }
+    return sentences
+  }
+}
+
+const remarkableLines = 20
+
+const wordsForEmail = new Set(['email', 'emails', 'mail', 'emailaddress', 'mailaddress'])
+
+/** A header's words without what people put between them. */
+const plain = (text: string): string => text.toLowerCase().replaceAll(/[\s_.-]/g, '')
+
+function hasC1Control({ bytes, start, end }: ScannedRecord): boolean {
+  for (let at = start; at < end; at += 1) {
+    const byte = bytes[at]!
+    if (byte >= 0x80 && byte <= 0x9f) return true
+  }
+  return false
+}

@@ -1,0 +1,150 @@
+import { isUtf8 } from 'node:buffer'
+import { ImportError } from '../../../shared/contract/errors.ts'
+import { readCells } from '../../../shared/csv/csv-cells.ts'
+import { checkedRecords, mostlyInvalid } from '../../../shared/csv/file-beginning.ts'
+import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
+import type { ScannedRecord } from '../../../shared/csv/record-scanner.ts'
+import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/import.ts'
+import { FileWarnings, type Noticed } from './file-warnings.ts'
+import { RangeWriter, type PartitionOutput, type Range, type RecordToWrite } from './range-writer.ts'
+
+const mostRecords = 0xffffffff
+
+export interface SorterOptions {
+  output: PartitionOutput
+  bufferSize: number
+  borders: Buffer[]
+  targetBytes: number
+  plan: ImportPlan
+  format: FileFormat
+  /** Not the file's beginning: there is no header, and nothing is checked there. */
+  isTail: boolean
+}
+
+/** Takes records as they are scanned: header, checks on the file as a whole, then each to its range. */
+export class RecordSorter {
+  records = 0
+  header: string[] | null = null
+  readonly warnings: FileWarnings
+
+  readonly #format: FileFormat
+  readonly #identities: IdentityReader
+  readonly #ranges: RangeWriter
+  readonly #output: PartitionOutput
+  readonly #bufferSize: number
+  readonly #targetBytes: number
+  readonly #unidentified: RangeWriter[] = []
+  #unidentifiedBytes = Infinity
+  readonly #isTail: boolean
+  #headerIsNext: boolean
+  #badlyEncoded = 0
+  readonly #item: RecordToWrite = {
+    number: 0,
+    line: 0,
+    flags: 0,
+    identity: Buffer.alloc(0),
+    identityLength: 0,
+    bytes: Buffer.alloc(0),
+    start: 0,
+    end: 0,
+  }
+
+  constructor(options: SorterOptions) {
+    this.warnings = new FileWarnings(options.plan, options.format)
+    this.#format = options.format
+    this.#identities = new IdentityReader(options.plan, options.format)
+    this.#isTail = options.isTail
+    this.#output = options.output
+    this.#bufferSize = options.bufferSize
+    this.#targetBytes = options.targetBytes
+    this.#headerIsNext = !options.isTail && options.format.csv_has_headers
+    this.#ranges = new RangeWriter({ ...options, within: { from: null, to: null } })
+  }
+
+  take(record: ScannedRecord): void {
+    if (this.#headerIsNext) {
+      this.#headerIsNext = false
+      this.header = this.#cellsOf(record)
+      this.warnings.headerRecord(this.header)
+      return
+    }
+    this.#count(1)
+    if (!this.#isTail) this.#checkBeginning(record)
+    this.warnings.notice(record)
+
+    const identityLength = this.#identities.read(record)
+    const item = this.#item
+    item.number = this.records
+    item.line = record.line
+    item.flags = record.flags
+    item.bytes = record.bytes
+    item.start = record.start
+    item.end = record.end
+    item.identity = this.#identities.identityBytes
+    item.identityLength = Math.max(0, identityLength)
+    if (identityLength === -1) this.#addUnidentified()
+    else this.#ranges.add(item)
+  }
+
+  /** All ranges between the borders, those without records too. */
+  finish(): { sorted: Range[]; unidentified: Range[] } {
+    if (!this.#isTail && this.records < checkedRecords) this.#refuseIfMostlyBad(this.records)
+    const unidentified = this.#unidentified
+      .flatMap((writer) => writer.finish())
+      .map((range): Range => ({ ...range, kind: 'unidentified' }))
+    return { sorted: this.#ranges.finish(), unidentified }
+  }
+
+  /** What another one has made of the rest of the file, which begins after so many lines. */
+  noteRest(rest: { records: number; noticed: Noticed }, lines: number): void {
+    this.#count(rest.records)
+    this.warnings.noticeRest(rest.noticed, lines)
+  }
+
+  #count(records: number): void {
+    this.records += records
+    if (this.records > mostRecords)
+      throw new ImportError(
+        'content_refused',
+        `the file has more than ${mostRecords} records: split it into several files`,
+      )
+  }
+
+  #checkBeginning(record: ScannedRecord): void {
+    if (this.records <= checkedRecords) this.#checkEncoding(record)
+    if (this.records === 1 && !this.#format.csv_has_headers) this.warnings.firstRecord(this.#cellsOf(record))
+  }
+
+  #cellsOf(record: ScannedRecord): string[] {
+    const encoding = this.#format.character_set === 'utf-8' ? 'utf8' : 'latin1'
+    return readCells(record.bytes.toString(encoding, record.start, record.end), this.#format)
+  }
+
+  /** Records without an identity stay in file order: theirs is the failed log. */
+  #addUnidentified(): void {
+    if (this.#unidentifiedBytes >= this.#targetBytes) {
+      this.#unidentified.push(
+        new RangeWriter({
+          output: this.#output,
+          bufferSize: this.#bufferSize,
+          borders: [],
+          within: { from: null, to: null },
+        }),
+      )
+      this.#unidentifiedBytes = 0
+    }
+    this.#unidentified.at(-1)!.add(this.#item)
+    this.#unidentifiedBytes += this.#item.end - this.#item.start
+  }
+
+  #checkEncoding(record: ScannedRecord): void {
+    if (this.#format.character_set !== 'utf-8') return
+    if (!isUtf8(record.bytes.subarray(record.start, record.end))) this.#badlyEncoded += 1
+    if (this.records === checkedRecords) this.#refuseIfMostlyBad(checkedRecords)
+  }
+
+  #refuseIfMostlyBad(records: number): void {
+    const refusal = mostlyInvalid(this.#badlyEncoded, records)
+    if (refusal !== null) throw refusal
+  }
+}

@@ -1,0 +1,66 @@
+import { ImportError } from '../../../shared/contract/errors.ts'
+import { dialectBytes, RecordScanner } from '../../../shared/csv/record-scanner.ts'
+import type { StagedFile } from '../../../shared/storage/staging/staging.ts'
+import type { PartitionOutput } from './range-writer.ts'
+import { RecordSorter, type SorterOptions } from './record-sorter.ts'
+
+const readBytes = 1024 * 1024
+
+/** A scan of a source from some line's beginning on: every record that it finds goes to its sorter. */
+export class SourceScan {
+  readonly sorter: RecordSorter
+  readonly #source: StagedFile
+  readonly #output: PartitionOutput
+  readonly #scanner: RecordScanner
+  #position: number
+
+  constructor(options: SorterOptions & { source: StagedFile; from: number }) {
+    const sorter = new RecordSorter(options)
+    this.sorter = sorter
+    this.#source = options.source
+    this.#output = options.output
+    this.#position = options.from
+    this.#scanner = new RecordScanner({
+      dialect: dialectBytes(options.format),
+      wantedColumn: options.plan.identity.column,
+      onRecord: (record) => {
+        sorter.take(record)
+      },
+    })
+  }
+
+  /** Scans up to that byte of the source, or until it is stopped. Throws ImportError `source_unreadable`. */
+  async scanTo(end: number, isStopped: () => boolean): Promise<void> {
+    while (this.#position < end && !isStopped()) {
+      const space = this.#scanner.space()
+      const length = Math.min(readBytes, space.length, end - this.#position)
+      const read = await this.#source.read(space.subarray(0, length), this.#position)
+      if (read === 0)
+        throw new ImportError(
+          'source_unreadable',
+          `the staged file ended at byte ${this.#position} of ${this.#source.size}: was it changed under DATA_DIR?`,
+        )
+      this.#position += read
+      this.#scanner.advance(read)
+      await this.#output.flush()
+    }
+  }
+
+  /** What was scanned is whole records, and no more. */
+  get isBetweenRecords(): boolean {
+    return this.#scanner.isBetweenRecords
+  }
+
+  /** Physical lines scanned. */
+  get lines(): number {
+    return this.#scanner.lines
+  }
+
+  /** The source has no more bytes: resolves to its ranges when all is written. */
+  async end(): Promise<ReturnType<RecordSorter['finish']>> {
+    this.#scanner.end()
+    const ranges = this.sorter.finish()
+    await this.#output.end()
+    return ranges
+  }
+}

@@ -1,0 +1,77 @@
+import type { ClientSession, Db } from 'mongodb'
+import type { ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
+import type { Collections } from '../../../shared/contract/schemas/collections.ts'
+import type { SubscriberStatus } from '../../../shared/contract/schemas/subscriber.ts'
+import { BsonReader } from './bson-reader.ts'
+
+export interface ExistingQuery {
+  db: Db
+  collections: Collections
+  session: ClientSession
+  /** `_id`s. */
+  keys: string[]
+  projection: Record<string, 1>
+}
+
+/** The subscribers that are there, by `_id`, with the parts that the projection names. */
+export async function findExisting(query: ExistingQuery): Promise<Map<string, ExistingSubscriber>> {
+  const { db, collections, session, keys, projection } = query
+  const filter = { _id: { $in: keys } }
+  const batchSize = keys.length + 1
+  const { collectionName } = collections.subscribers
+  // Raw: the reply's inner documents stay what was received. A cursor of the driver took 4 us a subscriber.
+  const reply = await db.command(
+    { find: collectionName, filter, projection, batchSize },
+    { session, raw: true },
+  )
+  const found = readReply(reply['cursor'] as Buffer)
+  if (found !== null) return found
+  // More than one reply holds: long values of required fields, of thousands of subscribers.
+  const documents = await collections.subscribers.find(filter, { session, projection, batchSize }).toArray()
+  return new Map(documents.map((subscriber) => [subscriber._id, subscriber]))
+}
+
+/** Null when the server has more. */
+function readReply(cursor: Buffer): Map<string, ExistingSubscriber> | null {
+  const found = new Map<string, ExistingSubscriber>()
+  const reader = new BsonReader(cursor)
+  while (reader.next()) {
+    if (reader.name === 'id' && reader.number() !== 0) return null
+    if (reader.name !== 'firstBatch') continue
+    const documents = reader.inner()
+    while (documents.next()) {
+      const subscriber = readSubscriber(documents.inner())
+      found.set(subscriber._id, subscriber)
+    }
+  }
+  return found
+}
+
+const noFields: ExistingSubscriber['custom_fields'] = Object.freeze({})
+
+function readSubscriber(reader: BsonReader): ExistingSubscriber {
+  const subscriber: ExistingSubscriber = { _id: '', id: 0, status: 'active', custom_fields: noFields }
+  while (reader.next()) {
+    switch (reader.name) {
+      case '_id':
+        subscriber._id = reader.string()
+        break
+      case 'id':
+        subscriber.id = reader.number()
+        break
+      case 'status':
+        subscriber.status = reader.string() as SubscriberStatus
+        break
+      case 'confirmed':
+        subscriber.confirmed = reader.boolean()
+        break
+      case 'reactivations':
+        subscriber.reactivations = reader.number()
+        break
+      case 'custom_fields':
+        subscriber.custom_fields = reader.object()
+        break
+    }
+  }
+  return subscriber
+}

@@ -1,0 +1,59 @@
+import { reactionsPerRecord } from '../../../shared/store/import-plan.ts'
+import { rowDecider, type RowDecider } from '../../../shared/csv/row-decision.ts'
+import { rowReader, type RowReader } from '../../../shared/csv/row-reader.ts'
+import type { ImportDocument, ImportPlan } from '../../../shared/contract/schemas/import.ts'
+import { bytesOf } from '../../../shared/store/value-bytes.ts'
+import { reactionWriter, type ReactionWriter } from './reaction-writer.ts'
+import { subscriberWriter, updateWriter } from './subscriber-writer.ts'
+
+/** What the rows of one import need, made once per import and worker. */
+export interface ImportContext {
+  document: ImportDocument
+  plan: ImportPlan
+  reader: RowReader
+  decider: RowDecider
+  writeSubscriber: ReturnType<typeof subscriberWriter>
+  writeUpdate: ReturnType<typeof updateWriter>
+  reactions: ReactionWriter
+  /** Of the values that rows which are added, or updated, get where the file brings none. */
+  defaultBytes: { added: number; updated: number }
+  /** Reaction ids that are set aside for a record. */
+  reactionsPerRecord: number
+}
+
+/** Null for an import that isn't split yet. */
+export function importContext(document: ImportDocument): ImportContext | null {
+  const { plan, partition, options, started_at: startedAt } = document
+  if (plan === null || partition === null || startedAt === null) return null
+  const reader = rowReader(plan, options)
+  const ids = {
+    importId: document._id,
+    organizationId: document.organization_id,
+    mailingListId: document.mailing_list_id,
+  }
+  return {
+    document,
+    plan,
+    reader,
+    decider: rowDecider({
+      plan,
+      options,
+      mappedFieldIds: reader.mappedFieldIds,
+      startedAt,
+    }),
+    writeSubscriber: subscriberWriter(ids.mailingListId, plan.fields),
+    writeUpdate: updateWriter(plan.fields),
+    reactions: reactionWriter(ids, plan),
+    defaultBytes: {
+      added: bytesOf(
+        plan.fields.map((field) => plan.default_values[field.id] ?? field.default),
+        plan,
+      ),
+      updated: bytesOf(
+        plan.fields.map(({ id }) => plan.default_values[id] ?? null),
+        plan,
+      ),
+    },
+    reactionsPerRecord: options.dry_run ? 0 : reactionsPerRecord(plan),
+  }
+}

@@ -1,0 +1,183 @@
+import { endedStates, workingStates } from '../../shared/contract/import-state.ts'
+import {
+  endedIndex,
+  waitingDryRunsIndex,
+  waitingOfListIndex,
+  type Collections,
+} from '../../shared/contract/schemas/collections.ts'
+import type { ImportDocument, SourceType } from '../../shared/contract/schemas/import.ts'
+
+/**
+ * What engines find to do for imports. Each query has an index whose first key is a queue: a list for imports that need
+ * it alone, an organization for dry runs and for what is to be cleared up. The beginnings of all queues are read by
+ * skipping from one to the next (DISTINCT_SCAN), so the cost goes by the number of queues and not by what waits in them.
+ */
+
+/** An import that is due and not started. */
+export interface WaitingImport {
+  _id: number
+  organization_id: number
+  begins_at: Date
+  sourceType: SourceType
+  /** Null for a dry run, which needs no list for itself. */
+  listId: number | null
+}
+
+/** The first import of each list that is due, dry runs apart: the others of the list wait for it. */
+export async function listFirstOfLists({ imports }: Collections): Promise<WaitingImport[]> {
+  return imports
+    .aggregate<WaitingImport>(
+      [
+        { $match: { state: 'scheduled', 'options.dry_run': false } },
+        { $sort: waitingOfListIndex },
+        {
+          $group: {
+            _id: '$mailing_list_id',
+            begins_at: { $first: '$begins_at' },
+            id: { $first: '$_id' },
+            organization_id: { $first: '$organization_id' },
+            sourceType: { $first: '$source.type' },
+          },
+        },
+        { $match: isDue },
+        { $project: { _id: '$id', listId: '$_id', organization_id: 1, begins_at: 1, sourceType: 1 } },
+      ],
+      { hint: waitingOfListIndex },
+    )
+    .toArray()
+}
+
+const isDue = { $expr: { $lte: ['$begins_at', '$$NOW'] } }
+
+/** The organizations that have dry runs due. */
+export async function listOrganizationsWithDryRuns({ imports }: Collections): Promise<number[]> {
+  const found = await imports
+    .aggregate<{ _id: number }>(
+      [
+        { $match: { state: 'scheduled', 'options.dry_run': true } },
+        { $sort: waitingDryRunsIndex },
+        { $group: { _id: '$organization_id', begins_at: { $first: '$begins_at' } } },
+        { $match: isDue },
+        { $project: { _id: 1 } },
+      ],
+      { hint: waitingDryRunsIndex },
+    )
+    .toArray()
+  return found.map(({ _id }) => _id)
+}
+
+/** Up to `limit` dry runs of an organization that are due and have such a source, the first ones. */
+export async function listDueDryRuns(
+  { imports }: Collections,
+  organizationId: number,
+  { sourceTypes, limit }: { sourceTypes: readonly SourceType[]; limit: number },
+): Promise<WaitingImport[]> {
+  const due = await imports
+    .find(
+      {
+        ...{ state: 'scheduled', 'options.dry_run': true, organization_id: organizationId },
+        ...{ 'source.type': { $in: [...sourceTypes] }, ...isDue },
+      },
+      { projection: { organization_id: 1, begins_at: 1, 'source.type': 1 } },
+    )
+    .sort(waitingDryRunsIndex)
+    .hint(waitingDryRunsIndex)
+    .limit(limit)
+    .toArray()
+  return due.map(({ source, ...entry }) => ({ ...entry, sourceType: source.type, listId: null }))
+}
+
+export type DueImport = Pick<
+  ImportDocument,
+  '_id' | 'organization_id' | 'mailing_list_id' | 'begins_at' | 'options'
+> & { source: Pick<ImportDocument['source'], 'type' | 'filename'> }
+
+/** What the start of an import needs to know of it, in any order. */
+export function readDueImports({ imports }: Collections, ids: readonly number[]): Promise<DueImport[]> {
+  return imports
+    .find(
+      { _id: { $in: [...ids] }, state: 'scheduled' },
+      {
+        projection: {
+          ...{ organization_id: 1, mailing_list_id: 1, begins_at: 1 },
+          ...{ 'source.type': 1, 'source.filename': 1 },
+          ...{ 'options.dry_run': 1, 'options.deactivate_subscribers_not_in_import': 1 },
+        },
+      },
+    )
+    .toArray()
+}
+
+export type WorkingImport = Pick<
+  ImportDocument,
+  '_id' | 'organization_id' | 'begins_at' | 'state' | 'step' | 'fence' | 'missing'
+>
+
+/**
+ * Started imports for which there is something to do now, in the order of `begins_at` and id. Left out are those whose
+ * next try of a step is not due.
+ */
+export async function listWorkingImports({ imports }: Collections): Promise<WorkingImport[]> {
+  const isStepDue = {
+    // $max passes over what is null or absent.
+    $expr: { $lte: [{ $max: ['$begins_at', '$step_not_before', '$download.next_attempt_at'] }, '$$NOW'] },
+  }
+  const working = await imports
+    .find(
+      {
+        state: { $in: [...workingStates] },
+        $or: [{ state: 'importing' }, { step: { $ne: null } }, isStepDue],
+      },
+      {
+        projection: { organization_id: 1, begins_at: 1, state: 1, step: 1, fence: 1, missing: 1 },
+      },
+    )
+    .hint({ state: 1 })
+    .toArray()
+  return working.sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)
+}
+
+export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'state'> & {
+  source: Pick<ImportDocument['source'], 'type'>
+}
+
+/** The filter of `endedIndex`. */
+const endedAndUnsettled = { settled: false, finished_at: { $gt: new Date(0) } }
+
+/** Organizations with ended imports that are not cleared up yet. */
+export async function listOrganizationsToSettle({ imports }: Collections): Promise<number[]> {
+  const found = await imports
+    .aggregate<{ _id: number }>(
+      [
+        { $match: endedAndUnsettled },
+        { $sort: { organization_id: 1 } },
+        { $group: { _id: '$organization_id' } },
+      ],
+      { hint: endedIndex },
+    )
+    .toArray()
+  return found.map(({ _id }) => _id)
+}
+
+/** Ended imports of an organization that are not cleared up and of which no engine holds the step, the first ones. */
+export function listEndedImports(
+  { imports }: Collections,
+  organizationId: number,
+  { without, limit }: { without: readonly number[]; limit: number },
+): Promise<EndedImport[]> {
+  return imports
+    .find(
+      {
+        ...endedAndUnsettled,
+        organization_id: organizationId,
+        state: { $in: [...endedStates] },
+        step: null,
+        _id: { $nin: [...without] },
+      },
+      { projection: { organization_id: 1, state: 1, 'source.type': 1 } },
+    )
+    .sort(endedIndex)
+    .hint(endedIndex)
+    .limit(limit)
+    .toArray()
+}

@@ -1,0 +1,246 @@
+import type { ReadRecord } from './chunk-records.ts'
+import type { FieldType, FieldValue } from '../contract/schemas/custom-field.ts'
+import type { BuiltInColumn, ImportOptions, ImportPlan } from '../contract/schemas/import.ts'
+import {
+  emailFormats,
+  subscriberStatuses,
+  type EmailFormat,
+  type SubscriberStatus,
+} from '../contract/schemas/subscriber.ts'
+import {
+  isMonthFirstDate,
+  parseDateTime,
+  parseDayOfYear,
+  toInstant,
+  type DateOrder,
+} from '../values/date-time.ts'
+import { emailExpectation, emailIdentity } from '../values/email.ts'
+import { booleanExpectation, booleanFromText, fieldReader, longestText } from '../values/field-value.ts'
+import { canonicalIp, ipExpectation } from '../values/ip.ts'
+
+/** What the cells of a good row say. Null: the file brings no value (no such column, or a blank cell). */
+export interface Row {
+  /** As typed, trimmed. */
+  email: string
+  status: SubscriberStatus | null
+  email_format: EmailFormat | null
+  subscribe_time: Date | null
+  subscribe_ip: string | null
+  remove_time: Date | null
+  remove_ip: string | null
+  confirmed: boolean | null
+  confirm_time: Date | null
+  /** Values of the mapped custom fields, in the order of `RowReader.mappedFieldIds`. */
+  fields: (FieldValue | null)[]
+  /** How many of its dates have the month first although the file's dates have the day first. */
+  monthFirstDates: number
+}
+
+export interface RowReader {
+  /** Ids of the mapped custom fields, in column order. */
+  mappedFieldIds: number[]
+  /** Index of the email column; the email as typed goes into logs whatever becomes of the row. */
+  emailColumn: number
+  /** The row, or the reasons why it isn't one, as a sentence each. */
+  read(cells: readonly string[]): Row | string
+  /** Why a record whose other cells may be fine has no identity. */
+  identityProblem(cells: readonly string[]): string
+}
+
+/** The row of a record, or the reasons why it isn't one. */
+export const readRow = (
+  reader: RowReader,
+  { problem, identity, cells }: Pick<ReadRecord, 'problem' | 'identity' | 'cells'>,
+): Row | string => problem ?? (identity === null ? reader.identityProblem(cells) : reader.read(cells))
+
+interface CellReader {
+  name: string
+  expectation: string
+  required: boolean
+  /** Reads a trimmed, non-blank cell into the row; false when it is no value of the column. */
+  read(text: string, row: Row): boolean
+  /** For a column of dates: the order in which they are read, and whether the text would be one in the other order. */
+  dates?: { order: DateOrder; isReadIn(text: string, order: DateOrder): boolean }
+}
+
+/** Makes the reader of an import's rows. All that can be looked up is looked up here, once. */
+export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
+  const mappedFieldIds: number[] = []
+  const columns = plan.columns.map((column): CellReader | null => {
+    if (column === null) return null
+    if (column.kind === 'built_in') return builtInReader(column.name, plan, options)
+    const field = plan.fields.find((candidate) => candidate.id === column.field_id)!
+    const order = options.file_format.date_format
+    const reader = fieldReader(field, order)
+    const index = mappedFieldIds.push(field.id) - 1
+    const isReadIn = dateReaders[field.field_type]
+    return {
+      name: field.name,
+      expectation: reader.expectation,
+      required: plan.identity.field_id === field.id,
+      ...(isReadIn === undefined ? {} : { dates: { order, isReadIn } }),
+      read(text, row) {
+        const value = reader.fromText(text)
+        row.fields[index] = Array.isArray(value) && value.length === 0 ? null : value
+        return value !== null
+      },
+    }
+  })
+  const emailColumn = plan.columns.findIndex(
+    (column) => column?.kind === 'built_in' && column.name === 'email',
+  )
+
+  return {
+    mappedFieldIds,
+    emailColumn,
+    read(cells) {
+      const surplus =
+        cells.length > columns.length
+          ? cells.slice(columns.length).find((cell) => cell.trim() !== '')
+          : undefined
+      if (surplus !== undefined) {
+        return `the record has ${cells.length} cells, the mapping ${columns.length} columns: the first one too many is ${shorten(surplus.trim())}`
+      }
+      const row = blankRow(mappedFieldIds.length)
+      let problems = ''
+      for (let i = 0; i < columns.length; i += 1) {
+        const column = columns[i]
+        if (column === null || column === undefined) continue
+        const text = cells[i]?.trim() ?? ''
+        if (text === '' ? column.required : !column.read(text, row)) {
+          problems += (problems === '' ? '' : '; ') + problemOf(column, text)
+        } else if (column.dates?.order === 'dmy' && isMonthFirstDate(text)) {
+          row.monthFirstDates += 1
+        }
+      }
+      return problems === '' ? row : problems
+    },
+    identityProblem(cells) {
+      const column = columns[plan.identity.column]!
+      return problemOf(column, cells[plan.identity.column]?.trim() ?? '')
+    },
+  }
+}
+
+function problemOf({ name, expectation, dates }: CellReader, text: string): string {
+  if (text === '') return `${name}: the cell is blank instead of ${expectation}`
+  const hint =
+    dates?.order === 'mdy' && dates.isReadIn(text, 'dmy') ? ': should date_format be dmy, day first?' : ''
+  return `${name}: ${shorten(text)} is not ${expectation}${hint}`
+}
+
+const isDateTime = (text: string, order: DateOrder): boolean => parseDateTime(text, order) !== null
+
+/** Of the types of custom fields whose values are read by `date_format`. */
+const dateReaders: Partial<Record<FieldType, (text: string, order: DateOrder) => boolean>> = {
+  date: isDateTime,
+  day_of_year: (text, order) => parseDayOfYear(text, order) !== null,
+}
+
+function blankRow(fields: number): Row {
+  return {
+    email: '',
+    status: null,
+    email_format: null,
+    subscribe_time: null,
+    subscribe_ip: null,
+    remove_time: null,
+    remove_ip: null,
+    confirmed: null,
+    confirm_time: null,
+    fields: new Array<null>(fields).fill(null),
+    monthFirstDates: 0,
+  }
+}
+
+function builtInReader(name: BuiltInColumn, plan: ImportPlan, options: ImportOptions): CellReader {
+  const order = options.file_format.date_format
+  const zone = plan.time_zone_name
+  const time = (key: 'subscribe_time' | 'remove_time' | 'confirm_time'): CellReader => ({
+    name,
+    required: false,
+    expectation: `a date or time in a documented form (${order}), in the years 1000 to 9999`,
+    dates: { order, isReadIn: isDateTime },
+    read(text, row) {
+      const value = parseDateTime(text, order)
+      row[key] = value === null ? null : toInstant(value, zone)
+      return row[key] !== null
+    },
+  })
+  const ip = (key: 'subscribe_ip' | 'remove_ip'): CellReader => ({
+    name,
+    required: false,
+    expectation: ipExpectation,
+    read(text, row) {
+      row[key] = canonicalIp(text)
+      return row[key] !== null
+    },
+  })
+  switch (name) {
+    case 'email':
+      return {
+        name,
+        required: true,
+        expectation: emailExpectation,
+        read(text, row) {
+          row.email = text
+          // On most lists the email is the identity and was looked at when the file was split.
+          return plan.identity.kind === 'email' || emailIdentity(text) !== null
+        },
+      }
+    case 'status':
+      return {
+        name,
+        required: false,
+        expectation: `one of ${subscriberStatuses.join(', ')}`,
+        read(text, row) {
+          row.status = oneOf(subscriberStatuses, text)
+          return row.status !== null
+        },
+      }
+    case 'email_format':
+      return {
+        name,
+        required: false,
+        expectation: `one of ${emailFormats.join(', ')}`,
+        read(text, row) {
+          row.email_format = oneOf(emailFormats, text)
+          return row.email_format !== null
+        },
+      }
+    case 'confirmed':
+      return {
+        name,
+        required: false,
+        expectation: booleanExpectation,
+        read(text, row) {
+          row.confirmed = booleanFromText(text)
+          return row.confirmed !== null
+        },
+      }
+    case 'subscribe_time':
+    case 'remove_time':
+    case 'confirm_time':
+      return time(name)
+    case 'subscribe_ip':
+    case 'remove_ip':
+      return ip(name)
+  }
+}
+
+function oneOf<T extends string>(values: readonly T[], text: string): T | null {
+  const wanted = text.toLowerCase()
+  return values.find((value) => value === wanted) ?? null
+}
+
+const shownCharacters = 60
+
+/** A value for a message: quoted, on one line, not longer than one wants to read. */
+function shorten(text: string): string {
+  // Not between the two halves of a character.
+  const end =
+    (text.charCodeAt(shownCharacters - 1) & 0xfc00) === 0xd800 ? shownCharacters - 1 : shownCharacters
+  const shown = text.length > shownCharacters ? `${text.slice(0, end)}...` : text
+  const size = text.length > longestText ? ` (${text.length} characters)` : ''
+  return `'${shown.replaceAll(/[\0-\x1f\x7f]+/g, ' ')}'${size}`
+}

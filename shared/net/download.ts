@@ -1,0 +1,167 @@
+import { AddressRefused } from './address-guard.ts'
+import { ImportError, messageOf } from '../contract/errors.ts'
+import type { DownloadBounds } from './download-bounds.ts'
+import { DownloadProblem } from './download-failure.ts'
+import { openByFtp } from './ftp-url.ts'
+import { gunzip, gunzipIfPacked, isGzipName } from './gzip.ts'
+import { openByHttp } from './http-url.ts'
+import {
+  failedTry,
+  isFtp,
+  isHttp,
+  quoted,
+  shown,
+  targetOf,
+  type OpenOptions,
+  type RemoteFile,
+  type RemoteTarget,
+} from './remote-file.ts'
+
+/**
+ * One try of a download, whatever the scheme: follow the redirects to a file, count its bytes as they come, decode and
+ * unpack them, count again. It ends without an error only when the server has said that the file is whole.
+ *
+ * Redirects are followed by hand, because every hop's address is checked, and credentials stay with the origin that
+ * they were given for.
+ */
+
+export interface DownloadOptions extends OpenOptions {
+  /** What is left of the time for all tries. */
+  leftMs: number
+  /** Bytes that came so far and how many will, if that is known; both before any decoding. */
+  onProgress: (received: number, expected: number | null) => void
+}
+
+/** The file's content. Throws ImportError, `retryable` where a later try may go well, or the signal's reason. */
+export async function* downloadedContent(
+  url: URL,
+  filename: string,
+  options: DownloadOptions,
+): AsyncGenerator<Buffer> {
+  const deadline = AbortSignal.timeout(Math.max(0, Math.floor(options.leftMs)))
+  const signal = AbortSignal.any([options.signal, deadline])
+  try {
+    yield* fileBehind(url, filename, { ...options, signal })
+  } catch (error) {
+    throw explanation(error, url, options, deadline)
+  }
+}
+
+async function* fileBehind(url: URL, filename: string, context: DownloadOptions): AsyncGenerator<Buffer> {
+  const { bounds } = context
+  const file = await openBehind(targetOf(url), context)
+  try {
+    if (file.expected !== null && file.expected > bounds.bytes) throw tooLarge(bounds)
+    const receipt = { isWhole: false }
+    const received = counted(file, url, receipt, context)
+    const decoded = file.isEncoded ? gunzip(received, `the body from ${shown(url)}`) : received
+    yield* bounded(unpacked(decoded, file, filename), bounds)
+    if (!receipt.isWhole) throw failedTry(`${shown(url)} has bytes behind the end of its gzip data`)
+  } finally {
+    await file.close()
+  }
+}
+
+function unpacked(pieces: AsyncGenerator<Buffer>, { isEncoded }: RemoteFile, filename: string) {
+  if (!isGzipName(filename)) return pieces
+  return isEncoded
+    ? gunzipIfPacked(pieces, JSON.stringify(filename))
+    : gunzip(pieces, JSON.stringify(filename))
+}
+
+/** Follows redirects to a file. */
+async function openBehind(first: RemoteTarget, options: OpenOptions): Promise<RemoteFile> {
+  let target = first
+  for (let redirects = 0; ; redirects += 1) {
+    if (isFtp(target.url)) return openByFtp(target, options)
+    const answer = await openByHttp(target, options)
+    if (!('location' in answer)) return answer
+    if (redirects === options.bounds.redirects)
+      throw failedTry(
+        `more than ${options.bounds.redirects} redirects, the last one from ${shown(target.url)}`,
+      )
+    target = redirected(target, answer.location)
+  }
+}
+
+function redirected(from: RemoteTarget, location: string | undefined): RemoteTarget {
+  if (location === undefined || location === '')
+    throw failedTry(`${shown(from.url)} redirects, but its answer has no Location`)
+  const to = URL.parse(location, from.url)
+  if (to === null) throw failedTry(`${shown(from.url)} redirects to something that is no URL`)
+  if (!isHttp(to) && !isFtp(to))
+    throw failedTry(
+      `${shown(from.url)} redirects to a ${quoted(to.protocol, null)} address, expected http, https, ftp or ftps`,
+    )
+  const staysAtOrigin = to.origin === from.url.origin && isHttp(to)
+  // Credentials in a Location are the server's, not the client's: they aren't used.
+  to.username = to.password = ''
+  return { url: targetOf(to).url, credentials: staysAtOrigin ? from.credentials : null }
+}
+
+/** The bytes as the network brings them: not more than the bound, and not fewer than announced. */
+async function* counted(
+  file: RemoteFile,
+  url: URL,
+  receipt: { isWhole: boolean },
+  { bounds, onProgress }: DownloadOptions,
+): AsyncGenerator<Buffer> {
+  let bytes = 0
+  const sofar = () => (file.expected === null ? `${bytes} bytes` : `${bytes} of ${file.expected} bytes`)
+  onProgress(0, file.expected)
+  try {
+    for await (const piece of file.body) {
+      bytes += piece.length
+      if (bytes > bounds.bytes) throw tooLarge(bounds)
+      onProgress(bytes, file.expected)
+      yield piece
+    }
+  } catch (error) {
+    if (error instanceof ImportError) throw error
+    throw failedTry(`${shown(url)} broke off after ${sofar()}: ${messageOf(error)}`, error)
+  }
+  if (file.expected !== null && bytes !== file.expected)
+    throw failedTry(`${shown(url)} sent ${sofar()}`, new DownloadProblem('broken_off'))
+  receipt.isWhole = true
+}
+
+/** The same bytes, as long as they stay within the bound. */
+async function* bounded(pieces: AsyncIterable<Buffer>, bounds: DownloadBounds): AsyncGenerator<Buffer> {
+  let bytes = 0
+  for await (const piece of pieces) {
+    bytes += piece.length
+    if (bytes > bounds.bytes) throw tooLarge(bounds)
+    yield piece
+  }
+}
+
+const tooLarge = ({ bytes }: DownloadBounds) =>
+  new ImportError(
+    'source_refused',
+    `the file has more than ${bytes / 1e6} MB, the most that is taken from a URL: upload it by FTP instead`,
+    { cause: new DownloadProblem('too_large') },
+  )
+
+const outOfTime = (url: URL, { totalMs }: DownloadBounds, cause?: unknown) =>
+  new ImportError(
+    'source_refused',
+    `${shown(url)} had not sent the whole file after ${totalMs / 60_000} minutes`,
+    { cause: new DownloadProblem('timeout', cause) },
+  )
+
+/** What went wrong with a try, as an ImportError; all that isn't for good may go well at the next one. */
+function explanation(error: unknown, url: URL, context: DownloadOptions, deadline: AbortSignal): unknown {
+  if (context.signal.aborted) return context.signal.reason
+  if (error instanceof ImportError && error.code === 'source_refused') return error
+  if (deadline.aborted) return outOfTime(url, context.bounds, error)
+  const refused = findCause(error, AddressRefused)
+  if (refused !== null) return new ImportError('source_refused', refused.message, { cause: error })
+  if (error instanceof ImportError) return error.retryable ? error : failedTry(error.message, error)
+  const { credentials } = targetOf(url)
+  return failedTry(`${shown(url)} couldn't be downloaded: ${quoted(messageOf(error), credentials)}`, error)
+}
+
+function findCause<T extends Error>(error: unknown, kind: new (...args: never[]) => T): T | null {
+  for (let at: unknown = error; at instanceof Error; at = at.cause) if (at instanceof kind) return at
+  return null
+}

@@ -1,0 +1,74 @@
+import type { Dispatcher } from 'undici'
+import { DownloadProblem, failureOfStatus } from './download-failure.ts'
+import { ask, guardedAgent, refuseLiteral } from './guarded-http.ts'
+import { HeldEnd } from './delayed-end.ts'
+import {
+  failedTry,
+  quoted,
+  shown,
+  type OpenOptions,
+  type RemoteFile,
+  type RemoteTarget,
+} from './remote-file.ts'
+
+/**
+ * Opens a file over http or https; a redirect is handed back. What is connected to is the address that was checked, and
+ * each hop has a connection of its own.
+ */
+
+const redirectStatuses = new Set([301, 302, 303, 307, 308])
+
+/**
+ * Resolves to the file, which the caller closes, or to what a redirect says in its Location. Throws ImportError
+ * `source_unavailable` (retryable) for any other answer, AddressRefused, the signal's reason, and undici's errors.
+ */
+export async function openByHttp(
+  target: RemoteTarget,
+  options: OpenOptions,
+): Promise<RemoteFile | { location: string | undefined }> {
+  const { url } = target
+  refuseLiteral(options.guard, target)
+  const end = new HeldEnd()
+  const agent = guardedAgent(options.guard, options.bounds, (socket) => end.hold(socket))
+  try {
+    const response = await ask(target, agent, {
+      signal: options.signal,
+      headers: { 'accept-encoding': 'identity' },
+    })
+    // Its end, good or bad, is told to whoever reads it; where nobody does, it isn't news.
+    response.body.on('error', () => undefined)
+    if (redirectStatuses.has(response.statusCode)) {
+      await agent.destroy()
+      return { location: headerText(response.headers['location']) }
+    }
+    return { ...opened(response, url), body: end.read(response.body), close: () => agent.destroy() }
+  } catch (error) {
+    await agent.destroy()
+    throw error
+  }
+}
+
+function opened(
+  { statusCode, headers }: Dispatcher.ResponseData,
+  url: URL,
+): Pick<RemoteFile, 'expected' | 'isEncoded'> {
+  if (statusCode !== 200)
+    throw failedTry(
+      `${shown(url)} answered with status ${statusCode}, expected 200`,
+      new DownloadProblem(failureOfStatus(statusCode)),
+    )
+  const encoding = headerText(headers['content-encoding'])?.trim().toLowerCase() ?? ''
+  const isEncoded = encoding === 'gzip' || encoding === 'x-gzip'
+  if (!isEncoded && encoding !== '' && encoding !== 'identity')
+    throw failedTry(
+      `the file from ${shown(url)} came with Content-Encoding ${JSON.stringify(quoted(encoding, null))}, expected gzip or none`,
+    )
+  const length = headerText(headers['content-length'])
+  return {
+    expected: length !== undefined && /^\d+$/.test(length) ? Number(length) : null,
+    isEncoded,
+  }
+}
+
+const headerText = (value: string | string[] | undefined): string | undefined =>
+  Array.isArray(value) ? value[0] : value

@@ -1,0 +1,336 @@
+import { existsSync } from 'node:fs'
+import { isIPv4, isIPv6 } from 'node:net'
+import { availableParallelism } from 'node:os'
+import path from 'node:path'
+import { z } from 'zod'
+import { StartError } from '../contract/errors.ts'
+
+/**
+ * Every setting of every process: its default, its unit and its sentence. This is the only file that reads
+ * the environment. The README's table is made from this schema (`settingsTable`).
+ */
+
+const optionalText = () => z.string().optional()
+
+function bareInteger({ min, max }: { min: number; max: number }) {
+  return z
+    .string()
+    .refine((text) => /^\d{1,15}$/.test(text) && Number(text) >= min && Number(text) <= max, {
+      error: `must be an integer from ${min} to ${max}`,
+    })
+    .transform(Number)
+}
+
+const integer = (bounds: { min: number; max: number; default: number }) =>
+  bareInteger(bounds).default(bounds.default)
+
+const yesNo = (fallback: boolean) =>
+  z
+    .enum(['true', 'false'], { error: 'must be true or false' })
+    .transform((text) => text === 'true')
+    .default(fallback)
+
+const port = (fallback: number) => integer({ min: 0, max: 65535, default: fallback })
+
+/** One that holds no credentials. */
+const bareUrl = (protocol: RegExp, error: string) =>
+  z.url({ protocol, error }).refine((text) => !text.includes('@'), { error })
+
+const commaList = () =>
+  z
+    .string()
+    .transform((text) =>
+      text
+        .split(',')
+        .map((part) => part.trim())
+        .filter((part) => part !== ''),
+    )
+    .default([])
+
+/** An address, or a network of them; "300.1.1.1/99" is neither. */
+function isNetwork(text: string): boolean {
+  const [address = '', prefix, ...rest] = text.split('/')
+  const maxPrefix = isIPv4(address) ? 32 : isIPv6(address) && !address.includes('%') ? 128 : -1
+  return rest.length === 0 && maxPrefix > 0 && (prefix === undefined || isPrefix(prefix, maxPrefix))
+}
+
+const isPrefix = (text: string, max: number): boolean => /^\d{1,3}$/.test(text) && Number(text) <= max
+
+/** Labels of a name, the last of which is no number, so that a mistyped address isn't taken for a name. */
+const hostName = /^(?!.*(?:^|\.)(?:\d+|0x[\da-f]*)\.?$)[\w-]+(?:\.[\w-]+)*\.?$/i
+
+const settingsSchema = z.object({
+  MONGODB_URI: z
+    .string()
+    .regex(/^mongodb(\+srv)?:\/\/\S+$/, { error: 'must begin with mongodb:// or mongodb+srv://' })
+    .optional()
+    .meta({
+      isSecret: true,
+      description:
+        'the MongoDB replica set or sharded cluster; without it an embedded server is started under `DATA_DIR`',
+    }),
+  MONGODB_DATABASE: z
+    .string()
+    .regex(/^[\w-]{1,63}$/, { error: 'must be 1 to 63 letters, digits, "-" or "_"' })
+    .default('rollcall')
+    .describe('name of the database'),
+  EMBEDDED_MONGODB: yesNo(true).describe(
+    'whether an embedded server is started without `MONGODB_URI`; `false` in the image, which has none',
+  ),
+  MONGOD_BINARY: optionalText().describe('a `mongod` for the embedded server, before any other'),
+  MONGOD_CACHE_DIR: optionalText().describe(
+    "where a downloaded `mongod` is kept, by default `rollcall/mongod` in the user's cache folder",
+  ),
+  MONGOD_CACHE_MB: integer({ min: 256, max: 1_000_000, default: 1024 }).describe(
+    "the embedded server's cache, in MB",
+  ),
+  DATA_DIR: z
+    .string()
+    .default('./data')
+    .transform((folder) => path.resolve(folder))
+    .describe('uploads, staging and the embedded database; several engines share it (NFS or the like)'),
+  STAGING: z
+    .enum(['disk', 'gridfs'], { error: 'must be disk or gridfs' })
+    .default('disk')
+    .describe(
+      'where uploads and staged files lie: `disk` (under `DATA_DIR`) or `gridfs` (in the database), for processes on different machines without a shared folder',
+    ),
+  SECRETS_KEY_FILE: optionalText().describe(
+    'file with the key that encrypts passwords in URLs and secrets of callbacks in the database (docs/operating.md), the same for all control planes and engines; by default `secrets.key` in `DATA_DIR`, made at the first start unless it is `STAGING=gridfs` with `MONGODB_URI`',
+  ),
+  UPLOAD_MAX_FILES: integer({ min: 0, max: 10_000_000, default: 10_000 }).describe(
+    "files in an organization's upload directory, unfinished ones included; 0 is without a limit",
+  ),
+  UPLOAD_MAX_MB: integer({ min: 0, max: 1_000_000_000, default: 10_240 }).describe(
+    "an organization's quota, in MB: its upload directory with unfinished uploads, what its unfinished imports have staged, and the failed rows of its ended ones until their logs are purged; 0 is without a limit",
+  ),
+  IMPORTS_MAX_UNFINISHED: integer({ min: 1, max: 10_000, default: 2_000 }).describe(
+    'imports of an organization that are not finished, failed or cancelled, over which none is created',
+  ),
+  DISK_RESERVE_MB: integer({ min: 0, max: 1_000_000_000, default: 512 }).describe(
+    'space on the disk of `DATA_DIR`, in MB, that staging leaves free: with less, engines begin no import and inline content is refused; 0 is none',
+  ),
+  HTTP_HOST: z.string().default('127.0.0.1').describe('address that the control plane listens on'),
+  HTTP_PORT: port(8080).describe(
+    'port of the control plane; 0 is a free port, here and in every other port setting',
+  ),
+  PUBLIC_URL: bareUrl(/^https?$/, 'must be an http or https URL without a user and a password')
+    .optional()
+    .describe('what links in mails begin with, by default the HTTP address'),
+  HTTP_INLINE_LIMIT_MB: integer({ min: 1, max: 1024, default: 64 }).describe(
+    'body limit for creating imports, in MB; it is 1 MB elsewhere',
+  ),
+  HTTP_REQUESTS_PER_MINUTE: integer({ min: 0, max: 10_000_000, default: 0 }).describe(
+    'requests of one API key within a minute that one control plane takes; 0 is any number',
+  ),
+  HTTP_MAX_CONNECTIONS: integer({ min: 1, max: 100_000, default: 5_000 }).describe(
+    'HTTP connections of one control plane at a time, less where the limit of open files wants it',
+  ),
+  HTTP_MAX_CONNECTIONS_PER_ADDRESS: integer({ min: 1, max: 100_000, default: 1_000 }).describe(
+    'HTTP connections from one address (in IPv6, one /64) at a time, of one control plane; those in `TRUSTED_PROXIES` have no such bound',
+  ),
+  METRICS_HOST: z
+    .string()
+    .default('127.0.0.1')
+    .describe("address that the engine's and the FTP server's metrics and health ports listen on"),
+  ENGINE_METRICS_PORT: port(9464).describe('`/metrics`, `/healthz`, `/readyz` of the engine'),
+  ENGINE_WORKERS: integer({ min: 1, max: 256, default: availableParallelism() }).describe(
+    'worker threads of one engine, by default the number of cores',
+  ),
+  FTP_HOST: z.string().default('127.0.0.1').describe('address that the FTP server listens on'),
+  FTP_PORT: port(2121).describe('control port of the FTP server'),
+  FTP_PASSIVE_PORTS: z
+    .string()
+    .refine((text) => parsePortRange(text) !== null, { error: 'must be FIRST-LAST, or 0 for any free port' })
+    .default('2122-2222')
+    .describe('ports of passive data connections'),
+  FTP_PUBLIC_HOST: optionalText().describe(
+    'the address that passive replies name, by default the one that the client connected to',
+  ),
+  FTP_TLS_CERT: optionalText().describe(
+    'PEM file of the certificate (with its chain) of the FTP server; with its key it switches on `AUTH TLS`, and it is read again when it changes',
+  ),
+  FTP_TLS_KEY: optionalText().describe('PEM file of the key of that certificate'),
+  FTPS_PORT: bareInteger({ min: 0, max: 65535 })
+    .optional()
+    .describe('port of implicit TLS, where a connection begins with the handshake; without it there is none'),
+  FTP_TLS_REQUIRED: yesNo(false).describe('whether logins and data in the clear are refused'),
+  FTP_TLS_RESUMPTION_REQUIRED: yesNo(true).describe(
+    'whether data connections in TLS must resume the TLS session of their control connection; docs/uploads.md names the clients that cannot',
+  ),
+  FTP_MAX_SESSIONS: integer({ min: 1, max: 100_000, default: 500 }).describe(
+    'FTP sessions of one process at a time, less where the limit of open files wants it',
+  ),
+  FTP_MAX_SESSIONS_PER_ADDRESS: integer({ min: 1, max: 100_000, default: 200 }).describe(
+    'FTP sessions from one address at a time, of one process',
+  ),
+  FTP_MAX_SESSIONS_PER_ACCOUNT: integer({ min: 1, max: 100_000, default: 150 }).describe(
+    'FTP sessions of one organization at a time, of one process',
+  ),
+  FTP_METRICS_PORT: port(9465).describe('`/metrics`, `/healthz`, `/readyz` of the FTP server'),
+  BOOTSTRAP_API_KEY: z
+    .string()
+    .regex(/^[\w-]{16,128}$/, { error: 'must be 16 to 128 letters, digits, "-" or "_"' })
+    .optional()
+    .meta({
+      isSecret: true,
+      description:
+        'the first system-admin key, by default a generated one; used only when the database has no organization yet',
+    }),
+  URL_IMPORT_ALLOW: commaList()
+    .refine((list) => list.every((entry) => isNetwork(entry) || hostName.test(entry)), {
+      error: 'must be comma-separated CIDRs, addresses and host names',
+    })
+    .describe(
+      'comma-separated CIDRs and host names that URL imports and callbacks may reach although they are private',
+    ),
+  AUTH_FAILURES_PER_MINUTE: integer({ min: 1, max: 1_000_000, default: 20 }).describe(
+    'wrong credentials from one address (in IPv6, one /64) within a minute, over which it is refused for the rest of that minute',
+  ),
+  USER_LOCKOUT_FAILURES: integer({ min: 1, max: 1_000_000, default: 5 }).describe(
+    'wrong passwords in a row after which a user is locked out',
+  ),
+  USER_LOCKOUT_MINUTES: integer({ min: 1, max: 1_000_000, default: 30 }).describe(
+    'how long a lockout lasts, in minutes',
+  ),
+  TERMS_AND_CONDITIONS_VERSION: z
+    .string()
+    .regex(/^\d{1,15}$/, { error: 'must be a non-negative integer' })
+    .transform(Number)
+    .optional()
+    .describe(
+      'version of the terms and conditions that users agree to; without it a user can have no `terms_and_conditions_version` but null',
+    ),
+  DISABLE_SUBSCRIBER_DELETION: yesNo(false).describe('`true` refuses to delete subscribers'),
+  TRUSTED_PROXIES: commaList()
+    .refine((list) => list.every(isNetwork), { error: 'must be comma-separated CIDRs' })
+    .describe('comma-separated CIDRs whose `X-Forwarded-For` is believed'),
+  LOG_LEVEL: z
+    .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], {
+      error: 'must be trace, debug, info, warn, error, fatal or silent',
+    })
+    .default('info')
+    .describe('least level that is logged, one JSON line an event on standard error'),
+})
+
+/** Settings of the command line, which talks to a service that may be anywhere. */
+const clientSettingsSchema = z.object({
+  ROLLCALL_URL: bareUrl(
+    /^https?$/,
+    'must be an http or https URL without a user and a password: the key belongs in ROLLCALL_API_KEY',
+  )
+    .default('http://127.0.0.1:8080')
+    .describe('command line: where the service is'),
+  ROLLCALL_API_KEY: optionalText().meta({ isSecret: true, description: 'command line: the API key' }),
+  ROLLCALL_FTP: bareUrl(/^ftps?$/, 'must be ftp://HOST:PORT, or ftps://HOST:PORT')
+    .optional()
+    .describe(
+      "command line: where large files are uploaded, by default port 2121 of the service's host; with `ftps` only over TLS",
+    ),
+  NO_COLOR: optionalText().describe('command line: any value keeps it from using colours'),
+})
+
+export type ClientSettings = Readonly<z.infer<typeof clientSettingsSchema>>
+
+export type Settings = Readonly<z.infer<typeof settingsSchema>>
+
+/**
+ * Reads the settings from `env`; a `.env` file in the working folder fills in what `env` lacks.
+ * A blank value is the same as none. Throws a StartError that lists every wrong setting.
+ */
+export function loadSettings(env: NodeJS.ProcessEnv = process.env): Settings {
+  return load(settingsSchema, env, tlsIssues)
+}
+
+/** Those of the command line, by the same rules. */
+export function loadClientSettings(env: NodeJS.ProcessEnv = process.env): ClientSettings {
+  return load(clientSettingsSchema, env, () => [])
+}
+
+function load<T extends object>(
+  schema: z.ZodType<T> & { shape: Record<string, z.core.$ZodType> },
+  env: NodeJS.ProcessEnv,
+  issuesBetween: (settings: T) => { path: PropertyKey[]; message: string }[],
+): Readonly<T> {
+  if (env === process.env && existsSync('.env')) process.loadEnvFile('.env')
+  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value?.trim() !== ''))
+  const parsed = schema.safeParse(given)
+  const issues = parsed.success ? issuesBetween(parsed.data) : parsed.error.issues
+  if (parsed.success && issues.length === 0) return Object.freeze(parsed.data)
+  const problems = issues.map((issue) => {
+    const name = String(issue.path[0])
+    // An error message ends up in logs.
+    const { isSecret } = z.globalRegistry.get(schema.shape[name]!) ?? {}
+    const isShown = isSecret !== true && given[name]?.includes('@') !== true
+    const shown = isShown ? JSON.stringify(given[name]) : 'not shown, as it may be secret'
+    return `setting ${name} ${issue.message} (it is ${shown})`
+  })
+  throw new StartError(problems.join('; '))
+}
+
+/** TLS of the FTP server takes a certificate with its key; what is of use only with TLS is not ignored without. */
+function tlsIssues(settings: Settings): { path: string[]; message: string }[] {
+  const {
+    FTP_TLS_CERT: cert,
+    FTP_TLS_KEY: key,
+    FTPS_PORT: implicitPort,
+    FTP_TLS_REQUIRED: isRequired,
+  } = settings
+  const wanted = {
+    FTP_TLS_CERT: cert !== undefined,
+    FTP_TLS_KEY: key !== undefined,
+    FTPS_PORT: implicitPort !== undefined,
+    FTP_TLS_REQUIRED: isRequired,
+  }
+  if (cert !== undefined && key !== undefined) return []
+  return Object.entries(wanted)
+    .filter(([, isWanted]) => isWanted)
+    .map(([name]) => ({ path: [name], message: 'needs both FTP_TLS_CERT and FTP_TLS_KEY' }))
+}
+
+/** The first and last port of "2122-2222"; "0" is {first: 0, last: 0}, any free port; null when malformed. */
+export function parsePortRange(text: string): { first: number; last: number } | null {
+  if (text === '0') return { first: 0, last: 0 }
+  const match = /^(\d{1,5})-(\d{1,5})$/.exec(text)
+  if (match === null) return null
+  const range = { first: Number(match[1]), last: Number(match[2]) }
+  return range.first >= 1 && range.first <= range.last && range.last <= 65535 ? range : null
+}
+
+/** The settings as rows of the README's table, in the schema's order. */
+export function settingsTable(): string {
+  const rows = Object.entries({ ...settingsSchema.shape, ...clientSettingsSchema.shape }).map(
+    ([name, schema]) => {
+      const fallback = z.safeParse(schema, undefined)
+      return `| \`${name}\` | ${shownDefault(name, fallback.data)} | ${schema.description ?? ''} |`
+    },
+  )
+  return ['| setting | default | |', '|---|---|---|', ...rows].join('\n')
+}
+
+function shownDefault(name: string, value: unknown): string {
+  if (name === 'ENGINE_WORKERS') return 'cores'
+  if (name === 'DATA_DIR') return '`./data`'
+  if (value === undefined || (Array.isArray(value) && value.length === 0)) return ''
+  return `\`${JSON.stringify(value).replaceAll('"', '')}\``
+}
+
+/**
+ * The environment that a program is started with, whoever starts it: this process's own. `fallbacks` hold where that
+ * lacks a variable, `settings` in any case.
+ */
+export const programEnvironment = ({
+  fallbacks = {},
+  settings = {},
+}: {
+  fallbacks?: Record<string, string>
+  settings?: Record<string, string>
+}): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries({ ...fallbacks, ...process.env, ...settings }).filter(
+      (entry): entry is [string, string] => entry[1] !== undefined,
+    ),
+  )
+
+/** Where programs are looked up: the folders of `PATH`, as it separates them. */
+export const programSearchPath = (): string => process.env['PATH'] ?? ''

@@ -1,0 +1,60 @@
+import type { Collections } from '../contract/schemas/collections.ts'
+
+/**
+ * Draws ids of one kind. Those who ask while a draw is under way share the next one: sixteen creations at once cost one
+ * write of the counter instead of sixteen that wait for each other. Nobody gets an id that was drawn before he asked,
+ * so what is created after a look at the counter has a higher id than was seen there.
+ */
+export class IdCounter {
+  readonly #counters: Collections['counters']
+  readonly #kind: string
+  #waiting: Waiting[] = []
+  #isDrawing = false
+
+  constructor({ counters }: Collections, kind: string) {
+    this.#counters = counters
+    this.#kind = kind
+  }
+
+  /** The first of so many ids in a row. */
+  take(amount: number): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ amount, resolve, reject })
+      if (!this.#isDrawing) void this.#draw()
+    })
+  }
+
+  async #draw(): Promise<void> {
+    this.#isDrawing = true
+    while (this.#waiting.length > 0) {
+      const group = this.#waiting
+      this.#waiting = []
+      const total = group.reduce((sum, { amount }) => sum + amount, 0)
+      try {
+        let next = (await this.#raise(total)) - total
+        for (const { amount, resolve } of group) {
+          resolve(next)
+          next += amount
+        }
+      } catch (error) {
+        for (const { reject } of group) reject(error as Error)
+      }
+    }
+    this.#isDrawing = false
+  }
+
+  async #raise(amount: number): Promise<number> {
+    const counter = await this.#counters.findOneAndUpdate(
+      { _id: this.#kind },
+      [{ $set: { next: { $add: [{ $ifNull: ['$next', 1] }, amount] } } }],
+      { upsert: true, returnDocument: 'after' },
+    )
+    return counter!.next
+  }
+}
+
+interface Waiting {
+  amount: number
+  resolve: (first: number) => void
+  reject: (error: Error) => void
+}

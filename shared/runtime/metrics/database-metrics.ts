@@ -1,0 +1,203 @@
+import type { Document, MongoClient } from 'mongodb'
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import { clock } from '../clock.ts'
+import type { Database } from '../database.ts'
+import { databaseProblem } from '../start-database.ts'
+import { Figure, registerGauges } from './cached-metric.ts'
+
+/**
+ * Whether MongoDB is the limit: what this process waits for (connections, and how long commands keep them), and what
+ * the server says of itself (latencies by kind, cache, tickets, queues). The driver's own command events are not used:
+ * with them it decodes every reply a second time.
+ */
+export function observeDatabase(registry: Registry, database: Database): void {
+  observePool(registry, database.client)
+  const admin = database.db.client.db('admin')
+  // The very question of /readyz, so that the two never contradict each other for longer than a reading counts.
+  const problem = databaseProblem(database)
+  const up = new Figure(async () => ((await problem()) === null ? 1 : 0), { mostFreshMs: 0 })
+  new Gauge({
+    name: 'rollcall_database_up',
+    help: 'Whether MongoDB answers this process',
+    registers: [registry],
+    async collect() {
+      this.set((await up.value()) ?? 0)
+    },
+  })
+  observeServer(registry, new Figure(async () => serverFigures(await admin.command(serverStatus))))
+}
+
+const durations = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
+
+/** Of the process's main client; worker threads have a connection for each lane, and never wait for one. */
+function observePool(registry: Registry, client: MongoClient): void {
+  const registers = [registry]
+  const waiting = new Gauge({
+    name: 'rollcall_database_checkouts_waiting',
+    help: 'Operations that wait for a connection of the pool',
+    registers,
+  })
+  const inUse = new Gauge({
+    name: 'rollcall_database_connections_in_use',
+    help: 'Connections of the pool that have an operation in hand',
+    registers,
+  })
+  const checkouts = new Histogram({
+    name: 'rollcall_database_checkout_duration_seconds',
+    help: 'Time that operations waited for a connection of the pool',
+    buckets: durations,
+    registers,
+  })
+  const uses = new Histogram({
+    name: 'rollcall_database_operation_duration_seconds',
+    help: 'Time that an operation kept its connection: a command there and back; the engine has one that waits for news for up to a second',
+    buckets: durations,
+    registers,
+  })
+  const failures = new Counter({
+    name: 'rollcall_database_checkout_failures_total',
+    help: 'Operations that got no connection',
+    registers,
+  })
+  const since = new Map<string, number>()
+  client.on('connectionCheckOutStarted', () => waiting.inc())
+  client.on('connectionCheckedOut', ({ address, connectionId, durationMS }) => {
+    waiting.dec()
+    inUse.inc()
+    checkouts.observe(durationMS / 1000)
+    since.set(`${address} ${connectionId}`, clock.monotonicMs())
+  })
+  client.on('connectionCheckOutFailed', () => {
+    waiting.dec()
+    failures.inc()
+  })
+  client.on('connectionCheckedIn', ({ address, connectionId }) => {
+    const key = `${address} ${connectionId}`
+    const startedAt = since.get(key)
+    if (startedAt === undefined) return
+    since.delete(key)
+    inUse.dec()
+    uses.observe((clock.monotonicMs() - startedAt) / 1000)
+  })
+}
+
+/** Without its longest parts: what is left takes the server a millisecond. */
+const serverStatus = {
+  serverStatus: 1,
+  ...Object.fromEntries(
+    [
+      ...['repl', 'locks', 'metrics', 'tcmalloc', 'network', 'transactions', 'sharding', 'storageEngine'],
+      ...['asserts', 'electionMetrics', 'flowControl', 'security', 'indexStats', 'indexBulkBuilder'],
+      ...['logicalSessionRecordCache', 'transportSecurity', 'twoPhaseCommitCoordinator', 'mirroredReads'],
+    ].map((section) => [section, 0]),
+  ),
+} satisfies Document
+
+interface ServerFigures {
+  connections: number
+  queued: Record<string, number>
+  cache: Record<string, number>
+  cacheBytes: number
+  tickets: Record<string, number>
+  operations: Record<string, number>
+  operationSeconds: Record<string, number>
+}
+
+const kinds = ['reads', 'writes', 'commands', 'transactions']
+
+/** What a server tells depends on its version, its kind (mongos has no cache) and the user's rights. */
+function serverFigures(status: Document): ServerFigures {
+  const at = (...path: string[]): number => {
+    let value: unknown = status
+    for (const key of path) value = (value as Record<string, unknown> | undefined)?.[key]
+    return value === undefined ? NaN : Number(value)
+  }
+  const cacheBytes = at('wiredTiger', 'cache', 'maximum bytes configured')
+  const tickets = (operation: string) => {
+    const recent = at('queues', 'execution', operation, 'available')
+    return Number.isNaN(recent) ? at('wiredTiger', 'concurrentTransactions', operation, 'available') : recent
+  }
+  return {
+    connections: at('connections', 'current'),
+    queued: {
+      read: at('globalLock', 'currentQueue', 'readers'),
+      write: at('globalLock', 'currentQueue', 'writers'),
+    },
+    cache: {
+      used: at('wiredTiger', 'cache', 'bytes currently in the cache') / cacheBytes,
+      dirty: at('wiredTiger', 'cache', 'tracked dirty bytes in the cache') / cacheBytes,
+    },
+    cacheBytes,
+    tickets: { read: tickets('read'), write: tickets('write') },
+    operations: Object.fromEntries(kinds.map((kind) => [kind, at('opLatencies', kind, 'ops')])),
+    operationSeconds: Object.fromEntries(
+      kinds.map((kind) => [kind, at('opLatencies', kind, 'latency') / 1e6]),
+    ),
+  }
+}
+
+function observeServer(registry: Registry, figure: Figure<ServerFigures>): void {
+  const known = (values: Record<string, number>) =>
+    Object.fromEntries(Object.entries(values).filter(([, value]) => !Number.isNaN(value)))
+  const knownAlone = (value: number) => (Number.isNaN(value) ? {} : value)
+  registerGauges(registry, figure, [
+    {
+      name: 'rollcall_database_server_connections',
+      help: "Connections of all clients to the server that this process's commands go to",
+      of: ({ connections }) => knownAlone(connections),
+    },
+    {
+      name: 'rollcall_database_server_queued_operations',
+      help: 'Operations that wait for a lock in the server',
+      label: 'operation',
+      of: ({ queued }) => known(queued),
+    },
+    {
+      name: 'rollcall_database_server_cache_ratio',
+      help: "Share of the server's cache that is used, and that is dirty: from 0.8 and 0.05 it works at that, from 0.95 and 0.2 operations have to help",
+      label: 'kind',
+      of: ({ cache }) => known(cache),
+    },
+    {
+      name: 'rollcall_database_server_cache_bytes',
+      help: "Size of the server's cache",
+      of: ({ cacheBytes }) => knownAlone(cacheBytes),
+    },
+    {
+      name: 'rollcall_database_server_tickets_available',
+      help: 'Operations that the storage engine would let in now; at 0 they wait',
+      label: 'operation',
+      of: ({ tickets }) => known(tickets),
+    },
+  ])
+  serverCounter(registry, figure, {
+    name: 'rollcall_database_server_operations_total',
+    help: 'Operations of all clients that the server has done, by kind',
+    of: ({ operations }) => known(operations),
+  })
+  serverCounter(registry, figure, {
+    name: 'rollcall_database_server_operation_seconds_total',
+    help: 'Time that the server has spent on operations of all clients, by kind',
+    of: ({ operationSeconds }) => known(operationSeconds),
+  })
+}
+
+/** The server's counter is taken over as it stands. */
+function serverCounter(
+  registry: Registry,
+  figure: Figure<ServerFigures>,
+  { name, help, of }: { name: string; help: string; of: (figures: ServerFigures) => Record<string, number> },
+): void {
+  new Counter({
+    name,
+    help,
+    labelNames: ['kind'],
+    registers: [registry],
+    async collect() {
+      const figures = await figure.value()
+      this.reset()
+      if (figures === null) return
+      for (const [kind, value] of Object.entries(of(figures))) this.inc({ kind }, value)
+    },
+  })
+}

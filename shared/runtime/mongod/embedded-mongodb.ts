@@ -1,0 +1,394 @@
+import { spawn } from 'node:child_process'
+import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { MongoClient, MongoServerError, type MongoClientOptions } from 'mongodb'
+import { z } from 'zod'
+import { clock } from '../clock.ts'
+import { messageOf, StartError } from '../../contract/errors.ts'
+import type { Logger } from '../logger.ts'
+import { keptSecret, writePrivately } from '../private-file.ts'
+import type { Mongod } from './find-mongod.ts'
+import { LockNotFree, ownProcess, processIsAlive, processName, withFolderLock } from './folder-lock.ts'
+
+/**
+ * The embedded MongoDB server: a replica set of one, on loopback, its data in `<data folder>/mongodb`. One server
+ * per data folder, shared by the processes that work on it. Each leaves its process id in `mongodb/users`; the one
+ * that finds no other living user when it stops ends the server. A server that survived a crash of all its users
+ * is found again by the next one.
+ *
+ * The server asks for a password, because any user of this machine can reach its port. Processes work as the user
+ * `rollcall`, whose password lies in `<data folder>/mongodb.password`. What sets the server up (replica set, user)
+ * signs in with its key file, which MongoDB calls the user `__system`. So there is no moment at which the server takes
+ * commands without a password, and the user is made, or gets its password again, whatever the data folder held before.
+ *
+ * Everything that starts or stops the server happens under the folder's lock.
+ */
+
+export interface EmbeddedMongoDB {
+  /** With the user's password. */
+  uri: string
+  /** Absolute path of the file that holds the password, and nothing else. */
+  passwordFile: string
+  /** Leaves the server; the last to leave ends it cleanly. */
+  stop(): Promise<void>
+}
+
+export interface EmbeddedMongoDBOptions {
+  dataFolder: string
+  cacheMB: number
+  /** `distrust`: what was found before didn't start. */
+  findMongod: (distrust: boolean) => Promise<Mongod>
+  log: Logger
+  /** Gives the start up. */
+  signal: AbortSignal
+}
+
+const replicaSet = 'rollcall'
+const userName = 'rollcall'
+const startTimeoutMs = 60_000
+const stopTimeoutMs = 8_000
+const lookEveryMs = 1_000
+/** For what others do with the server while this process leaves it. */
+const leaveMs = 2_500
+
+/** `process`: see processName. */
+const serverRecord = z.object({ pid: z.number(), process: z.string(), port: z.number() })
+type ServerRecord = z.infer<typeof serverRecord>
+
+/** The data folder's part for the server, and what the server is set up with. */
+interface ServerFolder {
+  path: string
+  keyFile: string
+  /** Content of the key file. */
+  key: string
+  password: string
+}
+
+/**
+ * Starts the data folder's server, or joins it where it runs. Throws a StartError with the end of its log when it isn't
+ * up within a minute, the reason of `signal` when that gives the start up, and what `findMongod` throws.
+ */
+export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Promise<EmbeddedMongoDB> {
+  const root = path.join(options.dataFolder, 'mongodb')
+  const passwordFile = path.resolve(options.dataFolder, 'mongodb.password')
+  const lock = path.join(root, 'lock')
+  const user = path.join(root, 'users', String(process.pid))
+  await mkdir(path.join(root, 'users'), { recursive: true, mode: 0o700 })
+  await mkdir(path.join(root, 'db'), { recursive: true, mode: 0o700 })
+
+  const { folder, joined } = await withFolderLock(lock, async () => {
+    const keyFile = path.join(root, 'keyfile')
+    const made: ServerFolder = {
+      path: root,
+      keyFile,
+      key: await keptSecret(keyFile),
+      password: await keptSecret(passwordFile),
+    }
+    const record = (await findRunning(made, options.log)) ?? (await start(made, options, null))
+    await ensureUser(made, record)
+    await writeFile(user, ownProcess())
+    return { folder: made, joined: record }
+  })
+  let server = joined
+  const restarting = keepRunning(options, {
+    isAlive: () => processIsAlive(server.process),
+    restart: () =>
+      withFolderLock(lock, async () => {
+        server = (await findRunning(folder, options.log)) ?? (await start(folder, options, server.port))
+      }),
+  })
+
+  let stopped: Promise<void> | undefined
+  return {
+    uri: uriOf(folder, server),
+    passwordFile,
+    stop: () => (stopped ??= leave()),
+  }
+
+  async function leave(): Promise<void> {
+    await restarting.stop()
+    // First, so that whoever has the lock just now no longer counts on us.
+    await rm(user, { force: true })
+    const endUnlessUsed = async (): Promise<void> => {
+      if ((await livingUsers(root)) === 0) await end(root, server, options.log)
+    }
+    await withFolderLock(lock, endUnlessUsed, leaveMs).catch((error: unknown) => {
+      // Its holder starts or stops the server, is a user itself, and will be the last one.
+      if (!(error instanceof LockNotFree)) throw error
+    })
+  }
+}
+
+/** Starts the server again when it ended without being told to, on its port, so that its users find it there. */
+function keepRunning(
+  { log, signal }: EmbeddedMongoDBOptions,
+  server: { isAlive: () => boolean; restart: () => Promise<void> },
+): { stop: () => Promise<void> } {
+  let running: Promise<void> = Promise.resolve()
+  let isBusy = false
+  const look = async (): Promise<void> => {
+    if (isBusy || signal.aborted || server.isAlive()) return
+    isBusy = true
+    log.error('embedded MongoDB ended although nobody told it to; it is started again')
+    running = server
+      .restart()
+      .catch((error: unknown) => {
+        if (!signal.aborted) log.error(`${messageOf(error)}; trying again`)
+      })
+      .finally(() => (isBusy = false))
+    await running
+  }
+  const timer = setInterval(() => void look(), lookEveryMs)
+  timer.unref()
+  return {
+    stop: async () => {
+      clearInterval(timer)
+      await Promise.race([running, sleep(leaveMs, undefined, { ref: false })])
+    },
+  }
+}
+
+const uriOf = ({ password }: ServerFolder, { port }: ServerRecord): string =>
+  `mongodb://${userName}:${encodeURIComponent(password)}@127.0.0.1:${port}/?directConnection=true`
+
+/**
+ * The server that runs on the folder, or null. One without a password, which an earlier version started and which
+ * survived its users, is ended. Throws a StartError while processes of that version use it.
+ */
+async function findRunning(folder: ServerFolder, log: Logger): Promise<ServerRecord | null> {
+  const text = await readFile(path.join(folder.path, 'server.json'), 'utf8').catch(() => null)
+  if (text === null) return null
+  const parsed = serverRecord.safeParse(fromJson(text))
+  if (!parsed.success || !processIsAlive(parsed.data.process)) return null
+  const record = parsed.data
+  // The process id may have been given to another program since: ask what listens there.
+  const isServer = async (credentials: Credentials | null): Promise<boolean> => {
+    const status = await withServer(record, credentials, 3_000, (admin) =>
+      admin.command({ serverStatus: 1 }),
+    ).catch(() => null)
+    return Number(status?.['pid']) === record.pid
+  }
+  if (await isServer(keyFileCredentials(folder))) return record
+  if (!(await isServer(null))) return null
+  if ((await livingUsers(folder.path)) > 0)
+    throw new StartError(
+      `the embedded MongoDB server in ${folder.path} was started by an earlier version, without a password, and is in use: stop the processes of that version first`,
+    )
+  log.info('embedded MongoDB of an earlier version runs without a password; it is started again with one')
+  await end(folder.path, record, log)
+  return null
+}
+
+/** A file that was cut off by a power failure says nothing. */
+function fromJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
+
+/** Starts the server on the port, or on a free one. A binary that doesn't run is checked, and fetched again if need be. */
+async function start(
+  folder: ServerFolder,
+  options: EmbeddedMongoDBOptions,
+  port: number | null,
+): Promise<ServerRecord> {
+  const mongod = await options.findMongod(false)
+  const { mtimeMs } = await stat(mongod.binary)
+  try {
+    return await startMongod(folder, options, mongod, port ?? (await freePort()))
+  } catch (error) {
+    options.signal.throwIfAborted()
+    const checked = await options.findMongod(true)
+    const isSame = checked.binary === mongod.binary && (await stat(checked.binary)).mtimeMs === mtimeMs
+    if (isSame) throw error
+    return startMongod(folder, options, checked, port ?? (await freePort()))
+  }
+}
+
+async function startMongod(
+  folder: ServerFolder,
+  options: EmbeddedMongoDBOptions,
+  mongod: Mongod,
+  port: number,
+): Promise<ServerRecord> {
+  const logFile = path.join(folder.path, 'mongod.log')
+  // Detached, so that Ctrl-C in a terminal doesn't end it before its users are done.
+  const child = spawn(
+    mongod.binary,
+    [
+      ...['--dbpath', path.join(folder.path, 'db')],
+      ...['--port', String(port), '--bind_ip', '127.0.0.1'],
+      ...['--replSet', replicaSet, '--keyFile', folder.keyFile],
+      // Else the first client from this machine could make itself a user while there is none.
+      ...['--setParameter', 'enableLocalhostAuthBypass=false'],
+      // The defaults are 5 % of the free disk and half of the memory.
+      ...['--oplogSize', '1024', '--wiredTigerCacheSizeGB', String(options.cacheMB / 1024)],
+      ...['--logpath', logFile, '--logappend'],
+      ...['--setParameter', 'shutdownTimeoutMillisForSignaledShutdown=100'],
+      ...(process.platform === 'win32' ? [] : ['--nounixsocket']),
+    ],
+    { detached: true, stdio: 'ignore' },
+  )
+  let failure: string | null = null
+  child.once('error', (error) => (failure = error.message))
+  child.once('exit', (code, signal) => (failure = `it ended with ${signal ?? `exit code ${code}`}`))
+  child.unref()
+
+  const pid = child.pid ?? 0
+  const record = { pid, process: processName(pid), port }
+  const deadline = clock.monotonicMs() + startTimeoutMs
+  for (;;) {
+    if (options.signal.aborted) failure = 'the process was told to stop'
+    if (failure !== null) break
+    if (clock.monotonicMs() > deadline) {
+      failure = `it gave no answer within ${startTimeoutMs / 1000} s`
+      break
+    }
+    const ready = await withServer(record, keyFileCredentials(folder), 1_000, (admin) =>
+      becomePrimary(admin, port),
+    ).catch(() => false)
+    if (ready) {
+      await writePrivately(path.join(folder.path, 'server.json'), JSON.stringify(record))
+      options.log.info({ port, version: mongod.version, mongod: mongod.binary }, 'embedded MongoDB is up')
+      return record
+    }
+    await sleep(50)
+  }
+  child.kill('SIGKILL')
+  throw new StartError(
+    `the embedded MongoDB server (${mongod.binary}, data in ${path.join(folder.path, 'db')}) didn't start: ${failure}; the reason is at the end of ${logFile}: ${await lastErrorIn(logFile)}`,
+  )
+}
+
+interface Admin {
+  command(command: Record<string, unknown>): Promise<Record<string, unknown>>
+}
+
+async function becomePrimary(admin: Admin, port: number): Promise<boolean> {
+  const hello = await admin.command({ hello: 1 })
+  const member = { _id: 0, host: `127.0.0.1:${port}` }
+  if (hello['isWritablePrimary'] === true) return true
+  if (hello['setName'] === undefined && hello['info'] === 'Does not have a valid replica set config') {
+    const known = await admin.command({ replSetGetConfig: 1 }).catch(() => null)
+    if (known === null) await admin.command({ replSetInitiate: { _id: replicaSet, members: [member] } })
+    // Data of an earlier start, which listened on another port.
+    else
+      await admin.command({
+        replSetReconfig: { ...(known['config'] as object), version: nextVersion(known), members: [member] },
+        force: true,
+      })
+  }
+  return false
+}
+
+const nextVersion = (reply: Record<string, unknown>): number =>
+  (reply['config'] as { version: number }).version + 1
+
+/** Makes the user, or gives it the password that the file holds now. Does nothing where it can sign in. */
+async function ensureUser(folder: ServerFolder, server: ServerRecord): Promise<void> {
+  const ping = (admin: Admin) => admin.command({ ping: 1 })
+  const asUser = { auth: { username: userName, password: folder.password }, authSource: 'admin' }
+  try {
+    await withServer(server, asUser, 5_000, ping)
+    return
+  } catch (error) {
+    if (!(error instanceof MongoServerError && error.codeName === 'AuthenticationFailed')) throw error
+  }
+  await withServer(server, keyFileCredentials(folder), 5_000, async (admin) => {
+    const settings = { pwd: folder.password, roles: ['root'], mechanisms: ['SCRAM-SHA-256'] }
+    const { users } = await admin.command({ usersInfo: userName })
+    const isThere = (users as unknown[]).length > 0
+    await admin.command(
+      isThere ? { updateUser: userName, ...settings } : { createUser: userName, ...settings },
+    )
+  })
+}
+
+type Credentials = Pick<MongoClientOptions, 'auth' | 'authSource' | 'authMechanism'>
+
+const keyFileCredentials = ({ key }: ServerFolder): Credentials => ({
+  auth: { username: '__system', password: key },
+  authSource: 'local',
+  authMechanism: 'SCRAM-SHA-256',
+})
+
+/** Without credentials only a server that asks for no password does what is asked. */
+async function withServer<T>(
+  server: { port: number },
+  credentials: Credentials | null,
+  timeoutMs: number,
+  work: (admin: Admin) => Promise<T>,
+): Promise<T> {
+  const client = new MongoClient(`mongodb://127.0.0.1:${server.port}/?directConnection=true`, {
+    ...credentials,
+    serverSelectionTimeoutMS: timeoutMs,
+    connectTimeoutMS: timeoutMs,
+  })
+  try {
+    return await work(client.db('admin'))
+  } finally {
+    await client.close()
+  }
+}
+
+async function livingUsers(folder: string): Promise<number> {
+  const users = path.join(folder, 'users')
+  let living = 0
+  for (const name of await readdir(users)) {
+    const user = await readFile(path.join(users, name), 'utf8').catch(() => '')
+    if (processIsAlive(user)) living += 1
+    else await rm(path.join(users, name), { force: true })
+  }
+  return living
+}
+
+async function end(folder: string, server: ServerRecord, log: Logger): Promise<void> {
+  if (!processIsAlive(server.process)) return
+  process.kill(server.pid, 'SIGTERM')
+  const deadline = clock.monotonicMs() + stopTimeoutMs
+  while (processIsAlive(server.process)) {
+    if (clock.monotonicMs() > deadline) {
+      log.warn(
+        `embedded MongoDB didn't end within ${stopTimeoutMs / 1000} s and is killed; it recovers from its journal at the next start`,
+      )
+      process.kill(server.pid, 'SIGKILL')
+      break
+    }
+    await sleep(25)
+  }
+  await rm(path.join(folder, 'server.json'), { force: true })
+  log.info('embedded MongoDB has ended')
+}
+
+/** A TCP port of 127.0.0.1 that is free now; others may take it before the caller does. */
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer()
+    probe.once('error', reject)
+    probe.listen(0, '127.0.0.1', () => {
+      const address = probe.address()
+      probe.close(() => {
+        if (address === null || typeof address === 'string') reject(new Error('no free port'))
+        else resolve(address.port)
+      })
+    })
+  })
+}
+
+/** The last thing that mongod complained about. */
+async function lastErrorIn(logFile: string): Promise<string> {
+  try {
+    const lines = (await readFile(logFile, 'utf8')).trim().split('\n').slice(-200)
+    const errors = lines
+      .map((line) => JSON.parse(line) as { s: string; msg: string; attr?: unknown })
+      .filter((line) => line.s === 'E' || line.s === 'F')
+    const last = errors[0]
+    return last === undefined ? 'nothing was logged' : `${last.msg} ${JSON.stringify(last.attr ?? {})}`
+  } catch (error) {
+    return messageOf(error)
+  }
+}

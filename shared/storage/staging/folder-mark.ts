@@ -1,0 +1,143 @@
+import { randomUUID } from 'node:crypto'
+import { access, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { keyHashSecret } from '../../store/api-keys.ts'
+import type { Collections } from '../../contract/schemas/collections.ts'
+import { adoptDataFolderId, listImportsWithStagedFiles, readDataFolderId } from '../../store/installation.ts'
+import { stagingFolder, type StagingLocation } from './open-staging.ts'
+
+/**
+ * The mark of the installation: an id in the database, and the same id in a file of DATA_DIR. A process whose DATA_DIR
+ * isn't mounted finds no mark, and one with the folder of another installation finds another one.
+ *
+ * The mark is made once. A candidate for the id is written into the folder before the database is asked for it. The
+ * first candidate that the database adopts is the id, and whichever process finds that candidate in its folder gives it
+ * its name. So of several folders one gets the mark, whatever is killed in between.
+ */
+export const markName = 'installation.id'
+
+export interface MarkLocation extends StagingLocation {
+  MONGODB_DATABASE: string
+}
+
+/** `isForeign`: the folder is marked as that of another installation. */
+export interface MarkProblem {
+  text: string
+  isForeign: boolean
+}
+
+export class FolderMark {
+  readonly #location: MarkLocation
+  readonly #collections: Collections
+  readonly #file: string
+  /** Null until it is read: it never changes. */
+  #id: string | null = null
+
+  constructor(location: MarkLocation, collections: Collections) {
+    this.#location = location
+    this.#collections = collections
+    this.#file = path.join(location.DATA_DIR, markName)
+  }
+
+  /** Compares the folder's mark with the database's; null where they are the same. Throws the database's errors. */
+  async compare(): Promise<MarkProblem | null> {
+    this.#id ??= await readDataFolderId(this.#collections)
+    const found = await this.#read()
+    if (typeof found !== 'string') return found
+    if (found !== '') return found === this.#id ? null : this.#foreign(found)
+    if (this.#id === null) {
+      const problem = await this.#strangeness()
+      if (problem !== null) return problem
+      this.#id = await this.#make()
+    }
+    return this.#nameCandidate(this.#id)
+  }
+
+  /** Empty where there is none. */
+  async #read(): Promise<string | MarkProblem> {
+    try {
+      return (await readFile(this.#file, 'utf8')).trim()
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException
+      if (code === 'ENOENT') return ''
+      return problem(
+        `DATA_DIR ${this.#location.DATA_DIR} can't be read (${code ?? String(error)} at ${markName}): check its mount and the rights of this user`,
+      )
+    }
+  }
+
+  /** Why a folder without a mark can't be taken for that of a database which has none either; null where it can. */
+  async #strangeness(): Promise<MarkProblem | null> {
+    const ids = await listImportsWithStagedFiles(this.#collections)
+    if (ids.length === 0) return null
+    const folder = stagingFolder(this.#location)
+    for (const id of ids) if (await isThere(path.join(folder, String(id)))) return null
+    return problem(
+      `the database has unfinished imports with staged files (${ids.slice(0, 10).join(', ')}), and ${folder} has none of them, so it may be an empty mount point: mount the folder that the other processes use; if that one is lost, cancel these imports`,
+    )
+  }
+
+  async #make(): Promise<string> {
+    // Makes the document that the id is in.
+    await keyHashSecret(this.#collections)
+    const id = randomUUID()
+    await writeFile(this.#candidateOf(id), `${id}\n`, { mode: 0o600, flush: true, flag: 'wx' })
+    await syncFolder(this.#location.DATA_DIR)
+    // Where this throws, the id may have been adopted: the candidate stays.
+    const adopted = await adoptDataFolderId(this.#collections, id)
+    if (adopted !== id) await rm(this.#candidateOf(id), { force: true })
+    return adopted
+  }
+
+  async #nameCandidate(id: string): Promise<MarkProblem | null> {
+    const { DATA_DIR } = this.#location
+    try {
+      await rename(this.#candidateOf(id), this.#file)
+      await syncFolder(DATA_DIR)
+      return null
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException
+      if (code !== 'ENOENT') return problem(`DATA_DIR ${DATA_DIR} can't be marked: ${code ?? String(error)}`)
+    }
+    // Another process may have named it in between.
+    if ((await this.#read()) === id) return null
+    return problem(
+      `DATA_DIR ${DATA_DIR} lacks the mark of this installation, the file ${markName}, so it may be an empty mount point: mount the folder that the other processes use; if that one is lost and this one takes its place, write ${id} into ${this.#file}`,
+    )
+  }
+
+  #candidateOf(id: string): string {
+    return `${this.#file}.${id}.new`
+  }
+
+  #foreign(found: string): MarkProblem {
+    const { DATA_DIR, MONGODB_DATABASE } = this.#location
+    const database = JSON.stringify(MONGODB_DATABASE)
+    const text =
+      this.#id === null
+        ? `DATA_DIR ${DATA_DIR} belongs to another installation: it has the mark ${shown(found)}, and the database ${database} has none. Set DATA_DIR, MONGODB_URI and MONGODB_DATABASE to what belongs together; if the database is an older backup of the same installation, remove ${this.#file}`
+        : `DATA_DIR ${DATA_DIR} belongs to another installation: it has the mark ${shown(found)}, and the database ${database} has ${this.#id}. Set DATA_DIR, MONGODB_URI and MONGODB_DATABASE to what belongs together; if this folder is to belong to this database from now on, write ${this.#id} into ${this.#file}`
+    return { text, isForeign: true }
+  }
+}
+
+const problem = (text: string): MarkProblem => ({ text, isForeign: false })
+
+const shown = (found: string): string => JSON.stringify(found.slice(0, 40))
+
+const isThere = (file: string): Promise<boolean> =>
+  access(file).then(
+    () => true,
+    () => false,
+  )
+
+/** A new name lasts only when its folder is synced. */
+async function syncFolder(folder: string): Promise<void> {
+  if (process.platform === 'win32') return
+  const handle = await open(folder, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}

@@ -1,0 +1,122 @@
+import type { ObjectId } from 'mongodb'
+import { appendToGridFile } from '../gridfs/grid-bucket.ts'
+import type { Collections } from '../../contract/schemas/collections.ts'
+import { detachAndRemove, dropUnfinished } from './grid-contents.ts'
+import type { UploadInProgress } from './upload-store.ts'
+
+/** What is gathered before it is sent: many clients send a few bytes at a time. */
+const sendBytes = 1024 * 1024
+/** How long bytes wait for more before they are sent all the same. */
+const sendAfterMs = 250
+
+export interface GridUploadOptions {
+  collections: Collections
+  /** `_id` of the name's document. */
+  nameId: string
+  token: string
+  content: ObjectId
+  size: number
+  isCopy: boolean
+}
+
+/** The content of an upload in the database. The name's document says whose it is: only with its token it is published. */
+export class GridUpload implements UploadInProgress {
+  size: number
+  isCopy: boolean
+  readonly #options: GridUploadOptions
+  /** Where what is in the database ends. */
+  #end: number
+  #waiting: Buffer[] = []
+  #waitingBytes = 0
+  #timer: NodeJS.Timeout | null = null
+  /** The last write; those of one upload follow each other. */
+  #sending: Promise<void> = Promise.resolve()
+  #failure: unknown = null
+
+  constructor(options: GridUploadOptions) {
+    this.#options = options
+    this.size = this.#end = options.size
+    this.isCopy = options.isCopy
+  }
+
+  async write(piece: Uint8Array): Promise<void> {
+    this.#waiting.push(Buffer.from(piece))
+    this.#waitingBytes += piece.length
+    this.size += piece.length
+    this.isCopy = false
+    if (this.#waitingBytes >= sendBytes) {
+      // One is on its way while the next one is gathered.
+      await this.#sending
+      this.#send()
+    } else {
+      this.#timer ??= setTimeout(() => this.#send(), sendAfterMs)
+    }
+    this.#refuseAfterFailure()
+  }
+
+  async prepare(): Promise<void> {
+    this.#send()
+    await this.#sending
+    this.#refuseAfterFailure()
+    const { collections, content } = this.#options
+    await collections.uploads.files.updateOne({ _id: content }, { $set: { length: this.#end } })
+  }
+
+  async publish(): Promise<boolean> {
+    const { collections, nameId, token, content } = this.#options
+    const before = await collections.uploadNames.findOneAndUpdate(
+      { _id: nameId, 'unfinished.token': token, 'unfinished.content': content.toHexString() },
+      [
+        {
+          $set: {
+            finished: { content: content.toHexString(), size: this.#end, modified_at: '$$NOW' },
+            unfinished: null,
+          },
+        },
+      ],
+    )
+    if (before === null) return false
+    this.isCopy = false
+    if (before.finished !== null) await detachAndRemove(collections, before.finished.content)
+    return true
+  }
+
+  async close(): Promise<boolean> {
+    this.#send()
+    await this.#sending
+    if (this.#failure !== null) return false
+    const { collections, nameId, token } = this.#options
+    return collections.uploadNames
+      .updateOne({ _id: nameId, 'unfinished.token': token }, [{ $set: { 'unfinished.touched_at': '$$NOW' } }])
+      .then(
+        () => true,
+        () => false,
+      )
+  }
+
+  async discard(): Promise<void> {
+    await dropUnfinished(this.#options.collections, this.#options.nameId, this.#options.token)
+  }
+
+  #send(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer)
+    this.#timer = null
+    if (this.#waitingBytes === 0) return
+    const bytes = Buffer.concat(this.#waiting)
+    this.#waiting = []
+    this.#waitingBytes = 0
+    const { collections, content } = this.#options
+    this.#sending = this.#sending.then(async () => {
+      if (this.#failure !== null) return
+      try {
+        this.#end = await appendToGridFile(collections.uploads, content, this.#end, [bytes])
+      } catch (error) {
+        this.#failure = error
+      }
+    })
+  }
+
+  #refuseAfterFailure(): void {
+    if (this.#failure !== null) throw this.#failure as Error
+  }
+}

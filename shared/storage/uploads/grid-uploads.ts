@@ -1,0 +1,275 @@
+import { Readable } from 'node:stream'
+import { ObjectId } from 'mongodb'
+import { inTransaction, type Database } from '../../runtime/database.ts'
+import {
+  copyGridFile,
+  createGridFile,
+  gridFileSize,
+  removeStrayPieces,
+  streamGridFile,
+  truncateGridFile,
+} from '../gridfs/grid-bucket.ts'
+import type { Collections } from '../../contract/schemas/collections.ts'
+import type { UploadNameDocument } from '../../contract/schemas/upload.ts'
+import { keyRanges } from '../../store/key-ranges.ts'
+import { detachAndRemove, dropUnfinished, removeForgotten, removeUnused } from './grid-contents.ts'
+import { GridUpload } from './grid-upload.ts'
+import { fileNameProblem } from './upload-names.ts'
+import {
+  UploadChanged,
+  type TakeUp,
+  type UploadEntry,
+  type Uploads,
+  type UploadStore,
+} from './upload-store.ts'
+
+type GridDatabase = Pick<Database, 'sessions' | 'collections'>
+
+/**
+ * Upload directories in the database: a document a name (`upload_names`), which leads to the contents of the finished
+ * file and of the unfinished one. An upload in progress is in grid-upload.ts, the end of contents in grid-contents.ts.
+ */
+export function gridUploads(database: GridDatabase): Uploads {
+  const { collections } = database
+  const { uploads: bucket, uploadNames, uploadLocks } = collections
+  return {
+    directory: (organizationId) => gridDirectory(database, organizationId),
+    async pin({ organizationId, name, importId, signal }) {
+      let last: string | null = null
+      for (let tries = 0; tries < maxPinTries; tries += 1) {
+        signal?.throwIfAborted()
+        const { finished = null } = (await uploadNames.findOne({ _id: nameId(organizationId, name) })) ?? {}
+        if (finished === null) return null
+        const { matchedCount } = await bucket.files.updateOne(
+          { _id: new ObjectId(finished.content), detached: false },
+          { $addToSet: { pinned_by: importId } },
+        )
+        if (matchedCount === 1)
+          return { reference: finished.content, fingerprint: finished.content, is_settled: true }
+        // A file that was replaced in this moment has another content now, and is tried as often as it takes.
+        if (finished.content !== last) tries = 0
+        last = finished.content
+      }
+      // The name leads to a content that isn't there, as after a restore of some of the collections.
+      return null
+    },
+    // Another engine may have begun the import with the same one; it goes when the import ends.
+    releasePin: () => Promise.resolve(),
+    async openPin({ reference }) {
+      const content = new ObjectId(reference)
+      const entry = await bucket.files.findOne({ _id: content })
+      if (entry === null || entry.length === null) return null
+      const { length } = entry
+      return {
+        staged: () => Promise.resolve(null),
+        fingerprint: () => Promise.resolve(reference),
+        isQuiet: () => Promise.resolve(true),
+        content: (signal) => streamGridFile(bucket, content, { end: length, signal }),
+        close: () => Promise.resolve(),
+      }
+    },
+    async unpin(importId) {
+      const pinned = await bucket.files.find({ pinned_by: importId }).toArray()
+      for (const { _id } of pinned) {
+        await bucket.files.updateOne({ _id }, { $pull: { pinned_by: importId } })
+        await removeUnused(collections, _id)
+      }
+    },
+    listPinned: () =>
+      bucket.files.distinct('pinned_by', { 'pinned_by.0': { $exists: true } }) as Promise<number[]>,
+    async purge({ olderThanMs }) {
+      const before = { $subtract: ['$$NOW', olderThanMs] }
+      let removed = 0
+      for await (const range of keyRanges(uploadNames, allNameIds)) {
+        const old = await uploadNames
+          .find({
+            _id: range,
+            unfinished: { $ne: null },
+            $expr: { $lt: ['$unfinished.touched_at', before] },
+          })
+          .toArray()
+        for (const { _id, unfinished } of old) {
+          if ((await uploadLocks.countDocuments({ _id, $expr: { $gte: ['$lease_until', '$$NOW'] } })) > 0)
+            continue
+          if (await dropUnfinished(collections, _id, unfinished!.token)) removed += 1
+        }
+      }
+      await removeForgotten(collections)
+      await removeStrayPieces(bucket)
+      return removed
+    },
+  }
+}
+
+/** Of one content that a name leads to. */
+const maxPinTries = 3
+
+const nameId = (organizationId: number, name: string): string => `${organizationId}/${name}`
+/** They begin with a digit; ":" follows "9". */
+const allNameIds = { $gte: '0', $lt: ':' }
+
+function gridDirectory(database: GridDatabase, organizationId: number): UploadStore {
+  const { collections } = database
+  const { uploads: bucket, uploadNames } = collections
+  const idOf = (name: string) => nameId(organizationId, name)
+  const documentOf = (name: string) => uploadNames.findOne({ _id: idOf(name) })
+  const sizeOf = (content: string) => gridFileSize(bucket, new ObjectId(content))
+  return {
+    prepare: () => Promise.resolve(),
+    async list() {
+      const documents = await uploadNames
+        .find({ organization_id: organizationId, finished: { $ne: null } })
+        .sort({ name: 1 })
+        .toArray()
+      return documents.map((document) => entryOf(document)!)
+    },
+    async find(name) {
+      return entryOf(await documentOf(name))
+    },
+    async findUnfinished(name) {
+      const { unfinished = null } = (await documentOf(name)) ?? {}
+      if (unfinished === null) return null
+      return { name, size: await sizeOf(unfinished.content), modifiedAt: unfinished.touched_at }
+    },
+    async read(name, start) {
+      const { finished = null } = (await documentOf(name)) ?? {}
+      if (finished === null) return null
+      const content = new ObjectId(finished.content)
+      return Readable.from(streamGridFile(bucket, content, { start, end: finished.size }), {
+        objectMode: false,
+      })
+    },
+    async remove(name) {
+      const before = await uploadNames.findOneAndUpdate(
+        { _id: idOf(name), finished: { $ne: null } },
+        { $set: { finished: null } },
+      )
+      if (before === null) return false
+      await uploadNames.deleteOne({ _id: before._id, finished: null, unfinished: null })
+      await detachAndRemove(collections, before.finished!.content)
+      return true
+    },
+    async removeUnfinished(name) {
+      const { unfinished = null } = (await documentOf(name)) ?? {}
+      if (unfinished !== null) await dropUnfinished(collections, idOf(name), unfinished.token)
+    },
+    async rename(from, to) {
+      if (from === to) return entryOf(await documentOf(from)) !== null
+      const replaced = await inTransaction(database, async (session) => {
+        const source = await uploadNames.findOneAndUpdate(
+          { _id: idOf(from), finished: { $ne: null } },
+          { $set: { finished: null } },
+          { session },
+        )
+        if (source === null) return undefined
+        await uploadNames.deleteOne({ _id: source._id, finished: null, unfinished: null }, { session })
+        const target = await uploadNames.findOneAndUpdate(
+          { _id: idOf(to) },
+          {
+            $set: { finished: source.finished },
+            $setOnInsert: { organization_id: organizationId, name: to, unfinished: null },
+          },
+          { session, upsert: true },
+        )
+        return target?.finished?.content ?? null
+      })
+      if (typeof replaced === 'string') await detachAndRemove(collections, replaced)
+      return replaced !== undefined
+    },
+    async takeUp(options) {
+      return takeUp(collections, organizationId, idOf(options.name), options)
+    },
+    async count() {
+      const finished = new Map<string, number>()
+      const unfinished = new Map<string, number>()
+      for await (const document of uploadNames.find({ organization_id: organizationId })) {
+        if (document.finished !== null) finished.set(document.name, document.finished.size)
+        if (document.unfinished !== null)
+          unfinished.set(document.name, await sizeOf(document.unfinished.content))
+      }
+      return { finished, unfinished }
+    },
+    async countPinned(importIds) {
+      const [sum] = await bucket.files
+        .aggregate<{ bytes: number }>([
+          { $match: { pinned_by: { $in: importIds }, detached: true } },
+          { $group: { _id: null, bytes: { $sum: '$length' } } },
+        ])
+        .toArray()
+      return sum?.bytes ?? 0
+    },
+  }
+}
+
+/** What the content of an upload in progress is, and whether the finished file has all of it. */
+async function takeUp(
+  collections: Collections,
+  organizationId: number,
+  _id: string,
+  { name, token, wasLeft, keep, signal }: TakeUp,
+): Promise<GridUpload> {
+  const { uploads: bucket, uploadNames } = collections
+  if (fileNameProblem(name) !== null) throw new Error(`no name for an upload: ${name}`)
+  // From here on, whoever had it can't publish it any more.
+  const before = await uploadNames.findOneAndUpdate(
+    { _id, unfinished: { $ne: null } },
+    { $set: { 'unfinished.token': token } },
+  )
+  const { unfinished = null } = before ?? {}
+  const base = keep === 0 ? null : (unfinished ?? (await uploadNames.findOne({ _id }))?.finished ?? null)
+  // Who left it may wake up and write to it, and a finished file is never written into.
+  const goesOn = base !== null && base === unfinished && !wasLeft
+  const content = goesOn
+    ? new ObjectId(base.content)
+    : await createGridFile(bucket, { filename: _id, pinned_by: [], detached: false })
+  try {
+    const isWhole =
+      base === null ||
+      goesOn ||
+      (await copyGridFile(bucket, { from: new ObjectId(base.content), to: content, signal }))
+    // The name may have led to another file when the upload was asked for.
+    if (!isWhole || (await gridFileSize(bucket, content)) < (keep ?? 0))
+      throw new UploadChanged(`${JSON.stringify(name)} was changed or removed while the upload began`)
+    if (keep !== null && keep > 0) await truncateGridFile(bucket, content, keep)
+  } catch (error) {
+    // With the database away it is found later, as nothing leads to it.
+    if (!goesOn) await detachAndRemove(collections, content.toHexString()).catch(() => undefined)
+    throw error
+  }
+  // Where another one stands by now, the first finds its key taken and the second nothing.
+  const filter = unfinished === null ? { _id, unfinished: null } : { _id, 'unfinished.token': token }
+  const { matchedCount, upsertedCount } = await uploadNames.updateOne(
+    filter,
+    [
+      {
+        $set: {
+          organization_id: organizationId,
+          name: { $literal: name },
+          finished: { $ifNull: ['$finished', null] },
+          unfinished: { content: content.toHexString(), token, touched_at: '$$NOW' },
+        },
+      },
+    ],
+    { upsert: unfinished === null },
+  )
+  if (matchedCount + upsertedCount === 0) {
+    if (!goesOn) await detachAndRemove(collections, content.toHexString())
+    throw new UploadChanged(`the upload of ${JSON.stringify(name)} was taken over while it began`)
+  }
+  if (unfinished !== null && !goesOn) await detachAndRemove(collections, unfinished.content)
+  const size = await gridFileSize(bucket, content)
+  return new GridUpload({
+    collections,
+    nameId: _id,
+    token,
+    content,
+    size,
+    isCopy: base !== null && base !== unfinished,
+  })
+}
+
+function entryOf(document: UploadNameDocument | null): UploadEntry | null {
+  if (document === null || document.finished === null) return null
+  const { size, modified_at: modifiedAt } = document.finished
+  return { name: document.name, size, modifiedAt }
+}

@@ -1,0 +1,140 @@
+import { ImportError } from '../contract/errors.ts'
+import { delayProjection } from '../contract/schemas/autoresponder.ts'
+import type { Collections } from '../contract/schemas/collections.ts'
+import { toFieldDefinition, type FieldDefinition } from '../contract/schemas/custom-field.ts'
+import {
+  builtInColumns,
+  type BuiltInColumn,
+  type ImportDocument,
+  type ImportPlan,
+  type PlannedColumn,
+} from '../contract/schemas/import.ts'
+import { countsOfList } from './subscriber-counts.ts'
+
+export type ImportToPlan = Pick<
+  ImportDocument,
+  'organization_id' | 'mailing_list_id' | 'options' | 'field_ids' | 'first_new_subscriber_id'
+>
+
+/**
+ * Fixes what reading and writing the rows depends on, at the moment when the import begins. Throws an ImportError
+ * when the list changed since the import was created so that its mapping no longer fits.
+ */
+export async function makePlan(collections: Collections, document: ImportToPlan): Promise<ImportPlan> {
+  const listId = document.mailing_list_id
+  const [list, organization, fieldDocuments, anySubscriber, reactions, counts] = await Promise.all([
+    collections.mailingLists.findOne({ _id: listId }),
+    collections.organizations.findOne({ _id: document.organization_id }),
+    collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
+    collections.subscribers.findOne({ mailing_list_id: listId }, { projection: { _id: 1 } }),
+    planReactions(collections, document),
+    countsOfList(collections, listId),
+  ])
+  if (list === null || organization === null)
+    throw new ImportError('plan_invalid', `mailing list ${listId} no longer exists`)
+  const fields = fieldDocuments.map(toFieldDefinition)
+  const columns = document.options.column_mapping.map((name) => planColumn(name, document, fields))
+  return {
+    time_zone_name: organization.time_zone_name,
+    has_format: list.has_format,
+    has_confirmed: list.has_confirmed,
+    identity: planIdentity(list.primary_key_custom_field_id, columns, fields),
+    columns,
+    fields,
+    default_values: Object.fromEntries(
+      Object.entries(document.options.default_custom_fields).map(([name, value]) => [
+        fieldNamed(name, document, fields).id,
+        value,
+      ]),
+    ),
+    reactions,
+    active_at_start: counts.active,
+    list_was_empty: anySubscriber === null,
+    first_new_subscriber_id: document.first_new_subscriber_id!,
+  }
+}
+
+function planColumn(name: string | null, document: ImportToPlan, fields: FieldDefinition[]): PlannedColumn {
+  if (name === null) return null
+  if ((builtInColumns as readonly string[]).includes(name))
+    return { kind: 'built_in', name: name as BuiltInColumn }
+  return { kind: 'field', field_id: fieldNamed(name, document, fields).id }
+}
+
+function fieldNamed(name: string, document: ImportToPlan, fields: FieldDefinition[]): FieldDefinition {
+  const field = fields.find((candidate) => candidate.id === document.field_ids[name])
+  if (field === undefined)
+    throw new ImportError('plan_invalid', `the list has no custom field ${JSON.stringify(name)} any more`)
+  return field
+}
+
+function planIdentity(
+  primaryKeyId: number | null,
+  columns: PlannedColumn[],
+  fields: FieldDefinition[],
+): ImportPlan['identity'] {
+  if (primaryKeyId === null) {
+    return {
+      kind: 'email',
+      field_id: null,
+      column: columns.findIndex((column) => column?.kind === 'built_in' && column.name === 'email'),
+    }
+  }
+  const field = fields.find((candidate) => candidate.id === primaryKeyId)
+  const column = columns.findIndex(
+    (candidate) => candidate?.kind === 'field' && candidate.field_id === primaryKeyId,
+  )
+  if (field === undefined || column === -1)
+    throw new ImportError(
+      'plan_invalid',
+      "the list's alternate primary key isn't in the column mapping: it became the key after the import was created",
+    )
+  return { kind: field.field_type === 'number' ? 'number' : 'text', field_id: primaryKeyId, column }
+}
+
+async function planReactions(
+  collections: Collections,
+  { mailing_list_id, options }: ImportToPlan,
+): Promise<ImportPlan['reactions']> {
+  const { subscription, api } = options.autoresponders
+  const known = await collections.autoresponders
+    .find(
+      { mailing_list_id },
+      { projection: { trigger: 1, trigger_include_subscribers_from_import: 1, ...delayProjection } },
+    )
+    .sort({ _id: 1 })
+    .toArray()
+  const onSubscription = known
+    .filter((entry) => entry.trigger === 'subscription' && entry.trigger_include_subscribers_from_import)
+    .map((entry) => entry._id)
+  const byApi = (reference: typeof api.trigger_new): number[] =>
+    known.some((entry) => entry._id === reference?.id && entry.trigger === 'api') ? [reference!.id] : []
+  const planned = {
+    on_subscription: {
+      added: subscription.trigger ? onSubscription : [],
+      updated: subscription.trigger && subscription.also_trigger_on_updated_subscribers ? onSubscription : [],
+    },
+    by_api: { added: byApi(api.trigger_new), updated: byApi(api.trigger_updated) },
+  }
+  const ids = new Set(
+    [planned.on_subscription, planned.by_api].flatMap(({ added, updated }) => [...added, ...updated]),
+  )
+  const delays = known
+    .filter(({ _id }) => ids.has(_id))
+    .map(({ _id, delay, delay_amount, delay_unit, delay_time }) => ({
+      autoresponder_id: _id,
+      delay,
+      delay_amount,
+      delay_unit,
+      delay_time,
+    }))
+  return { ...planned, delays }
+}
+
+/** Reactions that one record may cause: so many ids are set aside for it. */
+export function reactionsPerRecord({ reactions: { on_subscription, by_api } }: ImportPlan): number {
+  return Math.max(
+    on_subscription.added.length + by_api.added.length,
+    on_subscription.updated.length + by_api.updated.length,
+  )
+}

@@ -1,0 +1,101 @@
+import { randomUUID } from 'node:crypto'
+import { hostname } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Database } from '../runtime/database.ts'
+import { messageOf } from '../contract/errors.ts'
+import type { Logger } from '../runtime/logger.ts'
+import type { ProcessDocument } from '../contract/schemas/registration.ts'
+import type { Part } from '../runtime/service.ts'
+import { heartbeatMs, leaseMs, register, renewLease, unregister } from './leases.ts'
+import { endDeadWithoutEngines } from './processes.ts'
+import { within } from '../runtime/within.ts'
+
+const unregisterTimeoutMs = 1_000
+
+/**
+ * A control plane or an FTP server among the others: registered with a lease and the sessions of its transactions, which
+ * others end when the lease has run out. Control planes do that for others where no engine is alive.
+ */
+export class ProcessRegistration implements Part {
+  readonly #kind: ProcessDocument['kind']
+  readonly #database: Database
+  readonly #log: Logger
+  readonly #stopping = new AbortController()
+  #id: string = randomUUID()
+  #beating: Promise<void> = Promise.resolve()
+  #renewal: Promise<void> = Promise.resolve()
+  /** Leases of engines whose transactions this process has ended. */
+  #ended: ReadonlySet<string> = new Set()
+
+  constructor(kind: ProcessDocument['kind'], database: Database, log: Logger) {
+    this.#kind = kind
+    this.#database = database
+    this.#log = log
+  }
+
+  /** Resolves when the process is registered; before that it must not have transactions. */
+  async start(): Promise<this> {
+    await this.#register()
+    await this.#database.sessions.register(() => this.#renew())
+    this.#beating = this.#beat()
+    return this
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort()
+    // A renewal that comes after the removal matches nothing; with the database away neither ends in time.
+    const removal = Promise.allSettled([this.#beating, this.#renewal]).then(() =>
+      unregister(this.#database.db, 'processes', this.#id),
+    )
+    const problem = await within(
+      unregisterTimeoutMs,
+      removal.then(() => null, messageOf),
+      `the database gave no answer within ${unregisterTimeoutMs / 1000} s`,
+    )
+    if (problem !== null)
+      this.#log.warn(
+        `the registration of this process couldn't be removed; it ends with its lease in ${leaseMs / 1000} s: ${problem}`,
+      )
+  }
+
+  async #beat(): Promise<void> {
+    const { signal } = this.#stopping
+    for (;;) {
+      await sleep(heartbeatMs, undefined, { signal, ref: false }).catch(() => undefined)
+      if (signal.aborted) return
+      try {
+        await this.#renew()
+        if (this.#kind === 'control-plane')
+          this.#ended = await endDeadWithoutEngines(this.#database, this.#ended, this.#log)
+      } catch (error) {
+        this.#log.warn(
+          `the lease of this process couldn't be renewed, or those of others not be looked at, trying again: ${messageOf(error)}`,
+        )
+      }
+    }
+  }
+
+  #register(): Promise<void> {
+    const { db, sessions } = this.#database
+    const document = { _id: this.#id, host: hostname(), process_id: process.pid, session_ids: sessions.ids }
+    return register(db, 'processes', { ...document, kind: this.#kind })
+  }
+
+  /** One at a time: a renewal that began earlier would put back the sessions of before. */
+  #renew(): Promise<void> {
+    const next = () => this.#renewNow()
+    this.#renewal = this.#renewal.then(next, next)
+    return this.#renewal
+  }
+
+  async #renewNow(): Promise<void> {
+    const { db, sessions } = this.#database
+    if (await renewLease(db, 'processes', { _id: this.#id, session_ids: sessions.ids })) return
+    if (this.#stopping.signal.aborted) return
+    this.#log.warn(
+      `the lease of ${leaseMs / 1000} s ran out and the others ended this process's transactions: it registers anew`,
+    )
+    this.#id = randomUUID()
+    await this.#register()
+  }
+}

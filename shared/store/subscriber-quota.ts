@@ -1,0 +1,215 @@
+import type { ClientSession } from 'mongodb'
+import { clock } from '../runtime/clock.ts'
+import { inTransaction, type Database } from '../runtime/database.ts'
+import {
+  limitChangeIndex,
+  placesHeldIndex,
+  unsettledIndex,
+  type Collections,
+} from '../contract/schemas/collections.ts'
+import type { ChunkDocument } from '../contract/schemas/import.ts'
+import { TurnQueue } from '../runtime/keyed-mutex.ts'
+import { notePlacesHeld } from './chunks.ts'
+import { preemptChunks, type FenceContext } from './fence.ts'
+import { activeSubscribers, restartWritesUnderWay } from './subscriber-counts.ts'
+
+/**
+ * An organization's subscriber limit, which no mix of imports and requests overruns:
+ *
+ *     active subscribers (the sum of its count stripes) + places held by running chunks <= limit
+ *
+ * Whoever raises that sum does it in a transaction that also raises `places_revision` of the organization, so two of
+ * them can't both commit on what they read. A chunk holds places for thousands of rows at a time; its batches turn
+ * held places into active subscribers, which leaves the sum as it is and so needs no turn. While there is room, that
+ * is one small transaction a chunk. When room is short, a batch holds what it needs, once it knows, or, when nobody else
+ * holds any, whatever is left; nobody waits with places in hand, so two of them never wait for each other.
+ *
+ * A dry run takes part with its own rows only: it holds no place that anybody else could miss.
+ */
+
+/** The limit of an organization; null is unlimited. */
+export async function subscriberLimitOf(
+  collections: Collections,
+  organizationId: number,
+): Promise<number | null> {
+  const organization = await collections.organizations.findOne(
+    { _id: organizationId },
+    { projection: { subscriber_limit: 1 } },
+  )
+  return organization?.subscriber_limit ?? null
+}
+
+export interface PlacesWanted {
+  chunk: Pick<ChunkDocument, '_id' | 'import_id' | 'organization_id' | 'dry_run'> & { token: string }
+  limit: number
+  /** What the next batch can't do without, as far as that is known. */
+  needed: number
+  /** What would spare the chunk's later batches from asking; given only where twice as many are free. */
+  wanted: number
+}
+
+export type PlacesHeld =
+  /** The chunk holds `held` now. `isLast`: these are the last ones there are, active subscribers fill the rest. */
+  | { held: number; isLast: boolean }
+  /** Others hold places that they may give back; this chunk holds none meanwhile. */
+  | 'busy'
+  /** The chunk has another holder. */
+  | 'lost'
+
+/** Inside a transaction: makes a chunk hold as many places as it wants, needs, or as there are. */
+export async function holdPlaces(
+  collections: Collections,
+  session: ClientSession,
+  { chunk, limit, needed, wanted }: PlacesWanted,
+): Promise<PlacesHeld> {
+  const active = await activeSubscribers(collections, session, chunk.organization_id)
+  const { own, heldByOthers, used } = await heldPlaces(collections, session, chunk)
+  const room = Math.max(0, limit - active - used - heldByOthers)
+  const isBusy = room < needed && heldByOthers > 0
+  const held = isBusy ? 0 : room >= wanted * 2 ? wanted : Math.min(room, needed)
+  if (held > own) await takeTurn(collections, session, chunk.organization_id)
+  if (held !== own || isBusy) {
+    const isOurs = await notePlacesHeld(collections, session, chunk, held)
+    if (!isOurs) return 'lost'
+  }
+  return isBusy ? 'busy' : { held, isLast: heldByOthers === 0 && held === room }
+}
+
+/**
+ * After an organization's limit was changed, and before that is answered: from here on nobody writes by the old one.
+ * A chunk reads the limit when it is claimed, so those that run are taken from their holders; requests that are under
+ * way meet the touched stripes and begin anew.
+ */
+export async function enforceLimit(
+  context: FenceContext,
+  { organizationId, change }: { organizationId: number; change: string },
+): Promise<void> {
+  const { collections } = context.database
+  // Those that failed may have a batch under way until they are settled.
+  const writing = await collections.imports
+    .find(
+      { settled: false, organization_id: organizationId, state: { $ne: 'scheduled' } },
+      { projection: { _id: 1 } },
+    )
+    .hint(unsettledIndex)
+    .toArray()
+  await preemptChunks(
+    context,
+    writing.map(({ _id }) => _id),
+  )
+  await restartWritesUnderWay(collections, organizationId)
+  await collections.organizations.updateOne(
+    { _id: organizationId, limit_change: change },
+    { $unset: { limit_change: '' } },
+  )
+}
+
+/** Enforces the limits whose request died between its commit and its end; resolves to the organizations. */
+export async function enforcePendingLimits(context: FenceContext): Promise<number[]> {
+  const { organizations } = context.database.collections
+  const pending = await organizations
+    .find({ limit_change: { $exists: true } }, { projection: { limit_change: 1 } })
+    .hint(limitChangeIndex)
+    .toArray()
+  for (const { _id, limit_change: change } of pending)
+    await enforceLimit(context, { organizationId: _id, change: change! })
+  return pending.map(({ _id }) => _id)
+}
+
+async function heldPlaces(
+  collections: Collections,
+  session: ClientSession,
+  chunk: PlacesWanted['chunk'],
+): Promise<{ own: number; heldByOthers: number; used: number }> {
+  const holders = chunk.dry_run
+    ? collections.chunks.find({ import_id: chunk.import_id }, { session })
+    : collections.chunks
+        .find(
+          { organization_id: chunk.organization_id, places_held: { $gt: 0 }, dry_run: false },
+          { session },
+        )
+        .hint(placesHeldIndex)
+  const sums = { own: 0, heldByOthers: 0, used: 0 }
+  for await (const holder of holders.project<Pick<ChunkDocument, '_id' | 'places_held' | 'places_used'>>({
+    places_held: 1,
+    places_used: 1,
+  })) {
+    if (holder._id === chunk._id) sums.own = holder.places_held
+    else sums.heldByOthers += holder.places_held
+    if (chunk.dry_run) sums.used += holder.places_used
+  }
+  return sums
+}
+
+/** Inside a transaction that raises the sum: two of them that both come here can't both commit. */
+async function takeTurn(
+  collections: Collections,
+  session: ClientSession,
+  organizationId: number,
+): Promise<void> {
+  await collections.organizations.updateOne(
+    { _id: organizationId },
+    { $inc: { places_revision: 1 } },
+    { session },
+  )
+}
+
+/**
+ * Inside a transaction of requests that make so many more subscribers active: `taken`, `full` when active subscribers
+ * alone leave too little, `busy` when imports hold the rest and may give some of it back.
+ */
+export async function takePlace(
+  collections: Collections,
+  session: ClientSession,
+  organizationId: number,
+  { amount = 1, isInTurn }: { amount?: number; isInTurn: boolean },
+): Promise<'taken' | 'full' | 'busy'> {
+  const organization = await collections.organizations.findOne(
+    { _id: organizationId },
+    { session, projection: { subscriber_limit: 1 } },
+  )
+  const limit = organization?.subscriber_limit ?? null
+  if (limit === null) return 'taken'
+  if (!isInTurn) throw new TurnNeeded()
+  const active = await activeSubscribers(collections, session, organizationId)
+  if (active + amount > limit) return 'full'
+  const held = await collections.chunks
+    .aggregate<{ places: number }>(
+      [
+        { $match: { organization_id: organizationId, places_held: { $gt: 0 }, dry_run: false } },
+        { $group: { _id: null, places: { $sum: '$places_held' } } },
+      ],
+      { session, hint: placesHeldIndex },
+    )
+    .toArray()
+  if (active + (held[0]?.places ?? 0) + amount > limit) return 'busy'
+  await takeTurn(collections, session, organizationId)
+  return 'taken'
+}
+
+/** Thrown by a transaction that began outside of its process's turn, and is to begin anew within it. */
+class TurnNeeded extends Error {}
+
+const turns = new WeakMap<Database['client'], TurnQueue<number>>()
+
+/**
+ * Runs a transaction of requests that may take places. Of one process and organization, those that do come one after
+ * the other: side by side all but one of them would be undone, whatever lists they are on.
+ */
+export async function inTurnForPlaces<T>(
+  database: Database,
+  organizationId: number,
+  work: (session: ClientSession, isInTurn: boolean) => Promise<T>,
+): Promise<T> {
+  const deadline = clock.monotonicMs() + patienceMs
+  try {
+    return await inTransaction(database, (session) => work(session, false), deadline)
+  } catch (error) {
+    if (!(error instanceof TurnNeeded)) throw error
+  }
+  let queue = turns.get(database.client)
+  if (queue === undefined) turns.set(database.client, (queue = new TurnQueue()))
+  return queue.take(organizationId, () => inTransaction(database, (session) => work(session, true), deadline))
+}
+
+const patienceMs = 10_000
