@@ -40,7 +40,7 @@ interface Look {
   usages: Record<string, Usage>
 }
 
-const mostLooks = 240
+const maxSamples = 240
 
 /** However long the work takes, a timeline has at most 240 moments: when they are reached, every other one goes. */
 class Looks {
@@ -58,7 +58,7 @@ class Looks {
   constructor(server: MongoClient, work: Work) {
     this.#server = server
     this.#work = work
-    this.#everyMs = work.lookEveryMs ?? 250
+    this.#everyMs = work.pollIntervalMs ?? 250
   }
 
   async begin(): Promise<void> {
@@ -128,7 +128,7 @@ class Looks {
     const { server, usages } = await this.#ask()
     const rows = progress?.() ?? server.writes - this.#writesBefore
     this.#keep({ seconds: this.elapsed(), rows, usages })
-    if (this.#looks.length < mostLooks) return
+    if (this.#looks.length < maxSamples) return
     this.#looks = this.#looks.filter((_, i) => i % 2 === 0)
     this.#everyMs *= 2
   }

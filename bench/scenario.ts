@@ -116,7 +116,7 @@ export interface Work {
   /** That the work is about, where they aren't the benchmark's. */
   rows?: number
   /** 250 by default. A look costs a process of Rollcall 1-2 ms of CPU time. */
-  lookEveryMs?: number
+  pollIntervalMs?: number
   do: () => Promise<void>
 }
 

@@ -46,7 +46,7 @@ export class HttpConnections {
   readonly #idle = new Set<Connection>()
   readonly #ofAddress = new Map<string, number>()
   #refused = 0
-  readonly #counts = { refused: 0, closedForRoom: 0 }
+  readonly #counts = { refused: 0, closedForCapacity: 0 }
   readonly #refusals: Counter<'reason'>
   readonly #closings: Counter<'reason'>
   #logAt = 0
@@ -82,7 +82,7 @@ export class HttpConnections {
     const refusal = this.#refusalOf(address)
     if (refusal !== null) this.#refuse(refusal, address)
     const isRefused = refusal !== null
-    if (isRefused && this.#refused >= maxRefused && !this.#makeRoom((each) => each.isRefused)) {
+    if (isRefused && this.#refused >= maxRefused && !this.#evictOne((each) => each.isRefused)) {
       socket.destroy()
       return
     }
@@ -129,17 +129,17 @@ export class HttpConnections {
   #refusalOf(address: string | null): 'address' | 'in_all' | null {
     const { inProcess, perAddress } = this.#limits
     const isAddressFull = address !== null && (this.#ofAddress.get(address) ?? 0) >= perAddress
-    if (isAddressFull && !this.#makeRoom((each) => !each.isRefused && each.address === address))
+    if (isAddressFull && !this.#evictOne((each) => !each.isRefused && each.address === address))
       return 'address'
     const isFull = this.#connections.size - this.#refused >= inProcess
-    return isFull && !this.#makeRoom((each) => !each.isRefused) ? 'in_all' : null
+    return isFull && !this.#evictOne((each) => !each.isRefused) ? 'in_all' : null
   }
 
-  #makeRoom(isSuitable: (connection: Connection) => boolean): boolean {
+  #evictOne(isSuitable: (connection: Connection) => boolean): boolean {
     for (const waiting of [this.#unused, this.#idle])
       for (const connection of waiting)
         if (isSuitable(connection)) {
-          this.#counts.closedForRoom += 1
+          this.#counts.closedForCapacity += 1
           this.#close(connection, 'room')
           this.#warn(connection.address)
           return true
@@ -163,7 +163,7 @@ export class HttpConnections {
         address: address ?? 'a trusted proxy',
         connections: this.#connections.size,
         refused: this.#counts.refused,
-        closed_for_room: this.#counts.closedForRoom,
+        closed_for_room: this.#counts.closedForCapacity,
       },
       `there are as many HTTP connections as there may be, ${inProcess} in all or ${perAddress} from one address: those that wait for a request are closed, and new ones refused where there are none (HTTP_MAX_CONNECTIONS, HTTP_MAX_CONNECTIONS_PER_ADDRESS)`,
     )

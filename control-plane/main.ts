@@ -1,6 +1,6 @@
 import { AuthThrottle, keyHashSecret } from '../shared/store/api-keys.ts'
 import { observeDatabase } from '../shared/runtime/metrics/database-metrics.ts'
-import { observeDisk, observeFolder } from '../shared/runtime/metrics/disk-metrics.ts'
+import { observeDisk, observeFolder } from '../shared/storage/disk-metrics.ts'
 import { observeImports } from '../shared/store/import-metrics.ts'
 import { createRegistry } from '../shared/runtime/metrics/registry.ts'
 import { ProcessRegistration } from '../shared/store/process-registration.ts'

@@ -13,7 +13,7 @@ import { idOf } from '../shared/runtime/session-pool.ts'
 import { downloadBounds, type DownloadBounds } from '../shared/net/download-bounds.ts'
 import type { MarkedFolder } from '../shared/storage/staging/marked-folder.ts'
 import type { Staging } from '../shared/storage/staging/staging.ts'
-import { listenForRings } from '../shared/store/wake-up.ts'
+import { listenForWakeUps } from '../shared/store/wake-up.ts'
 import { registerEngine } from './store/engines.ts'
 import { heartbeatMs, leaseMs, renewLease } from '../shared/store/leases.ts'
 import { StagedQuota, stagedLimits } from '../shared/storage/uploads/staged-quota.ts'
@@ -50,7 +50,7 @@ export interface EngineOptions {
 const stripesPerEngine = 1_024
 const handOverMs = 1_500
 
-interface Life {
+interface EngineRegistration {
   id: string
   pool: WorkerPool
   dispatcher: Dispatcher
@@ -66,9 +66,9 @@ interface Life {
  */
 export class Engine implements Part {
   readonly #options: EngineOptions
-  #life: Life | null = null
+  #registration: EngineRegistration | null = null
   /** The beginning of a new life that is under way, if any. */
-  #rebirth: Promise<void> = Promise.resolve()
+  #reregistration: Promise<void> = Promise.resolve()
   #stopping = false
   /** Worker threads of a former life, or of this one after its stop, that hang in reads. */
   #hungPools = 0
@@ -78,15 +78,15 @@ export class Engine implements Part {
     this.#options = options
     const { metrics } = options
     options.folder.onChange((problem) => {
-      if (problem === null) this.#life?.dispatcher.wake()
-      else void this.#life?.dispatcher.stopRunning()
+      if (problem === null) this.#registration?.dispatcher.wake()
+      else void this.#registration?.dispatcher.stopRunning()
     })
-    metrics.utilization = () => this.#life?.dispatcher.utilization ?? 0
-    metrics.lanes = () => this.#life?.pool.lanes ?? 0
-    metrics.steps = () => this.#life?.dispatcher.steps ?? { download: 0, other: 0 }
-    metrics.hung = () => this.#life?.dispatcher.hung ?? { step: 0, chunk: 0, pin: 0 }
-    metrics.stepsWithoutSpace = () => this.#life?.dispatcher.stepsWithoutSpace ?? 0
-    metrics.workers = async () => this.#life?.pool.figures() ?? []
+    metrics.utilization = () => this.#registration?.dispatcher.utilization ?? 0
+    metrics.lanes = () => this.#registration?.pool.lanes ?? 0
+    metrics.steps = () => this.#registration?.dispatcher.steps ?? { download: 0, other: 0 }
+    metrics.hung = () => this.#registration?.dispatcher.hung ?? { step: 0, chunk: 0, pin: 0 }
+    metrics.stepsWithoutSpace = () => this.#registration?.dispatcher.stepsWithoutSpace ?? 0
+    metrics.workers = async () => this.#registration?.pool.stats() ?? []
   }
 
   get hangs(): boolean {
@@ -95,11 +95,11 @@ export class Engine implements Part {
 
   /** Why it isn't ready: it takes no work, or leaves imports to other engines. Null while it is. */
   get problem(): string | null {
-    return this.#life?.dispatcher.problem ?? null
+    return this.#registration?.dispatcher.problem ?? null
   }
 
   async start(): Promise<void> {
-    this.#life = await this.#begin()
+    this.#registration = await this.#begin()
     void this.#beat()
   }
 
@@ -108,7 +108,7 @@ export class Engine implements Part {
     return this.#stopped
   }
 
-  async #begin(): Promise<Life> {
+  async #begin(): Promise<EngineRegistration> {
     const { settings, database, metrics } = this.#options
     const id = randomUUID()
     const stepSessions = Array.from({ length: maxStepSessions }, () => database.client.startSession())
@@ -143,7 +143,7 @@ export class Engine implements Part {
       onBatch: (report) => {
         metrics.batch(report)
       },
-      onTailEnd: () => {
+      onSecondHalfEnd: () => {
         dispatcher.wake()
       },
       onError: (error) => {
@@ -189,12 +189,12 @@ export class Engine implements Part {
     dispatcher.start()
     reactions.start()
     callbacks.start()
-    const onRing = (): void => {
+    const onNotify = (): void => {
       dispatcher.wake()
       reactions.wake()
       callbacks.wake()
     }
-    void listenForRings(database.collections, onRing, ended.signal)
+    void listenForWakeUps(database.collections, onNotify, ended.signal)
     log.info({ number, workers: settings.ENGINE_WORKERS, lanes: pool.lanes }, 'engine is at work')
     return { id, pool, dispatcher, reactions, callbacks, ended }
   }
@@ -205,12 +205,12 @@ export class Engine implements Part {
     while (!this.#stopping) {
       await sleep(heartbeatMs, undefined, { ref: false })
       try {
-        if (this.#stopping || this.#life === null || (await this.#renew(this.#life))) continue
+        if (this.#stopping || this.#registration === null || (await this.#renew(this.#registration))) continue
         log.error(
           `the lease of ${leaseMs / 1000} s ran out and the others took this engine for dead: it starts anew`,
         )
         metrics.leaseLost()
-        const dead = this.#life
+        const dead = this.#registration
         dead.ended.abort()
         await Promise.all([
           dead.dispatcher.stopDead(),
@@ -219,8 +219,8 @@ export class Engine implements Part {
           this.#endThreads(dead.pool),
         ])
         if (this.#stopping) return
-        this.#rebirth = this.#begin().then((life) => void (this.#life = life))
-        await this.#rebirth
+        this.#reregistration = this.#begin().then((registration) => void (this.#registration = registration))
+        await this.#reregistration
       } catch (error) {
         log.warn(`the engine's lease couldn't be renewed, trying again: ${messageOf(error)}`)
       }
@@ -234,7 +234,7 @@ export class Engine implements Part {
     await within(handOverMs, ended, undefined)
   }
 
-  async #renew({ id, dispatcher }: Life): Promise<boolean> {
+  async #renew({ id, dispatcher }: EngineRegistration): Promise<boolean> {
     const { database, folder, metrics } = this.#options
     try {
       const isAlive = await renewLease(database.db, 'engines', {
@@ -255,14 +255,18 @@ export class Engine implements Part {
     this.#stopping = true
     // With the database away it may take long, and then there is nothing yet to be handed back.
     const tooLong = sleep(handOverMs, undefined, { ref: false })
-    await Promise.race([this.#rebirth.catch(() => undefined), tooLong])
-    const life = this.#life
-    if (life === null) return
-    life.ended.abort()
-    await Promise.all([life.dispatcher.stop(), life.reactions.stop(), life.callbacks.stop()])
-    await this.#endThreads(life.pool)
+    await Promise.race([this.#reregistration.catch(() => undefined), tooLong])
+    const registration = this.#registration
+    if (registration === null) return
+    registration.ended.abort()
+    await Promise.all([
+      registration.dispatcher.stop(),
+      registration.reactions.stop(),
+      registration.callbacks.stop(),
+    ])
+    await this.#endThreads(registration.pool)
     // What didn't end in time is handed back as if this engine had died, only sooner; the database may be away.
-    const handedOver = leaveRegister(this.#options.database, life.id, this.#options.log)
+    const handedOver = leaveRegister(this.#options.database, registration.id, this.#options.log)
     const tooLate = sleep(handOverMs, undefined, { ref: false }).then(() => {
       throw new Error(`the database gave no answer within ${handOverMs / 1000} s`)
     })

@@ -1,5 +1,5 @@
 import { observeDatabase } from '../shared/runtime/metrics/database-metrics.ts'
-import { observeDisk, observeFolder } from '../shared/runtime/metrics/disk-metrics.ts'
+import { observeDisk, observeFolder } from '../shared/storage/disk-metrics.ts'
 import { observeImports } from '../shared/store/import-metrics.ts'
 import { createRegistry } from '../shared/runtime/metrics/registry.ts'
 import { openSecretBox } from '../shared/runtime/secret-box.ts'

@@ -1,16 +1,12 @@
 import { Counter, Histogram, type Registry } from 'prom-client'
 import { importErrorCodes } from '../shared/contract/errors.ts'
 import { endedStates, type ImportState } from '../shared/contract/import-state.ts'
-import { Figure, registerGauges } from '../shared/runtime/metrics/cached-metric.ts'
+import { CachedMetric, registerGauges } from '../shared/runtime/metrics/cached-metric.ts'
 import { knownCounter } from '../shared/runtime/metrics/known-counter.ts'
 import { rowResults, sourceTypes, type SourceType } from '../shared/contract/schemas/import.ts'
-import {
-  downloadFailures,
-  downloadSchemes,
-  type DownloadFailure,
-} from '../shared/net/download-failure.ts'
+import { downloadFailures, downloadSchemes, type DownloadFailure } from '../shared/net/download-failure.ts'
 import type { Staging } from '../shared/storage/staging/staging.ts'
-import type { WorkerFigures } from './workers/worker-stats.ts'
+import type { WorkerStats } from './workers/worker-stats.ts'
 import type { BatchReport } from './stages/write/batch-writer.ts'
 import { retryReasons } from './stages/write/transaction.ts'
 
@@ -54,7 +50,7 @@ export interface EngineMetrics {
   steps: () => { download: number; other: number }
   hung: () => { step: number; chunk: number; pin: number }
   stepsWithoutSpace: () => number
-  workers: () => Promise<WorkerFigures[]>
+  workers: () => Promise<WorkerStats[]>
 }
 
 /** What is asked at scrapes is 0 until an engine runs. Throws where the registry has these metrics already. */
@@ -237,7 +233,7 @@ function countLeases(
 
 /** What the engine has in hand, and how its threads are. Their labels are their numbers, of which there are few. */
 function observeWork(registry: Registry, metrics: EngineMetrics): void {
-  const now = new Figure(() => Promise.resolve(metrics), { freshMs: 0 })
+  const now = new CachedMetric(() => Promise.resolve(metrics), { freshMs: 0 })
   registerGauges(registry, now, [
     {
       name: 'rollcall_worker_utilization_ratio',
@@ -272,9 +268,9 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
       of: ({ reactionLag }) => reactionLag,
     },
   ])
-  const byWorker = (workers: WorkerFigures[], value: (worker: WorkerFigures) => number) =>
+  const byWorker = (workers: WorkerStats[], value: (worker: WorkerStats) => number) =>
     Object.fromEntries(workers.map((worker, number) => [String(number), value(worker)]))
-  registerGauges(registry, new Figure(() => metrics.workers()), [
+  registerGauges(registry, new CachedMetric(() => metrics.workers()), [
     {
       name: 'rollcall_worker_heap_used_bytes',
       help: 'Memory that objects of a worker thread take',
@@ -298,7 +294,7 @@ function observeWork(registry: Registry, metrics: EngineMetrics): void {
 
 /** What the files of unfinished imports take. */
 export function observeStaging(registry: Registry, staging: Staging): void {
-  registerGauges(registry, new Figure(() => staging.size()), [
+  registerGauges(registry, new CachedMetric(() => staging.size()), [
     {
       name: 'rollcall_staging_bytes',
       help: 'Size of the staged files: sources and partitions of imports that are not cleared up yet',

@@ -17,7 +17,7 @@ export class KeyWatch implements Part {
   constructor(options: {
     sessions: ReadonlySet<FtpSession>
     collections: Collections
-    lookMs: number
+    pollMs: number
     log: Logger
   }) {
     this.#ended = this.#run(options)
@@ -31,16 +31,16 @@ export class KeyWatch implements Part {
   async #run({
     sessions,
     collections,
-    lookMs,
+    pollMs,
     log,
   }: ConstructorParameters<typeof KeyWatch>[0]): Promise<void> {
     const { signal } = this.#stopping
     let isAnswered = true
     while (!signal.aborted) {
-      await sleep(lookMs, undefined, { signal }).catch(() => undefined)
+      await sleep(pollMs, undefined, { signal }).catch(() => undefined)
       if (signal.aborted) return
       try {
-        await look(sessions, collections, signal)
+        await checkKeys(sessions, collections, signal)
         isAnswered = true
       } catch (error) {
         if (isAnswered && !signal.aborted)
@@ -51,7 +51,7 @@ export class KeyWatch implements Part {
   }
 }
 
-async function look(
+async function checkKeys(
   sessions: ReadonlySet<FtpSession>,
   collections: Collections,
   signal: AbortSignal,

@@ -4,7 +4,7 @@ import type { FtpSession } from './session.ts'
 import { UploadDirectory } from './uploads/upload-directory.ts'
 
 /** So many wrong passwords end a session. */
-const mostWrongLogins = 3
+const maxWrongLogins = 3
 
 /** Whether the directory is open to the caller: uploading is the first half of importing. */
 export const mayUpload = (caller: Caller): boolean =>
@@ -12,9 +12,9 @@ export const mayUpload = (caller: Caller): boolean =>
 
 /** Answers PASS. */
 export async function logIn(session: FtpSession, username: string, password: string): Promise<void> {
-  const { control, surroundings } = session
-  const { metrics, collections, limits, uploads, uploadLimits, log } = surroundings
-  const caller = await surroundings.turns.take(networkOf(control.remoteAddress), () =>
+  const { control, context } = session
+  const { metrics, collections, limits, uploads, uploadLimits, log } = context
+  const caller = await context.mutex.take(networkOf(control.remoteAddress), () =>
     identify(session, username, password),
   )
   if (caller === 'throttled')
@@ -42,10 +42,10 @@ export async function logIn(session: FtpSession, username: string, password: str
   async function refuse(result: 'throttled' | 'wrong' | 'forbidden', message: string): Promise<void> {
     metrics.login(result)
     session.wrongLogins += 1
-    const isLast = session.wrongLogins >= mostWrongLogins
+    const isLast = session.wrongLogins >= maxWrongLogins
     await session.reply(
       530,
-      isLast ? `${message}; this connection ends after ${mostWrongLogins} tries` : message,
+      isLast ? `${message}; this connection ends after ${maxWrongLogins} tries` : message,
     )
     if (!isLast) return
     session.endedBy = 'wrong_logins'
@@ -58,11 +58,11 @@ export async function logIn(session: FtpSession, username: string, password: str
  * them was noted.
  */
 async function identify(
-  { control, surroundings }: FtpSession,
+  { control, context }: FtpSession,
   username: string,
   password: string,
 ): Promise<Caller | 'wrong' | 'throttled'> {
-  const { throttle, collections, keyHashSecret } = surroundings
+  const { throttle, collections, keyHashSecret } = context
   const [blockedSeconds, caller] = await Promise.all([
     throttle.blockedSeconds(control.remoteAddress),
     username === 'api' ? findCaller(collections, keyHashSecret, password) : null,

@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
 import { clock } from '../shared/runtime/clock.ts'
 
 /**
@@ -26,7 +26,7 @@ export async function filesLike<File extends { name: string }>(
   for (const file of files) {
     if (isMatch(file.name)) found.push(file)
     if (clock.monotonicMs() < pieceEndsAt) continue
-    await nextTurn()
+    await yieldToEventLoop()
     signal.throwIfAborted()
     pieceEndsAt = clock.monotonicMs() + pieceMs
   }
@@ -39,10 +39,10 @@ export async function filesLike<File extends { name: string }>(
  */
 export function patternMatcher(pattern: string): (name: string) => boolean {
   const tokens = tokensOf(Array.from(pattern))
-  const least = tokens.filter((token) => token !== '*').length
+  const minLength = tokens.filter((token) => token !== '*').length
   return (name) => {
     const characters = Array.from(name)
-    return characters.length >= least && matches(characters, tokens)
+    return characters.length >= minLength && matches(characters, tokens)
   }
 }
 

@@ -3,7 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parsePortRange } from '../shared/runtime/config.ts'
 import { listen, type Part } from '../shared/runtime/service.ts'
-import { TurnQueue } from '../shared/runtime/keyed-mutex.ts'
+import { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
 import { installCommands } from './commands/command-table.ts'
 import { Certificate, type CertificateFiles } from './connection/certificate.ts'
 import { ConnectionLimits, type SessionLimits } from './connection/connection-limits.ts'
@@ -11,10 +11,10 @@ import { ControlConnection } from './connection/control-connection.ts'
 import { PassivePorts } from './connection/passive-ports.ts'
 import { createFtpSrv } from './ftp-srv-internals.ts'
 import { KeyWatch } from './key-watch.ts'
-import { FtpSession, type FtpTimeouts, type SessionSurroundings } from './session.ts'
+import { FtpSession, type FtpTimeouts, type SessionDeps } from './session.ts'
 
 export interface FtpServerOptions extends Pick<
-  SessionSurroundings,
+  SessionDeps,
   | 'publicAddress'
   | 'uploads'
   | 'uploadLimits'
@@ -52,7 +52,7 @@ const defaultTimeouts: FtpTimeouts = {
 }
 
 /** So many connections above the limit may hear why they are refused; more are just closed. */
-const mostRefused = 100
+const maxRefused = 100
 /** Milliseconds for the TLS handshake of one that is refused. */
 const refusedHandshakeMs = 2_000
 
@@ -66,9 +66,9 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
   const { host, log, tls } = options
   const timeouts = { ...defaultTimeouts, ...options.timeouts }
   const certificate =
-    tls === null ? null : await Certificate.load(tls, { lookMs: timeouts.certificateWatchMs, log })
+    tls === null ? null : await Certificate.load(tls, { pollMs: timeouts.certificateWatchMs, log })
   const limits = new ConnectionLimits(options.sessions)
-  const surroundings: SessionSurroundings = {
+  const context: SessionDeps = {
     ...options,
     timeouts,
     certificate,
@@ -78,23 +78,23 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
     ports: new PassivePorts({
       host,
       ...parsePortRange(options.passivePorts)!,
-      patienceMs: timeouts.passivePortMs,
+      timeoutMs: timeouts.passivePortMs,
     }),
-    turns: new TurnQueue(),
+    mutex: new KeyedMutex(),
     ftpSrv: createFtpSrv(log),
   }
-  const gate = new Gate(surroundings)
+  const gate = new Gate(context)
   const keyWatch = new KeyWatch({
     sessions: gate.sessions,
     collections: options.collections,
-    lookMs: timeouts.keyWatchMs,
+    pollMs: timeouts.keyWatchMs,
     log,
   })
   const parts: Part[] = [keyWatch, ...(certificate === null ? [] : [certificate])]
   const servers: Server[] = []
   const open = async (port: number, setting: string, isImplicitTls: boolean): Promise<number> => {
     const server = createServer((socket) => void gate.accept(socket, isImplicitTls))
-    server.maxConnections = options.sessions.inProcess + mostRefused
+    server.maxConnections = options.sessions.inProcess + maxRefused
     servers.push(server)
     return (await listen(server, { host, port, setting })).port
   }
@@ -118,19 +118,19 @@ export async function startFtpServer(options: FtpServerOptions): Promise<FtpServ
 class Gate {
   readonly sessions = new Set<FtpSession>()
   readonly #connections = new Set<ControlConnection>()
-  readonly #surroundings: SessionSurroundings
+  readonly #context: SessionDeps
 
-  constructor(surroundings: SessionSurroundings) {
-    this.#surroundings = surroundings
+  constructor(context: SessionDeps) {
+    this.#context = context
   }
 
   async accept(socket: Socket, isImplicitTls: boolean): Promise<void> {
-    const { certificate, timeouts } = this.#surroundings
+    const { certificate, timeouts } = this.#context
     const control = new ControlConnection(socket)
     this.#connections.add(control)
     control.once('close', () => this.#connections.delete(control))
     const refusal = this.#count(control)
-    if (refusal !== null) this.#surroundings.metrics.connectionRefused()
+    if (refusal !== null) this.#context.metrics.connectionRefused()
     if (refusal !== null && !this.#countRefused(control)) {
       socket.destroy()
       return
@@ -150,13 +150,11 @@ class Gate {
     for (const session of sessions) session.end('stop', 'the server stops')
     for (const control of this.#connections) control.destroy()
     await Promise.all([...this.#connections].map((control) => once(control, 'close')))
-    const { log, timeouts } = this.#surroundings
-    const isPatienceOver = new AbortController()
-    const patience = sleep(timeouts.stopMs, 'over', { signal: isPatienceOver.signal }).catch(
-      () => 'not needed',
-    )
-    const outcome = await Promise.race([Promise.all(sessions.map((session) => session.idle())), patience])
-    isPatienceOver.abort()
+    const { log, timeouts } = this.#context
+    const isTimedOut = new AbortController()
+    const timedOut = sleep(timeouts.stopMs, 'over', { signal: isTimedOut.signal }).catch(() => 'not needed')
+    const outcome = await Promise.race([Promise.all(sessions.map((session) => session.idle())), timedOut])
+    isTimedOut.abort()
     if (outcome === 'over')
       log.warn(
         `sessions had not ended ${timeouts.stopMs / 1000} s after their connections, as when the database is silent; locks of uploads run out by themselves`,
@@ -164,7 +162,7 @@ class Gate {
   }
 
   #count(control: ControlConnection): string | null {
-    const { limits, metrics } = this.#surroundings
+    const { limits, metrics } = this.#context
     const refusal = limits.refusalOf(control.remoteAddress)
     if (refusal !== null) return refusal
     metrics.sessions(1)
@@ -176,7 +174,7 @@ class Gate {
   }
 
   #countRefused(control: ControlConnection): boolean {
-    const { limits } = this.#surroundings
+    const { limits } = this.#context
     if (!limits.enterRefused(control.remoteAddress)) return false
     control.once('close', () => {
       limits.leaveRefused(control.remoteAddress)
@@ -185,11 +183,11 @@ class Gate {
   }
 
   #begin(control: ControlConnection): void {
-    const session = new FtpSession(control, this.#surroundings)
+    const session = new FtpSession(control, this.#context)
     this.sessions.add(session)
     control.once('close', () => {
       this.sessions.delete(session)
-      this.#surroundings.metrics.sessionEnded(session.endedBy)
+      this.#context.metrics.sessionEnded(session.endedBy)
     })
     void session.reply(220, 'Rollcall')
     control.listen(session)

@@ -3,7 +3,7 @@ import type { AuthThrottle } from '../shared/store/api-keys.ts'
 import type { Logger } from '../shared/runtime/logger.ts'
 import type { Collections } from '../shared/contract/schemas/collections.ts'
 import type { UploadLimits } from '../shared/store/upload-usage.ts'
-import type { TurnQueue } from '../shared/runtime/keyed-mutex.ts'
+import type { KeyedMutex } from '../shared/runtime/keyed-mutex.ts'
 import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
 import type { Certificate } from './connection/certificate.ts'
 import type { Command } from './connection/command-lines.ts'
@@ -16,7 +16,7 @@ import { Interruption } from './interruption.ts'
 import type { FtpMetrics, SessionEnd } from './metrics.ts'
 
 /** What all sessions of a server have in common. */
-export interface SessionSurroundings {
+export interface SessionDeps {
   /** The IPv4 address that PASV names; null: the one that the client connected to. */
   publicAddress: string | null
   uploads: Uploads
@@ -35,7 +35,7 @@ export interface SessionSurroundings {
   limits: ConnectionLimits
   ports: PassivePorts
   /** Of logins, by address. */
-  turns: TurnQueue<string>
+  mutex: KeyedMutex<string>
   ftpSrv: FtpSrv
 }
 
@@ -61,7 +61,7 @@ export interface FtpTimeouts {
 /** ftp-srv's session, on our connections. It ends by QUIT, by its client's going, or by `end`. */
 export class FtpSession extends FtpSrvConnection implements ControlHandler {
   readonly control: ControlConnection
-  readonly surroundings: SessionSurroundings
+  readonly context: SessionDeps
   readonly interruption = new Interruption()
   /** Where the next transfer goes; of PASV, EPSV, PORT or EPRT. */
   data: DataConnection | null = null
@@ -82,11 +82,11 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
   readonly #loginTimer: NodeJS.Timeout
   readonly #idleTimer: NodeJS.Timeout
 
-  constructor(control: ControlConnection, surroundings: SessionSurroundings) {
-    super(surroundings.ftpSrv, { socket: control, log: quiet(surroundings.log) })
-    const { timeouts } = surroundings
+  constructor(control: ControlConnection, context: SessionDeps) {
+    super(context.ftpSrv, { socket: control, log: quiet(context.log) })
+    const { timeouts } = context
     this.control = control
-    this.surroundings = surroundings
+    this.context = context
     this.isDataPrivate = control.secureContext !== null
     this.#loginTimer = setTimeout(() => {
       if (this.account === null)
@@ -120,7 +120,7 @@ export class FtpSession extends FtpSrvConnection implements ControlHandler {
   willBeSecured({ directive, arg }: Command): boolean {
     return (
       directive === 'AUTH' &&
-      this.surroundings.certificate !== null &&
+      this.context.certificate !== null &&
       this.control.secureContext === null &&
       /^(TLS|TLS-C|SSL)$/i.test(arg ?? '')
     )

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as yieldToEventLoop, setTimeout as sleep } from 'node:timers/promises'
 import { clock } from '../shared/runtime/clock.ts'
 import { FtpError } from './ftp-error.ts'
 import type { TransferKind, TransferResult } from './metrics.ts'
@@ -16,7 +16,7 @@ import type { Upload } from './uploads/upload.ts'
 /** What was sent before ABOR may arrive after it, as it comes another way. */
 const lingerMs = 100
 /** How long the control connection must outlive the data: a client that was killed closes both at once. */
-export const afterglowMs = 100
+export const closeGraceMs = 100
 
 /** Runs a transfer; `signal` says that it is to end. */
 async function transfer(
@@ -24,9 +24,9 @@ async function transfer(
   kind: TransferKind,
   work: (signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
-  if (session.surroundings.isTlsRequired && !session.isDataPrivate)
+  if (session.context.isTlsRequired && !session.isDataPrivate)
     throw new FtpError(521, 'data go over TLS only here, send PROT P first')
-  const { metrics } = session.surroundings
+  const { metrics } = session.context
   const startedAt = clock.monotonicMs()
   let result: TransferResult = 'done'
   metrics.transferBegun(kind)
@@ -77,7 +77,7 @@ export function send(
       const socket = await beginData(session, { plain, signal, text: 'here it comes' })
       content.on('data', (piece: Buffer) => {
         session.transferred! += piece.length
-        if (isFile) session.surroundings.metrics.bytes('out', piece.length)
+        if (isFile) session.context.metrics.bytes('out', piece.length)
       })
       await pipeline(content, socket, { signal }).catch((error: unknown) => {
         throw brokenOff(error)
@@ -90,14 +90,14 @@ export function send(
 
 /** When the process is late, the timer goes off before anybody has looked at the sockets: they come next, twice for TLS. */
 async function watch(signal: AbortSignal): Promise<void> {
-  await sleep(afterglowMs, undefined, { signal })
-  await nextTurn()
-  await nextTurn()
+  await sleep(closeGraceMs, undefined, { signal })
+  await yieldToEventLoop()
+  await yieldToEventLoop()
 }
 
 async function openData(session: FtpSession, signal: AbortSignal): Promise<Socket> {
   if (session.data === null) throw new FtpError(425, 'send PASV, EPSV, PORT or EPRT first')
-  return session.data.open({ signal, timeoutMs: session.surroundings.timeouts.dataConnectionMs })
+  return session.data.open({ signal, timeoutMs: session.context.timeouts.dataConnectionMs })
 }
 
 /** Says 150, which many clients wait for before they begin the handshake, and secures the connection if that is asked. */
@@ -105,11 +105,11 @@ async function beginData(
   session: FtpSession,
   { plain, signal, text }: { plain: Socket; signal: AbortSignal; text: string },
 ): Promise<Socket> {
-  const { timeouts } = session.surroundings
+  const { timeouts } = session.context
   session.transferred = 0
   await session.reply(150, text)
   const context = session.isDataPrivate ? session.control.secureContext : null
-  const { mustResumeTls: mustResume } = session.surroundings
+  const { mustResumeTls: mustResume } = session.context
   const options = { signal, timeoutMs: timeouts.dataConnectionMs, mustResume }
   const socket = context === null ? plain : await session.data!.secure(context, options)
   socket.setTimeout(timeouts.stallMs, () => socket.destroy(brokenOff(new Error('no byte came for a while'))))
@@ -123,7 +123,7 @@ async function* received(session: FtpSession, socket: Socket, signal: AbortSigna
   try {
     for await (const piece of socket as AsyncIterable<Buffer>) {
       session.transferred! += piece.length
-      session.surroundings.metrics.bytes('in', piece.length)
+      session.context.metrics.bytes('in', piece.length)
       yield piece
     }
   } catch (error) {

@@ -68,17 +68,17 @@ export function ratiosOf(rounds: Rounds): Ratios {
 }
 
 /** Of what was recorded, a ratio must reach so much. */
-export interface LeastParts {
+export interface LowestParts {
   cpu: number
   /** Less, as a neighbour may take time from one of the two alone. */
   elapsed: number
 }
 
 /** Of the record of this kind of machine, and of the lowest of all records where this one has none. */
-export const leastParts = {
+export const lowestParts = {
   here: { cpu: 0.8, elapsed: 0.55 },
   elsewhere: { cpu: 0.6, elapsed: 0.4 },
-} as const satisfies Record<string, LeastParts>
+} as const satisfies Record<string, LowestParts>
 
 export interface Verdict {
   name: string
@@ -89,7 +89,7 @@ export interface Verdict {
   hasFallen: boolean
 }
 
-export function judge(recorded: Ratios, measured: Ratios, parts: LeastParts): Verdict[] {
+export function judge(recorded: Ratios, measured: Ratios, parts: LowestParts): Verdict[] {
   return ratioNames.map((name) => {
     const [before, now] = [recorded[name], measured[name]]
     const least = before * (name.endsWith('elapsed') ? parts.elapsed : parts.cpu)

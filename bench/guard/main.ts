@@ -10,13 +10,13 @@ import {
   betterOf,
   isSameKind,
   judge,
-  leastParts,
+  lowestParts,
   lowestOf,
   mediansOf,
   ratiosOf,
   recordsFor,
   withRecord,
-  type LeastParts,
+  type LowestParts,
   type Ratios,
   type Recorded,
   type Verdict,
@@ -30,7 +30,7 @@ import { runRounds } from './run-rounds.ts'
  */
 
 /** Only what is about to fail takes so long. */
-const mostRepeats = 2
+const maxRepeats = 2
 
 /** The medians of so many passes are recorded: a single one may have met a neighbour that made one of the two dearer. */
 const recordedPasses = 3
@@ -94,7 +94,7 @@ async function guard(folder: string): Promise<number> {
   }
   const parts = partsFor(here, records)
   const recorded = lowestOf(records.map(({ ratios }) => ratios))
-  if (parts !== leastParts.here)
+  if (parts !== lowestParts.here)
     console.log(
       `the ratios were recorded ${inPlaces(records)}, and this is ${describe(here)}, on which a row may cost otherwise: what counts here is the lowest of all records, and ${inWords(parts)} fail; npm run guard -- --record writes down those of this machine`,
     )
@@ -107,7 +107,7 @@ async function guard(folder: string): Promise<number> {
   let ratios = await measureRatios(folder)
   let verdicts = judge(recorded, ratios, parts)
   print(verdicts)
-  for (let again = 0; again < mostRepeats && verdicts.some(({ hasFallen }) => hasFallen); again += 1) {
+  for (let again = 0; again < maxRepeats && verdicts.some(({ hasFallen }) => hasFallen); again += 1) {
     console.log('one is below the least that it must reach; once more, to see whether it was the machine')
     ratios = betterOf(ratios, await measureRatios(folder))
     verdicts = judge(recorded, ratios, parts)
@@ -126,8 +126,8 @@ async function readRecorded(): Promise<Recorded[]> {
   return JSON.parse(await readFile(recordedFile, 'utf8')) as Recorded[]
 }
 
-function partsFor(machine: Machine, records: Recorded[]): LeastParts {
-  return records.some((one) => isSameKind(one.machine, machine)) ? leastParts.here : leastParts.elsewhere
+function partsFor(machine: Machine, records: Recorded[]): LowestParts {
+  return records.some((one) => isSameKind(one.machine, machine)) ? lowestParts.here : lowestParts.elsewhere
 }
 
 function inPlaces(records: Recorded[]): string {
@@ -156,6 +156,6 @@ function print(verdicts: Verdict[]): void {
     )
 }
 
-function inWords({ cpu, elapsed }: LeastParts): string {
+function inWords({ cpu, elapsed }: LowestParts): string {
   return `CPU time below ${cpu} and time below ${elapsed} of what was recorded`
 }

@@ -1,8 +1,8 @@
 import { cpus } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-const leastIdle = 0.5
-const lookForMs = 3_000
+const minIdleShare = 0.5
+const waitMs = 3_000
 const looks = 10
 
 /**
@@ -10,7 +10,7 @@ const looks = 10
  * hypervisor takes away counts as used. Not by the load average, which tells of the last minutes.
  */
 export async function becomesQuiet(): Promise<boolean> {
-  for (let look = 0; look < looks; look += 1) if ((await idleShare(lookForMs)) >= leastIdle) return true
+  for (let look = 0; look < looks; look += 1) if ((await idleShare(waitMs)) >= minIdleShare) return true
   return false
 }
 

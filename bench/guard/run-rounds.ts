@@ -85,7 +85,7 @@ async function ownWorks(
       // The control plane does nothing but answer who asks whether it has ended.
       processes: [measuredProcess('engine', metrics['engine']!)],
       // Looks would be part of what is measured, and more of them the slower it is.
-      lookEveryMs: 60_000,
+      pollIntervalMs: 60_000,
       do: async () => {
         const { id } = await client.post<{ id: number }>(`/mailing_lists/${listId}/subscriber_imports`, {
           subscriber_import: {

@@ -18,7 +18,7 @@ export async function costOf<T>(
   { database, metrics }: MeasuredService,
   rows: number | (() => number),
   work: () => Promise<T>,
-  looks: Pick<Work, 'progress' | 'lookEveryMs'> = {},
+  looks: Pick<Work, 'progress' | 'pollIntervalMs'> = {},
 ): Promise<{ done: T; cost: Cost; timeline: Timeline }> {
   let done: T | undefined
   const { clientMicroseconds, serverMicroseconds, processes, timeline } = await measure(

@@ -22,7 +22,7 @@ const sampleSize = 20_000
 const requestsOfRound = 30_000
 const farPage = 10_000
 const perPage = 100
-const mostPerPage = 500
+const maxPerPage = 500
 
 /** What may take longer the more subscribers there are, and only reads. */
 export const mayGrow = ({ name }: Pick<Operation, 'name'>): boolean => /^(?:counts|page )/.test(name)
@@ -84,7 +84,7 @@ export async function operationsOn(
       requests: () =>
         many(() =>
           get(
-            `/subscribers_by_email/${encodeURIComponent(anyOf(onAllLists))}?per_page=${mostPerPage}`,
+            `/subscribers_by_email/${encodeURIComponent(anyOf(onAllLists))}?per_page=${maxPerPage}`,
             `"mailing_list":{"id":${lists.at(-1)!.id},`,
           ),
         ),
@@ -204,7 +204,7 @@ async function walkTo(
   let token = ''
   let idOnFirst = 0
   for (;;) {
-    const count = Math.min(mostPerPage, toSkip - skipped || perPage)
+    const count = Math.min(maxPerPage, toSkip - skipped || perPage)
     const next = await read(
       `${path}${count}${token === '' ? '' : `&page_token=${encodeURIComponent(token)}`}`,
     )

@@ -68,7 +68,7 @@ function throughput(seen: Seen[]): Plot {
     y: { label: `${[...new Set(seen.map(({ of }) => of))].join(' or ')} a second`, scale: 'linear' },
     series: seen.map(({ name, timelines }, i) => ({
       name,
-      ...lookOf(i),
+      ...stylesOf(i),
       lines: timelines.flatMap(({ seconds, rows }) => (rows === null ? [] : [rates(seconds, rows)])),
     })),
   }
@@ -119,14 +119,14 @@ function latency(latencies: NamedLatency[]): Plot {
     y: { label: 'milliseconds', scale: 'log' },
     series: latencies.map(({ name, quantiles }, i): Series => ({
       name,
-      ...lookOf(i),
+      ...stylesOf(i),
       lines: [quantiles],
     })),
   }
 }
 
 /** There are six colours. */
-const lookOf = (i: number): Pick<Series, 'color' | 'stroke'> => ({
+const stylesOf = (i: number): Pick<Series, 'color' | 'stroke'> => ({
   color: i,
   ...(i < 6 ? {} : { stroke: i < 12 ? 'dashed' : 'dotted' }),
 })

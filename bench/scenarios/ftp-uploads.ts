@@ -44,7 +44,7 @@ export const ftpUploads: Study = {
       }
     const kinds = [false, true].map((tls) => {
       const own = measured.filter((round) => round.tls === tls)
-      return { name: tls ? 'TLS' : 'plain', own, figures: figuresOf(own) }
+      return { name: tls ? 'TLS' : 'plain', own, figures: statsOf(own) }
     })
     for (const { name, own, figures } of kinds)
       say(
@@ -94,8 +94,8 @@ export const ftpUploads: Study = {
 
 const partners = 20
 const megabytes = 100
-const mostSmallMs = 1_000
-const mostMemoryMB = 300
+const maxSmallMs = 1_000
+const maxMemoryMB = 300
 
 interface Work extends StudyOptions {
   file: string
@@ -302,7 +302,7 @@ interface Figures {
   memoryMB: Spread
 }
 
-function figuresOf(rounds: Round[]): Figures {
+function statsOf(rounds: Round[]): Figures {
   const over = (figure: (round: Round) => number) => spread(rounds.map(figure))
   const cpu = ({ processes }: Round, name: string) => processes[name]!.cpuSeconds * 1e6
   return {
@@ -330,16 +330,16 @@ function summary(name: string, figures: Figures): string {
 /** The times by the median over the rounds, memory by the most. */
 function goalsOf(name: string, { smallP99Ms, keptP99Ms, memoryMB }: Figures): Goal[] {
   const times = (what: string, measured: Spread): Goal => ({
-    what: `1 kB ${what}, ${name}: p99 ${withRange(measured, whole)} ms, under ${mostSmallMs} ms`,
-    isMet: measured.median < mostSmallMs,
+    what: `1 kB ${what}, ${name}: p99 ${withRange(measured, whole)} ms, under ${maxSmallMs} ms`,
+    isMet: measured.median < maxSmallMs,
     measured,
   })
   return [
     times('with login', smallP99Ms),
     times('in a session', keptP99Ms),
     {
-      what: `memory of the FTP server, ${name}: ${withRange(memoryMB, whole)} MB, each under ${mostMemoryMB} MB`,
-      isMet: memoryMB.most < mostMemoryMB,
+      what: `memory of the FTP server, ${name}: ${withRange(memoryMB, whole)} MB, each under ${maxMemoryMB} MB`,
+      isMet: memoryMB.most < maxMemoryMB,
       measured: memoryMB,
     },
   ]

@@ -29,8 +29,8 @@ export const pauseAndKill: Study = {
 
 const usualRows = 1_000_000
 const source = { type: 'upload_directory', filename: 'rows.csv' }
-const mostPauseSeconds = 1
-const mostRecoverySeconds = 25
+const maxPauseSeconds = 1
+const maxRecoverySeconds = 25
 /** A pause holds when nothing was written for so long. */
 const quietMs = 3_000
 
@@ -68,8 +68,8 @@ async function measureAll(service: MeasuredService, { rows, rounds, seed, folder
   const goals: Goal[] = []
   if (pauses.length > 0)
     goals.push(
-      goal('a pause holds', pauses, mostPauseSeconds),
-      goal('rows are written again after kill -9', recoveries, mostRecoverySeconds),
+      goal('a pause holds', pauses, maxPauseSeconds),
+      goal('rows are written again after kill -9', recoveries, maxRecoverySeconds),
     )
   say(`undisturbed  ${describeCosts(costs)}`)
   for (const { what, isMet } of goals) say(`${isMet ? 'met    ' : 'MISSED '} ${what}`)

@@ -33,11 +33,11 @@ export const requests: Study = {
 }
 
 /** Where an import runs, a reply may take so many times as long. */
-const patienceDuringImport = 4
+const maxSlowdownDuringImport = 4
 const farPageRatio = 1.5
 const warmUpSeconds = 1
 /** Seldom: a look is a request too, of 1-2 ms. */
-const lookEveryMs = 5_000
+const pollIntervalMs = 5_000
 /** That the goals are set for. */
 const usualSubscribers = 5_000_000
 
@@ -88,7 +88,7 @@ async function measureAll(service: MeasuredService, folder: string, options: Stu
 
     const goals = [
       ...goalsOf(subscribers, operations, quiet.results, ''),
-      ...goalsOf(subscribers, operations, busy.results, ' during an import', patienceDuringImport),
+      ...goalsOf(subscribers, operations, busy.results, ' during an import', maxSlowdownDuringImport),
       ...grown.flatMap(({ subscribers, operations, results }) =>
         goalsOf(subscribers, operations, results, ''),
       ),
@@ -177,7 +177,7 @@ async function measurePhase(
     service,
     1,
     () => measureRounds(service, cannon, operations, options),
-    { lookEveryMs },
+    { pollIntervalMs },
   )
   for (const row of rowsOfTable(done.results)) options.say(row)
   options.say(coresInUse(timeline))

@@ -37,7 +37,7 @@ const usualRows = 5_000_000
 const smallRows = 500
 /** Where the giant stands when a small one comes, in parts of its rows. */
 const moments = [0, 0.02, 0.2, 0.4, 0.6, 0.8]
-const mostSeconds = 3
+const maxSeconds = 3
 
 interface Round {
   mongodb: string
@@ -162,9 +162,9 @@ function report(measured: Round[], rows: number, say: (text: string) => void): O
   const goals: Goal[] = []
   if (seconds.length > 0) {
     const times = spread(seconds)
-    const what = `500 rows beside ${rows.toLocaleString('en')}: ${times.median.toFixed(2)} s (${times.least.toFixed(2)} to ${times.most.toFixed(2)}), each under ${mostSeconds} s`
-    goals.push({ what, isMet: times.most < mostSeconds, measured: times })
-    say(`${times.most < mostSeconds ? 'met    ' : 'MISSED '} ${what}`)
+    const what = `500 rows beside ${rows.toLocaleString('en')}: ${times.median.toFixed(2)} s (${times.least.toFixed(2)} to ${times.most.toFixed(2)}), each under ${maxSeconds} s`
+    goals.push({ what, isMet: times.most < maxSeconds, measured: times })
+    say(`${times.most < maxSeconds ? 'met    ' : 'MISSED '} ${what}`)
   }
   const milliseconds = seconds.map((value) => value * 1000)
   return {

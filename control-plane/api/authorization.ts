@@ -9,7 +9,7 @@ import { scopedOrganization } from './scope.ts'
 /**
  * Who may do what. Each endpoint declares what a caller needs and, where its path doesn't say it, the scope of the
  * records that it works on; the router asks here before any handler runs, and the description prints the same.
- * What depends on a body or a record is asked for by the handler, with `refuseUnless` and `refuseMore`.
+ * What depends on a body or a record is asked for by the handler, with `refuseUnless` and `requireNotAbove`.
  */
 
 export function meets(caller: Caller, need: Need): boolean {
@@ -36,9 +36,9 @@ export function describeNeed(need: Need): string {
   const needed = `the permission ${permission.join('/')}`
   if (or === undefined) return needed
   const other = or.permission.join('/')
-  return or.enoughFor === undefined
+  return or.alternativePermission === undefined
     ? `${needed} or ${other}`
-    : `${needed} (${other} is enough for ${or.enoughFor})`
+    : `${needed} (${other} is enough for ${or.alternativePermission})`
 }
 
 /** The need as one word, for programs that read the description. */
@@ -97,7 +97,7 @@ export interface Powers {
   permissions: Permissions
 }
 
-export function isMoreThan(subject: Powers, caller: Powers): boolean {
+export function outranks(subject: Powers, caller: Powers): boolean {
   if (rankOf(subject.role) !== rankOf(caller.role)) return rankOf(subject.role) > rankOf(caller.role)
   if (caller.role !== 'standard') return false
   return Object.entries(subject.permissions).some(([key, values]) =>
@@ -109,8 +109,8 @@ export function isMoreThan(subject: Powers, caller: Powers): boolean {
 const rankOf = (role: Role): number => roles.length - roles.indexOf(role)
 
 /** Nobody makes, changes or deletes a key or a user that may do more than he himself. */
-export function refuseMore(subject: Powers, caller: Caller, what: 'an API key' | 'a user'): void {
-  if (isMoreThan(subject, caller))
+export function requireNotAbove(subject: Powers, caller: Caller, what: 'an API key' | 'a user'): void {
+  if (outranks(subject, caller))
     throw forbidden(`nobody makes, changes or deletes ${what} that may do more than he himself`)
 }
 
@@ -121,7 +121,7 @@ export function refuseMore(subject: Powers, caller: Caller, what: 'an API key' |
 export function refuseMoreThanAsked(document: unknown, caller: Caller, what: 'an API key' | 'a user'): void {
   const role = (document as { role?: unknown } | null | undefined)?.role
   const asked = roles.find((candidate) => candidate === role)
-  if (asked !== undefined) refuseMore({ role: asked, permissions: {} }, caller, what)
+  if (asked !== undefined) requireNotAbove({ role: asked, permissions: {} }, caller, what)
 }
 
 const forbidden = (message: string): RequestError =>

@@ -1,25 +1,25 @@
 /**
- * Point reads that are asked for one by one and made together: who asks while `mostAtOnce` reads are under way goes
+ * Point reads that are asked for one by one and made together: who asks while `maxConcurrent` reads are under way goes
  * with all who wait into the next one. A read begins after everybody in it has asked, so the answers are as true as
  * one's own read. What a request costs is its round trips to the database, and sixteen at once share one.
  */
-export function gatheredRead<Owner extends object, Key, Item>(
+export function batchedRead<Owner extends object, Key, Item>(
   read: (owner: Owner, keys: Key[]) => Promise<Map<Key, Item>>,
   weightOf: (key: Key) => number = () => 1,
 ): (owner: Owner, key: Key) => Promise<Item | null> {
-  const gatherings = new WeakMap<Owner, Gathering<Key, Item>>()
+  const loaders = new WeakMap<Owner, BatchLoader<Key, Item>>()
   return (owner, key) => {
-    let gathering = gatherings.get(owner)
-    if (gathering === undefined)
-      gatherings.set(owner, (gathering = new Gathering((keys) => read(owner, keys), weightOf)))
-    return gathering.find(key)
+    let loader = loaders.get(owner)
+    if (loader === undefined)
+      loaders.set(owner, (loader = new BatchLoader((keys) => read(owner, keys), weightOf)))
+    return loader.find(key)
   }
 }
 
 /** One that meets a slow disk doesn't hold up those behind it. */
-const mostAtOnce = 2
+const maxConcurrent = 2
 /** Of all keys of one read: a query must stay far below the 16 MB of a document, and no reply may grow without bound. */
-const mostWeight = 4_000
+const maxWeight = 4_000
 
 interface Waiting<Key, Item> {
   key: Key
@@ -27,7 +27,7 @@ interface Waiting<Key, Item> {
   reject: (error: unknown) => void
 }
 
-class Gathering<Key, Item> {
+class BatchLoader<Key, Item> {
   readonly #read: (keys: Key[]) => Promise<Map<Key, Item>>
   readonly #weightOf: (key: Key) => number
   #waiting: Waiting<Key, Item>[] = []
@@ -47,12 +47,12 @@ class Gathering<Key, Item> {
   }
 
   #begin(): void {
-    if (this.#running >= mostAtOnce || this.#waiting.length === 0) return
+    if (this.#running >= maxConcurrent || this.#waiting.length === 0) return
     let weight = this.#weightOf(this.#waiting[0]!.key)
     let size = 1
     while (size < this.#waiting.length) {
       weight += this.#weightOf(this.#waiting[size]!.key)
-      if (weight > mostWeight) break
+      if (weight > maxWeight) break
       size += 1
     }
     const group = this.#waiting.splice(0, size)

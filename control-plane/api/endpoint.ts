@@ -27,7 +27,7 @@ export interface Endpoint<Query = unknown, Body = unknown> {
   /** Whether it works on much (costlyRequests), by the path's last segment where that tells. */
   isCostly?: boolean | ((lastSegment: string) => boolean)
   /** Its work waits in a line of its own (outbox, passwords), and must not keep other requests waiting meanwhile. */
-  hasOwnTurns?: true
+  hasOwnSlots?: true
   /** Where one record may be large: the memory that such a reply takes while it is made. It waits for a turn before. */
   largeReplyBytes?: number
   /**
@@ -52,10 +52,10 @@ export type Need = 'any_key' | 'admin' | 'system_admin' | PermissionNeed
 export interface PermissionNeed {
   permission: Permission
   /**
-   * Another permission that is enough too. With `enoughFor` it is a lesser one that is enough for some bodies; the handler
+   * Another permission that is enough too. With `alternativePermission` it is a lesser one that is enough for some bodies; the handler
    * decides whether it is for the one that came.
    */
-  or?: { permission: Permission; enoughFor?: string }
+  or?: { permission: Permission; alternativePermission?: string }
 }
 
 export type Permission = readonly [key: string, value: string]
@@ -147,11 +147,11 @@ export interface Call<Query, Body> {
   onClose: (listener: () => void) => void
   /**
    * Resolves when a reply that is large may be made and sent; at once where its turn has begun already. Throws as
-   * OrganizationTurns does.
+   * FairSemaphore does.
    */
-  beginLargeReply: (bytes: number) => Promise<void>
+  acquireLargeReply: (bytes: number) => Promise<void>
   /** Ends the request's turn before its work is over: what is left is to wait for others. */
-  endTurn: () => void
+  releaseSlot: () => void
   /** Aborted when the reply is over, or the client has closed its connection before. */
   clientGone: AbortSignal
   /** The query, checked; throws `invalid_request`. */
@@ -184,9 +184,9 @@ export const either = (need: PermissionNeed, { permission: other }: PermissionNe
   or: { permission: other },
 })
 
-/** The need, or for some bodies just the other one; `enoughFor` says for which. */
+/** The need, or for some bodies just the other one; `alternativePermission` says for which. */
 export const orFor = (
-  enoughFor: string,
+  alternativePermission: string,
   need: PermissionNeed,
   { permission: lesser }: PermissionNeed,
-): PermissionNeed => ({ ...need, or: { permission: lesser, enoughFor } })
+): PermissionNeed => ({ ...need, or: { permission: lesser, alternativePermission } })

@@ -55,7 +55,7 @@ async function* cut(bytes: Buffer): AsyncIterable<Buffer> {
   }
 }
 
-/** Data that requests share (shared-read.ts) are written as JSON once for all of them. */
+/** Data that requests share (single-flight.ts) are written as JSON once for all of them. */
 const known = new WeakMap<object, string>()
 
 function jsonOf(data: unknown): string {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { RequestError } from '../../shared/contract/errors.ts'
 
 /** On whose behalf work waits for its turn. */
-export interface TurnRequest {
+export interface SlotRequest {
   organizationId: number
   /** The process stops: requests that wait are refused. */
   stopping: AbortSignal
@@ -10,7 +10,7 @@ export interface TurnRequest {
   clientGone?: AbortSignal | undefined
 }
 
-export interface OrganizationTurnsOptions {
+export interface FairSemaphoreOptions {
   /** Weight of the works at once, of all organizations. */
   maxRunning: number
   /** Weight of the works at once of one organization, at most half of what no other organization has. */
@@ -47,18 +47,18 @@ export const refusalDelayMs = { min: 1_000, max: 5_000 }
  * another by one piece of work, not by 200. An organization gets more only while it leaves as much free as it has
  * (dynamic thresholds, as in engine/scheduler/slots.ts), so that a few of them can't fill everything.
  */
-export class OrganizationTurns {
-  readonly #options: OrganizationTurnsOptions
+export class FairSemaphore {
+  readonly #options: FairSemaphoreOptions
   #running = 0
   /** By organization, the line that is served next in front. A line without running and waiting work is removed. */
   readonly #lines = new Map<number, Line>()
 
-  constructor(options: OrganizationTurnsOptions) {
+  constructor(options: FairSemaphoreOptions) {
     this.#options = options
   }
 
   /** Runs `work` in its turn, none once the process stops. Throws as `begin` does. */
-  async run<T>(request: TurnRequest, work: () => Promise<T>): Promise<T> {
+  async run<T>(request: SlotRequest, work: () => Promise<T>): Promise<T> {
     if (request.stopping.aborted) throw this.#stoppingError()
     const end = await this.begin(request)
     try {
@@ -73,12 +73,12 @@ export class OrganizationTurns {
    * it would have to wait and the process stops, or the turn doesn't come in time; a request whose client has gone
    * leaves the line.
    */
-  async begin(request: TurnRequest, weight = 1): Promise<() => void> {
+  async begin(request: SlotRequest, weight = 1): Promise<() => void> {
     const { organizationId } = request
     const line = this.#lines.get(organizationId) ?? { running: 0, waiting: [] }
     if (line.waiting.length >= this.#options.maxWaitingPerOrganization) throw await this.#refusal(request)
     this.#lines.set(organizationId, line)
-    if (line.waiting.length === 0 && this.#hasRoomFor(line, weight)) this.#count(line, weight)
+    if (line.waiting.length === 0 && this.#hasCapacityFor(line, weight)) this.#count(line, weight)
     else await this.#wait(line, weight, request)
     let isOver = false
     return () => {
@@ -90,7 +90,7 @@ export class OrganizationTurns {
     }
   }
 
-  #hasRoomFor({ running }: Line, weight: number): boolean {
+  #hasCapacityFor({ running }: Line, weight: number): boolean {
     const { maxRunning, maxRunningPerOrganization = maxRunning } = this.#options
     return running + weight <= Math.min(maxRunningPerOrganization, maxRunning - this.#running)
   }
@@ -104,7 +104,7 @@ export class OrganizationTurns {
     if (line.running === 0 && line.waiting.length === 0) this.#lines.delete(organizationId)
   }
 
-  #wait(line: Line, weight: number, { organizationId, stopping, clientGone }: TurnRequest): Promise<void> {
+  #wait(line: Line, weight: number, { organizationId, stopping, clientGone }: SlotRequest): Promise<void> {
     if (stopping.aborted || clientGone?.aborted === true) {
       this.#removeIfEmpty(organizationId, line)
       throw stopping.aborted ? this.#stoppingError() : clientGoneError()
@@ -152,7 +152,7 @@ export class OrganizationTurns {
   #beginNext(): boolean {
     for (const [organizationId, line] of this.#lines) {
       const next = line.waiting[0]
-      if (next === undefined || !this.#hasRoomFor(line, next.weight)) continue
+      if (next === undefined || !this.#hasCapacityFor(line, next.weight)) continue
       this.#lines.delete(organizationId)
       this.#lines.set(organizationId, line)
       this.#count(line, next.weight)
@@ -163,7 +163,7 @@ export class OrganizationTurns {
     return false
   }
 
-  async #refusal({ stopping, clientGone }: TurnRequest): Promise<RequestError> {
+  async #refusal({ stopping, clientGone }: SlotRequest): Promise<RequestError> {
     const { message, retryAfterSeconds, delayMs } = this.#options.tooMany
     const signal = clientGone === undefined ? stopping : AbortSignal.any([stopping, clientGone])
     const delay = delayMs.min + Math.random() * (delayMs.max - delayMs.min)

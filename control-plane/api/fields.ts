@@ -8,16 +8,16 @@ import { codePoints } from '../../shared/values/field-value.ts'
  */
 
 /** A text by its length in code points, which JSON Schema counts too; zod's own bounds count halves of them. */
-export function boundedText({ least = 0, most }: { least?: number; most: number }) {
+export function boundedText({ min = 0, max }: { min?: number; max: number }) {
   return z
     .string()
     .check(({ value, issues }) => {
       const length = codePoints(value)
       const issue = { origin: 'string', inclusive: true, input: value } as const
-      if (length < least) issues.push({ ...issue, code: 'too_small', minimum: least })
-      if (length > most) issues.push({ ...issue, code: 'too_big', maximum: most })
+      if (length < min) issues.push({ ...issue, code: 'too_small', minimum: min })
+      if (length > max) issues.push({ ...issue, code: 'too_big', maximum: max })
     })
-    .meta({ ...(least === 0 ? {} : { minLength: least }), maxLength: most })
+    .meta({ ...(min === 0 ? {} : { minLength: min }), maxLength: max })
 }
 
 /** A trimmed name that isn't blank. */
@@ -25,7 +25,7 @@ export const nameText = (longest: number) =>
   z
     .string()
     .trim()
-    .pipe(boundedText({ least: 1, most: longest }))
+    .pipe(boundedText({ min: 1, max: longest }))
     .refine((text) => !text.includes('\0'), { error: 'must not hold NUL characters' })
     .meta({ override: { minLength: 1, maxLength: longest, pattern: String.raw`\S` } })
 
@@ -37,7 +37,7 @@ export const emailText = (format: 'email' | 'idn-email' = 'idn-email') =>
   z
     .string()
     .trim()
-    .pipe(boundedText({ most: longestEmail }))
+    .pipe(boundedText({ max: longestEmail }))
     .meta({ override: { maxLength: longestEmail, format } })
 
 export const validEmail = (format: 'email' | 'idn-email' = 'idn-email') =>
@@ -62,7 +62,7 @@ export const headerText = (longest: number) =>
   z
     .string()
     .trim()
-    .pipe(boundedText({ most: longest }))
+    .pipe(boundedText({ max: longest }))
     .refine((text) => !/[\x00-\x1f\x7f\u2028\u2029]/.test(text), {
       error: 'must be one line without control characters',
     })
@@ -127,7 +127,7 @@ export const punctuation = <const T extends readonly [string, ...string[]]>(char
   })
 
 /** `page` and `per_page` of a query, `per_page` clamped to what is allowed. */
-export function pagingQuery(options: { perPage: number; most: number }) {
+export function pagingQuery(options: { perPage: number; max: number }) {
   return {
     page: wholeNumber(0)
       .default(0)
@@ -136,21 +136,21 @@ export function pagingQuery(options: { perPage: number; most: number }) {
         override: { type: 'integer', minimum: 0, default: 0 },
       }),
     per_page: wholeNumber(1)
-      .transform((perPage) => Math.min(perPage, options.most))
+      .transform((perPage) => Math.min(perPage, options.max))
       .default(options.perPage)
       .meta({
-        description: `records on a page; more than ${options.most} are taken for ${options.most}`,
+        description: `records on a page; more than ${options.max} are taken for ${options.max}`,
         override: { type: 'integer', minimum: 1, default: options.perPage },
       }),
   }
 }
 
 /** A whole number as it stands in a query. */
-export function wholeNumber(least: number) {
+export function wholeNumber(min: number) {
   return z
     .string()
-    .refine((text) => /^\d{1,15}$/.test(text) && Number(text) >= least, {
-      error: `must be ${least === 0 ? 'a non-negative' : 'a positive'} integer`,
+    .refine((text) => /^\d{1,15}$/.test(text) && Number(text) >= min, {
+      error: `must be ${min === 0 ? 'a non-negative' : 'a positive'} integer`,
     })
     .transform(Number)
 }
@@ -163,4 +163,4 @@ const blankIsNull = <T extends z.ZodType>(schema: T) =>
 export const virtualMtaId = () => blankIsNull(z.int().min(0).nullable())
 /** Half of a bounce address; a blank text is null. */
 export const bounceEmailId = () => blankIsNull(outsideId())
-export const outsideName = () => boundedText({ most: 255 }).nullable()
+export const outsideName = () => boundedText({ max: 255 }).nullable()

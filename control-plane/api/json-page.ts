@@ -14,7 +14,7 @@ export const largeBytes = 256 * 1024
 const firstGroup = 8
 
 /** The part of a call that reading a page needs. */
-export type PageCall = Pick<Call<unknown, unknown>, 'deps' | 'caller' | 'beginLargeReply' | 'clientGone'>
+export type PageCall = Pick<Call<unknown, unknown>, 'deps' | 'caller' | 'acquireLargeReply' | 'clientGone'>
 
 /** The records of a reply, each written as JSON already. */
 export class JsonRecords {
@@ -38,7 +38,7 @@ export class JsonRecords {
 export interface PageReaderOptions<T> {
   call: PageCall
   /** Records on a page. */
-  most: number
+  max: number
   /** The records as they are shown, in the order of the documents. */
   views: (documents: T[]) => readonly object[] | Promise<readonly object[]>
   maxBytes?: number
@@ -77,17 +77,17 @@ export class PageReader<T extends object> {
 
   /** How many documents a cursor may give: one more than are missing, which says that more follow. */
   get limit(): number {
-    return this.#options.most - this.#texts.length + 1
+    return this.#options.max - this.#texts.length + 1
   }
 
   /**
    * Appends what the cursor gives until the page is full, a piece at a time: others are served between two, and what
-   * would be too much is hardly begun. Throws 429 and 503 as OrganizationTurns does.
+   * would be too much is hardly begun. Throws 429 and 503 as FairSemaphore does.
    */
   async read(cursor: FindCursor<T>): Promise<void> {
     try {
       while (!this.#hasMore && !this.#clientGone.aborted && (await hasNext(cursor))) {
-        const missing = this.#options.most - this.#texts.length
+        const missing = this.#options.max - this.#texts.length
         if (missing === 0) this.#hasMore = true
         else await this.#appendGroup(cursor.readBufferedDocuments(Math.min(this.#groupSize(), missing)))
         if (this.#bytes > largeBytes) await this.#pause()
@@ -98,7 +98,7 @@ export class PageReader<T extends object> {
   }
 
   async #pause(): Promise<void> {
-    await this.#options.call.beginLargeReply(maxPageBytes)
+    await this.#options.call.acquireLargeReply(maxPageBytes)
     await nextPiece()
   }
 

@@ -4,7 +4,7 @@ import type { Collections } from '../../shared/contract/schemas/collections.ts'
 
 /** Changes of keys and users take effect within 5 s. */
 const keptMs = 2_000
-const mostKept = 10_000
+const maxKept = 10_000
 
 /**
  * The callers of the last moment, so that a busy client's key isn't looked up for each of its requests: that was half
@@ -33,7 +33,7 @@ export class KnownCallers {
     const changesBefore = this.#changes
     const caller = await findCaller(this.#collections, this.#secret, key)
     if (caller !== null && this.#changes === changesBefore) {
-      if (this.#known.size >= mostKept) this.#known.clear()
+      if (this.#known.size >= maxKept) this.#known.clear()
       this.#known.set(hash, { caller, untilMs })
     }
     return caller

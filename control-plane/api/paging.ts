@@ -36,7 +36,7 @@ export async function readPage<T extends Document & { _id: number }>(
   const skipped = byId ? skip : skip + Number(after ?? 0)
   const comparison = { _id: { [sort['_id'] === 1 ? '$gt' : '$lt']: Number(after) } } as unknown as Filter<T>
   const rest = byId && after !== null ? ({ $and: [filter, comparison] } as Filter<T>) : filter
-  const reader = new PageReader<T>({ call, most: query.per_page, views })
+  const reader = new PageReader<T>({ call, max: query.per_page, views })
   const cursor = collection
     .find(rest)
     .sort(sort)

@@ -1,5 +1,5 @@
 import type { Response } from 'express'
-import { OrganizationTurns, refusalDelayMs, type TurnRequest } from './fair-semaphore.ts'
+import { FairSemaphore, refusalDelayMs, type SlotRequest } from './fair-semaphore.ts'
 
 /**
  * What a control plane does for a few requests at once, in turns by organization: docs/decisions/136-cost-of-requests.md
@@ -17,7 +17,7 @@ const stoppingMessage = 'the service is stopping and did nothing: try again'
  * Requests from when their body is there until their reply is made. The event loop and the database serve what is in
  * progress side by side: another organization's request gets a share of both, and must not be one of a thousand.
  */
-export const requests = new OrganizationTurns({
+export const requests = new FairSemaphore({
   maxRunning: 192,
   maxRunningPerOrganization: 64,
   maxWaitingPerOrganization: 1_000,
@@ -30,7 +30,7 @@ export const requests = new OrganizationTurns({
 export const listWeight = 8
 
 /** Requests that work on hundreds of records or a megabyte. They have lines of their own: others don't wait for them. */
-export const costlyRequests = new OrganizationTurns({
+export const costlyRequests = new FairSemaphore({
   maxRunning: 4,
   maxRunningPerOrganization: 1,
   maxWaitingPerOrganization: 100,
@@ -43,7 +43,7 @@ export const costlyRequests = new OrganizationTurns({
  * Bodies above 4 KiB, from when they are read until the reply is over. Each takes up to 16 MB: a megabyte of bytes,
  * its 50,000 values, and what the schema says of each of them.
  */
-export const largeBodies = new OrganizationTurns({
+export const largeBodies = new FairSemaphore({
   maxRunning: 12,
   maxRunningPerOrganization: 6,
   maxWaitingPerOrganization: 500,
@@ -57,7 +57,7 @@ export const largeBodies = new OrganizationTurns({
 })
 
 /** Replies above 256 KiB, by their bytes, until their client has taken them. */
-const largeReplies = new OrganizationTurns({
+const largeReplies = new FairSemaphore({
   maxRunning: 96_000_000,
   maxRunningPerOrganization: 32_000_000,
   maxWaitingPerOrganization: 50,
@@ -73,27 +73,27 @@ const largeReplies = new OrganizationTurns({
 /** In which a client takes a large reply, or its connection is cut: 8 MB at half a megabit a second. */
 const maxReplyMs = 120_000
 
-/** Begins the turn of a large reply, which ends with the reply. Throws as OrganizationTurns does. */
-export async function beginLargeReply(
+/** Begins the turn of a large reply, which ends with the reply. Throws as FairSemaphore does. */
+export async function acquireLargeReply(
   response: Response,
-  request: TurnRequest,
+  request: SlotRequest,
   bytes: number,
-  { turns = largeReplies, maxMs = maxReplyMs } = {},
+  { slots = largeReplies, maxMs = maxReplyMs } = {},
 ): Promise<void> {
-  await beginUntilClosed(turns, response, request, bytes)
+  await acquireUntilClosed(slots, response, request, bytes)
   const { socket } = response.req
   const timer = setTimeout(() => socket.destroy(), maxMs).unref()
   whenClosed(response, () => clearTimeout(timer))
 }
 
-/** Begins a turn that ends with the reply. Throws as OrganizationTurns does. */
-export async function beginUntilClosed(
-  turns: OrganizationTurns,
+/** Begins a turn that ends with the reply. Throws as FairSemaphore does. */
+export async function acquireUntilClosed(
+  slots: FairSemaphore,
   response: Response,
-  request: TurnRequest,
+  request: SlotRequest,
   weight?: number,
 ): Promise<void> {
-  whenClosed(response, await turns.begin(request, weight))
+  whenClosed(response, await slots.begin(request, weight))
 }
 
 export function whenClosed(response: Response, listener: () => void): void {

@@ -9,12 +9,12 @@ import { readInlineBody, readSmallBody } from './body/request-body.ts'
 import { credentialCandidates } from './credentials.ts'
 import type { BodyDescription, Call, Endpoint, Reply } from './endpoint.ts'
 import { notAnEndpoint, sendData } from './envelope.ts'
-import type { TurnRequest } from './fair-semaphore.ts'
+import type { SlotRequest } from './fair-semaphore.ts'
 import { writePieces } from './pieces.ts'
 import { localsOf } from './request-locals.ts'
 import {
-  beginLargeReply,
-  beginUntilClosed,
+  acquireLargeReply,
+  acquireUntilClosed,
   costlyRequests,
   largeBodies,
   listWeight,
@@ -123,7 +123,7 @@ function readBytes(described: Endpoint, deps: ControlPlane): RequestHandler[] {
   return [
     requireJson,
     async (request, response, next) => {
-      const beginLarge = () => beginUntilClosed(largeBodies, response, turnOf(response, deps))
+      const beginLarge = () => acquireUntilClosed(largeBodies, response, slotRequestOf(response, deps))
       localsOf(response).body =
         body.stagedText === undefined
           ? await readSmallBody(request, deps, beginLarge)
@@ -160,15 +160,15 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     const { body } = localsOf(response)
     const warning = unknownKeysWarning(described.query, request.query)
     if (warning !== null) response.set('Warning', warning)
-    const turn = turnOf(response, deps)
+    const slotRequest = slotRequestOf(response, deps)
     let call: Call<unknown, unknown>
     let reply: Reply
     let end = (): void => undefined
     try {
-      end = await beginRequest(described, request, turn)
+      end = await beginRequest(described, request, slotRequest)
       // A large reply has a turn of its own: while it waits for that, others of the organization go on.
-      call = await callOf(request, response, described, deps, turn, end)
-      if (described.largeReplyBytes !== undefined) await call.beginLargeReply(described.largeReplyBytes)
+      call = await callOf(request, response, described, deps, slotRequest, end)
+      if (described.largeReplyBytes !== undefined) await call.acquireLargeReply(described.largeReplyBytes)
       reply = await described.handle(call).catch(async (error: unknown) => {
         throw error instanceof FaultyBody ? await examined(error, call, described) : error
       })
@@ -184,14 +184,14 @@ const lastSegmentOf = (request: Request): string => request.path.replace(/\/$/, 
 
 /** Resolves to what ends the request's turn. */
 async function beginRequest(
-  { isCostly = false, hasOwnTurns, reply }: Endpoint,
+  { isCostly = false, hasOwnSlots, reply }: Endpoint,
   request: Request,
-  turn: TurnRequest,
+  slotRequest: SlotRequest,
 ): Promise<() => void> {
-  if (hasOwnTurns === true) return () => undefined
+  if (hasOwnSlots === true) return () => undefined
   if (typeof isCostly === 'boolean' ? isCostly : isCostly(lastSegmentOf(request)))
-    return costlyRequests.begin(turn)
-  return requests.begin(turn, 'paging' in reply ? listWeight : 1)
+    return costlyRequests.begin(slotRequest)
+  return requests.begin(slotRequest, 'paging' in reply ? listWeight : 1)
 }
 
 /** The error with the faults that only the handler's own checks find. */
@@ -214,7 +214,7 @@ async function callOf(
   response: Response,
   described: Endpoint,
   deps: ControlPlane,
-  turn: ReturnType<typeof turnOf>,
+  slotRequest: ReturnType<typeof slotRequestOf>,
   end: () => void,
 ): Promise<Call<unknown, unknown>> {
   const { caller, body: sent } = localsOf(response)
@@ -231,13 +231,13 @@ async function callOf(
     onClose: (listener) => {
       whenClosed(response, listener)
     },
-    endTurn: end,
-    beginLargeReply(bytes) {
+    releaseSlot: end,
+    acquireLargeReply(bytes) {
       end()
-      return (largeReply ??= beginLargeReply(response, turn, bytes))
+      return (largeReply ??= acquireLargeReply(response, slotRequest, bytes))
     },
     get clientGone() {
-      return turn.clientGone
+      return slotRequest.clientGone
     },
     query: () => readQuery(described.query, request.query),
     body: () =>
@@ -252,7 +252,10 @@ async function callOf(
 }
 
 /** On whose behalf a request waits for a turn. Its signal is made when it is asked for: few requests wait for anything. */
-function turnOf(response: Response, { stopping }: ControlPlane): TurnRequest & { clientGone: AbortSignal } {
+function slotRequestOf(
+  response: Response,
+  { stopping }: ControlPlane,
+): SlotRequest & { clientGone: AbortSignal } {
   let gone: AbortController | undefined
   return {
     organizationId: localsOf(response).caller.organizationId,
@@ -276,12 +279,12 @@ async function send(
   request: Request,
   response: Response,
   reply: Reply,
-  { beginLargeReply }: Call<unknown, unknown>,
+  { acquireLargeReply }: Call<unknown, unknown>,
 ): Promise<void> {
   if ('data' in reply) {
     const isRead = request.method === 'GET' || request.method === 'HEAD'
     await sendData(response, reply, (bytes) =>
-      beginLargeReply(bytes).catch((error: unknown) => {
+      acquireLargeReply(bytes).catch((error: unknown) => {
         // A refusal would say that nothing was done. Without a reply the client has to look.
         if (!isRead) request.socket.destroy()
         throw error

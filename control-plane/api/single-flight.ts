@@ -3,14 +3,14 @@
  * the next one and never that one, so nobody is answered with what was read before he asked. Nothing is kept, so
  * nothing grows old; the results are shared, so nobody changes them.
  */
-export function sharedRead<Owner extends object, Key, Result>(
+export function singleFlight<Owner extends object, Key, Result>(
   read: (owner: Owner, key: Key) => Promise<Result>,
 ): (owner: Owner, key: Key) => Promise<Result> {
   const reads = new WeakMap<Owner, Map<Key, Running<Result>>>()
   return (owner, key) => {
     let running = reads.get(owner)
     if (running === undefined) reads.set(owner, (running = new Map<Key, Running<Result>>()))
-    return joinNext(running, key, () => read(owner, key))
+    return joinNextRun(running, key, () => read(owner, key))
   }
 }
 
@@ -20,7 +20,7 @@ interface Running<Result> {
   next: Promise<Result> | null
 }
 
-function joinNext<Key, Result>(
+function joinNextRun<Key, Result>(
   running: Map<Key, Running<Result>>,
   key: Key,
   read: () => Promise<Result>,

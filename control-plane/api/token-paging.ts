@@ -12,7 +12,7 @@ import { readToken, signToken } from './signed-token.ts'
  * beginning, and its reply has a token too, for clients that begin with page 0 and then follow tokens.
  */
 
-export function tokenPagingQuery(options: { perPage: number; most: number }) {
+export function tokenPagingQuery(options: { perPage: number; max: number }) {
   return z
     .object({
       ...pagingQuery(options),

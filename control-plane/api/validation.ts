@@ -211,7 +211,7 @@ export function refuseProblems(
 }
 
 /** Writes what must be unique: what is taken already is refused with the message. */
-export async function refusingTaken<T>(message: string, write: () => Promise<T>): Promise<T> {
+export async function mapDuplicateKey<T>(message: string, write: () => Promise<T>): Promise<T> {
   try {
     return await write()
   } catch (error) {

@@ -15,7 +15,7 @@ import type { Session } from './session.ts'
 import type { Terminal } from './terminal.ts'
 
 /** What the command line runs in. */
-export interface Surroundings {
+export interface Context {
   terminal: Terminal
   /** Opened by the commands that talk to the service. */
   openSession: () => Session
@@ -26,7 +26,7 @@ export interface Surroundings {
 type Json = { json?: true }
 
 /** The tree of commands: what each takes, its help, and what it calls. */
-export function buildProgram({ terminal, openSession, onEnd }: Surroundings): Command {
+export function buildProgram({ terminal, openSession, onEnd }: Context): Command {
   const program = new Command('rollcall')
     .description('Imports subscribers, and runs the service that does it.')
     .option('--json', "print the bare data of the service's reply as JSON")

@@ -106,7 +106,7 @@ export function barLine(
   const rest = [speed === null ? null : `${speed} rows/s`, timeLeft(view, rowsPerSecond), activity(view)]
   const long = [`${percent}  ${count} rows`, ...rest]
   const short = [percent, count, speed === null ? null : `${speed}/s`, timeLeft(view, rowsPerSecond)]
-  const leastBar = 10
+  const minBarWidth = 10
   for (const [heads, parts] of [
     [[title, state], long],
     [[state], long],
@@ -116,9 +116,9 @@ export function barLine(
   ] as const) {
     const head = heads.filter((part) => part !== '').join('  ')
     const tail = parts.filter((part) => part !== null).join('  ')
-    const room = width - widthOf(head) - widthOf(tail) - (head === '' ? 1 : 3)
-    if (room < leastBar) continue
-    const size = Math.min(40, room)
+    const remaining = width - widthOf(head) - widthOf(tail) - (head === '' ? 1 : 3)
+    if (remaining < minBarWidth) continue
+    const size = Math.min(40, remaining)
     const full = Math.round(share * size)
     return `${head}${head === '' ? '' : '  '}${style('cyan', '█'.repeat(full))}${style('dim', '░'.repeat(size - full))} ${tail}`
   }

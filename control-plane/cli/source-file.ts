@@ -20,7 +20,7 @@ export interface SourceFile {
   isPacked: boolean
   characterSet: CharacterSet
   /** At most its first megabyte as text, cut behind a line where that can be. */
-  beginning: (mostCharacters: number) => string
+  beginning: (maxCharacters: number) => string
   /** All of it as text; null where it has bytes that are none. */
   text(): Promise<string | null>
   /** All of it as UTF-8, packed where it is. */
@@ -29,7 +29,7 @@ export interface SourceFile {
 
 const beginningBytes = 1024 * 1024
 /** Of what comes through a pipe: it is held in memory. */
-const mostFromPipe = 64 * 1024 * 1024
+const maxPipeBytes = 64 * 1024 * 1024
 
 /** `-` is standard input. Fails where there is no such file. */
 export async function openSourceFile(
@@ -50,7 +50,7 @@ export async function openSourceFile(
     size: found.size,
     isPacked,
     characterSet,
-    beginning: (most) => cutBehindLine(textOf(head, characterSet), most),
+    beginning: (maxCharacters) => cutBehindLine(textOf(head, characterSet), maxCharacters),
     text: async () => wholeText(await readAll(createReadStream(file)), characterSet),
     bytes: () => {
       const stored = createReadStream(file)
@@ -68,7 +68,7 @@ function pipedFile(bytes: Buffer, given: CharacterSet | undefined): SourceFile {
     size: bytes.length,
     isPacked: false,
     characterSet,
-    beginning: (most) => cutBehindLine(text, most),
+    beginning: (maxCharacters) => cutBehindLine(text, maxCharacters),
     text: async () => wholeText(bytes, characterSet),
     bytes: () => Readable.from([characterSet === 'utf-8' ? bytes : Buffer.from(text)]),
   }
@@ -123,18 +123,18 @@ async function readPipe(input: Readable): Promise<Buffer> {
   for await (const piece of input) {
     pieces.push(Buffer.from(piece as Uint8Array))
     length += (piece as Uint8Array).length
-    if (length > mostFromPipe)
-      throw usage(`standard input has more than ${mostFromPipe / 1024 / 1024} MB: put it into a file first`)
+    if (length > maxPipeBytes)
+      throw usage(`standard input has more than ${maxPipeBytes / 1024 / 1024} MB: put it into a file first`)
   }
   return Buffer.concat(pieces)
 }
 
-function cutBehindLine(text: string, most: number): string {
-  if (text.length <= most) return text
-  const end = text.lastIndexOf('\n', most - 1) + 1
+function cutBehindLine(text: string, maxCharacters: number): string {
+  if (text.length <= maxCharacters) return text
+  const end = text.lastIndexOf('\n', maxCharacters - 1) + 1
   if (end > 0) return text.slice(0, end)
   // Half a character is none.
-  return text.slice(0, most).replace(/[\ud800-\udbff]$/, '')
+  return text.slice(0, maxCharacters).replace(/[\ud800-\udbff]$/, '')
 }
 
 function repacked(stream: Readable, characterSet: CharacterSet): Readable {

@@ -27,13 +27,13 @@ export interface SupervisedChild extends Part {
 export interface RestartBounds {
   /** Before the first try to start it again; each further pause is twice as long. */
   firstPauseMs: number
-  mostPauseMs: number
+  maxPauseMs: number
   /** When tries have failed for so long, it is hopeless. */
   hopelessMs: number
 }
 
 /** What is away for a moment (MongoDB, a port) must not end a service that runs. */
-const standard: RestartBounds = { firstPauseMs: 1_000, mostPauseMs: 30_000, hopelessMs: 300_000 }
+const standard: RestartBounds = { firstPauseMs: 1_000, maxPauseMs: 30_000, hopelessMs: 300_000 }
 
 /** Starts a process and keeps it running. Throws a StartError when it ends before it is ready for the first time. */
 export async function superviseChild(
@@ -55,7 +55,7 @@ export async function superviseChild(
   }
   const restart = async (): Promise<void> => {
     const hopelessAt = clock.monotonicMs() + bounds.hopelessMs
-    for (let pauseMs = bounds.firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, bounds.mostPauseMs)) {
+    for (let pauseMs = bounds.firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, bounds.maxPauseMs)) {
       await sleep(pauseMs)
       if (stopping) return
       try {

@@ -8,7 +8,7 @@ export interface WatchOptions extends ProgressOptions {
   /** Is shown every view instead of a progress bar. */
   onView?: (view: ImportView) => void
   /** How long a service that can't be reached is waited for. */
-  patienceMs?: number
+  timeoutMs?: number
 }
 
 const reconnectMs = 1_000
@@ -38,7 +38,7 @@ export async function watchImport(client: ApiClient, id: number, options: WatchO
 async function* viewsOf(
   client: ApiClient,
   id: number,
-  { signal, patienceMs = 300_000 }: WatchOptions,
+  { signal, timeoutMs = 300_000 }: WatchOptions,
   onTrouble: (text: string) => void,
 ): AsyncGenerator<ImportView> {
   const path = `/subscriber_imports/${id}`
@@ -67,7 +67,7 @@ async function* viewsOf(
       const now = clock.monotonicMs()
       if (awaySince === null) onTrouble('the service is away: waiting for it, the import is safe')
       awaySince ??= now
-      if (now - awaySince > patienceMs) throw error
+      if (now - awaySince > timeoutMs) throw error
     }
     await sleep(reconnectMs, undefined, { signal })
   }

@@ -1,7 +1,7 @@
 import compression from 'compression'
 import type { RequestHandler } from 'express'
 
-const leastBytes = 4 * 1024
+const minBytes = 4 * 1024
 
 /**
  * Packs what is text, larger than a few packets, and asked for packed. Logs and events go out as they come: whoever
@@ -9,7 +9,7 @@ const leastBytes = 4 * 1024
  */
 export const compress = (): RequestHandler =>
   compression({
-    threshold: leastBytes,
+    threshold: minBytes,
     level: 4,
     filter: (_request, response) =>
       /json|javascript|css|html/.test(String(response.getHeader('Content-Type'))),

@@ -12,7 +12,7 @@ import type { ControlPlane } from '../control-plane.ts'
  * it: one that was revoked, here or by another control plane, can't make itself a successor. Throws `validation_failed`
  * for the one, 401 for the other, and as inTransaction.
  */
-export async function takingTurns<T>(
+export async function changeCredentials<T>(
   deps: ControlPlane,
   caller: Caller,
   change: (session: ClientSession) => Promise<T>,

@@ -1,8 +1,13 @@
 import type { ClientSession } from 'mongodb'
 import { isDuplicateKey, isWriteConflict, type Database } from '../../shared/runtime/database.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import { inTurnForPlaces, takePlace } from '../../shared/store/subscriber-quota.ts'
-import { addMove, countMovesOfLists, noStatusCounts, type StatusCounts } from '../../shared/store/subscriber-counts.ts'
+import { withQuotaLock, takeQuota } from '../../shared/store/subscriber-quota.ts'
+import {
+  addMove,
+  countMovesOfLists,
+  noStatusCounts,
+  type StatusCounts,
+} from '../../shared/store/subscriber-counts.ts'
 import {
   insertSubscriber,
   listStateProjection,
@@ -11,7 +16,7 @@ import {
   type SubscriberWrite,
   type WriteOptions,
 } from './subscribers.ts'
-import { WriteGroups } from './write-coalescer.ts'
+import { WriteCoalescer } from './write-coalescer.ts'
 
 /**
  * Creations of single subscribers of one organization that come at the same moment, in one transaction, whatever lists
@@ -27,7 +32,7 @@ interface Insertion {
   listRevision: number
 }
 
-const insertions = new WeakMap<Database, WriteGroups<number, Insertion, SubscriberWrite>>()
+const insertions = new WeakMap<Database, WriteCoalescer<number, Insertion, SubscriberWrite>>()
 
 /** As `insertSubscriber`. */
 export function insertTogether(
@@ -52,7 +57,7 @@ async function insertGroup(items: readonly Insertion[]): Promise<Promise<Subscri
   return togetherOrAlone(
     database,
     organizationId,
-    async (session, isInTurn) => {
+    async (session, hasQuotaLock) => {
       const lists = await readListStates(database, session, items)
       const fitting = items.filter(
         ({ document, listRevision }) => lists.get(document.mailing_list_id)?.revision === listRevision,
@@ -62,7 +67,7 @@ async function insertGroup(items: readonly Insertion[]): Promise<Promise<Subscri
           withImportEpoch(document, lists.get(document.mailing_list_id)),
         )
         const amount = documents.filter(({ status }) => status === 'active').length
-        await takePlaces(database, session, organizationId, { amount, isInTurn })
+        await takeQuotaOfAll(database, session, organizationId, { amount, hasQuotaLock })
         await database.collections.subscribers.insertMany(documents, { session })
         await countMovesOfLists(database, session, organizationId, changesByList(documents))
       }
@@ -94,13 +99,16 @@ function changesByList(documents: readonly SubscriberDocument[]): Map<number, St
   return byList
 }
 
-async function takePlaces(
+async function takeQuotaOfAll(
   { collections }: Database,
   session: ClientSession,
   organizationId: number,
-  { amount, isInTurn }: { amount: number; isInTurn: boolean },
+  { amount, hasQuotaLock }: { amount: number; hasQuotaLock: boolean },
 ): Promise<void> {
-  if (amount > 0 && (await takePlace(collections, session, organizationId, { amount, isInTurn })) !== 'taken')
+  if (
+    amount > 0 &&
+    (await takeQuota(collections, session, organizationId, { amount, hasQuotaLock })) !== 'taken'
+  )
     throw new NotTogether()
 }
 
@@ -110,19 +118,20 @@ class NotTogether extends Error {}
 async function togetherOrAlone(
   database: Database,
   organizationId: number,
-  attempt: (session: ClientSession, isInTurn: boolean) => Promise<(() => Promise<SubscriberWrite>)[]>,
+  attempt: (session: ClientSession, hasQuotaLock: boolean) => Promise<(() => Promise<SubscriberWrite>)[]>,
   alone: () => Promise<SubscriberWrite>[],
 ): Promise<Promise<SubscriberWrite>[]> {
   try {
     let conflicts = 0
-    const outcomes = await inTurnForPlaces(database, organizationId, async (session, isInTurn) => {
+    const outcomes = await withQuotaLock(database, organizationId, async (session, hasQuotaLock) => {
       try {
-        return await attempt(session, isInTurn)
+        return await attempt(session, hasQuotaLock)
       } catch (error) {
         // Before the commit: nothing of it is written, whatever the reason. Who wrote the same a moment ago is gone
         // the next time; a row that an import holds for longer is no matter of the others in the group.
         if (isWriteConflict(error)) conflicts += 1
-        if (isDuplicateKey(error) || conflicts > mostConflicts) throw new NotTogether('', { cause: error })
+        if (isDuplicateKey(error) || conflicts > maxConflictRetries)
+          throw new NotTogether('', { cause: error })
         throw error
       }
     })
@@ -133,14 +142,14 @@ async function togetherOrAlone(
   }
 }
 
-const mostConflicts = 5
+const maxConflictRetries = 5
 
 function groupsOf<Item>(
-  known: WeakMap<Database, WriteGroups<number, Item, SubscriberWrite>>,
+  known: WeakMap<Database, WriteCoalescer<number, Item, SubscriberWrite>>,
   database: Database,
   write: (items: readonly Item[]) => Promise<Promise<SubscriberWrite>[]>,
-): WriteGroups<number, Item, SubscriberWrite> {
+): WriteCoalescer<number, Item, SubscriberWrite> {
   let groups = known.get(database)
-  if (groups === undefined) known.set(database, (groups = new WriteGroups(write)))
+  if (groups === undefined) known.set(database, (groups = new WriteCoalescer(write)))
   return groups
 }

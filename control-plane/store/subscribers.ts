@@ -4,7 +4,7 @@ import { clock } from '../../shared/runtime/clock.ts'
 import { inTransaction, isMaxTimeExpired, type Database } from '../../shared/runtime/database.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import { inTurnForPlaces, takePlace } from '../../shared/store/subscriber-quota.ts'
+import { withQuotaLock, takeQuota } from '../../shared/store/subscriber-quota.ts'
 import { dropReactionsOf, removeReactionsOf } from '../../shared/store/reactions.ts'
 import { withRequestedReactions, type RequestedReactions } from './requested-reactions.ts'
 import { addMove, countMoves, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
@@ -42,12 +42,12 @@ export function insertSubscriber(
   options: WriteOptions = {},
 ): Promise<SubscriberWrite> {
   return withRequestedReactions(database, options.reactions, (react) =>
-    waitingForPlaces(database, organizationId, async (session, isInTurn) => {
+    waitingForQuota(database, organizationId, async (session, hasQuotaLock) => {
       const { mailing_list_id: listId, status } = document
       const list = await readListState(database, session, listId)
       if (!isAtRevision(list, options)) return 'list_changed'
       if (options.claim !== undefined && !(await options.claim(session))) return 'missing'
-      if (status === 'active') await takePlaceOrThrow(database, session, { organizationId, isInTurn })
+      if (status === 'active') await takeQuotaOrThrow(database, session, { organizationId, hasQuotaLock })
       await database.collections.subscribers.insertOne(withImportEpoch(document, list), { session })
       await react(session, { organizationId, subscriber: document })
       const changes = addMove(noStatusCounts(), null, status)
@@ -102,7 +102,7 @@ export function changeSubscriber(
   options: WriteOptions = {},
 ): Promise<SubscriberWrite> {
   return withRequestedReactions(database, options.reactions, (react) =>
-    waitingForPlaces(database, organizationId, async (session, isInTurn) => {
+    waitingForQuota(database, organizationId, async (session, hasQuotaLock) => {
       const { subscribers } = database.collections
       const found = await subscribers.find(filterOf(address), { session }).limit(2).toArray()
       const existing = found[0]
@@ -116,7 +116,7 @@ export function changeSubscriber(
       const subscriber = changed(existing, changes)
       const to = subscriber.status
       if (to === 'active' && from !== 'active')
-        await takePlaceOrThrow(database, session, { organizationId, isInTurn })
+        await takeQuotaOrThrow(database, session, { organizationId, hasQuotaLock })
       if (subscriber._id !== existing._id) {
         await subscribers.deleteOne({ _id: existing._id }, { session })
         await subscribers.insertOne(await withoutDeletedValues(database, session, subscriber), { session })
@@ -194,7 +194,7 @@ export function removeSubscribers(
   database: Database,
   organizationId: number,
   address: SubscriberAddress,
-  most: number,
+  limit: number,
 ): Promise<{ ids: number[]; moreRemaining: boolean }> {
   const { collections } = database
   return inTransaction(database, async (session) => {
@@ -202,9 +202,9 @@ export function removeSubscribers(
       .find(filterOf(address), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
       // By `_id` there is one at most, and asking for an order would only make the server sort it.
       .sort(typeof address === 'string' ? {} : { id: 1 })
-      .limit(most + 1)
+      .limit(limit + 1)
       .toArray()
-    const removed = found.slice(0, most)
+    const removed = found.slice(0, limit)
     if (removed.length === 0) return { ids: [], moreRemaining: false }
     await collections.subscribers.deleteMany({ _id: { $in: removed.map(({ _id }) => _id) } }, { session })
     await removeReactionsOf(
@@ -220,7 +220,7 @@ export function removeSubscribers(
     for (const { status } of removed) addMove(changes, status, null)
     const listId = removed[0]!.mailing_list_id
     await countMoves(database, session, { organizationId, listId, changes })
-    return { ids: removed.map(({ id }) => id), moreRemaining: found.length > most }
+    return { ids: removed.map(({ id }) => id), moreRemaining: found.length > limit }
   })
 }
 
@@ -253,7 +253,7 @@ export const withImportEpoch = (
 ): SubscriberDocument =>
   list?.import_epoch === undefined ? document : { ...document, import_epoch: list.import_epoch }
 
-class NoPlace extends Error {
+class QuotaUnavailable extends Error {
   readonly isFull: boolean
 
   constructor(isFull: boolean) {
@@ -262,30 +262,30 @@ class NoPlace extends Error {
   }
 }
 
-async function takePlaceOrThrow(
+async function takeQuotaOrThrow(
   { collections }: Database,
   session: ClientSession,
-  { organizationId, isInTurn }: { organizationId: number; isInTurn: boolean },
+  { organizationId, hasQuotaLock }: { organizationId: number; hasQuotaLock: boolean },
 ): Promise<void> {
-  const place = await takePlace(collections, session, organizationId, { isInTurn })
-  if (place !== 'taken') throw new NoPlace(place === 'full')
+  const outcome = await takeQuota(collections, session, organizationId, { hasQuotaLock })
+  if (outcome !== 'taken') throw new QuotaUnavailable(outcome === 'full')
 }
 
 const pauseMs = 50
-const patienceMs = 20_000
+const timeoutMs = 20_000
 
 /** Places that imports hold may come back in a moment: a write is over the limit when active subscribers fill it. */
-async function waitingForPlaces(
+async function waitingForQuota(
   database: Database,
   organizationId: number,
-  write: (session: ClientSession, isInTurn: boolean) => Promise<SubscriberWrite>,
+  write: (session: ClientSession, hasQuotaLock: boolean) => Promise<SubscriberWrite>,
 ): Promise<SubscriberWrite> {
-  const deadline = clock.monotonicMs() + patienceMs
+  const deadline = clock.monotonicMs() + timeoutMs
   for (;;) {
     try {
-      return await inTurnForPlaces(database, organizationId, write)
+      return await withQuotaLock(database, organizationId, write)
     } catch (error) {
-      if (!(error instanceof NoPlace)) throw error
+      if (!(error instanceof QuotaUnavailable)) throw error
       if (error.isFull) return 'over_limit'
       if (clock.monotonicMs() > deadline) return 'busy'
       await sleep(pauseMs * (0.5 + Math.random()))

@@ -2,7 +2,7 @@
  * Writes that can share a transaction. Those that come while a group of their kind is under way make the next one, so a
  * write that is alone goes at once, and sixteen at a time cost little more than two.
  */
-export class WriteGroups<Key, Item, Result> {
+export class WriteCoalescer<Key, Item, Result> {
   readonly #write: (items: readonly Item[]) => Promise<Promise<Result>[]>
   /** By what they have in common; there while a group of it is under way. */
   readonly #waiting = new Map<Key, Waiting<Item, Result>[]>()
@@ -25,7 +25,7 @@ export class WriteGroups<Key, Item, Result> {
   }
 
   async #run(key: Key, first: Waiting<Item, Result>[]): Promise<void> {
-    for (let group = first; group.length > 0; group = this.#waiting.get(key)!.splice(0, mostTogether)) {
+    for (let group = first; group.length > 0; group = this.#waiting.get(key)!.splice(0, maxGroupSize)) {
       try {
         const results = await this.#write(group.map(({ item }) => item))
         for (const [i, { resolve }] of group.entries()) resolve(results[i]!)
@@ -37,7 +37,7 @@ export class WriteGroups<Key, Item, Result> {
   }
 }
 
-const mostTogether = 64
+const maxGroupSize = 64
 
 interface Waiting<Item, Result> {
   item: Item

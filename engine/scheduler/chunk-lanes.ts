@@ -14,7 +14,7 @@ import {
   releaseChunk,
   tokensOfChunks,
 } from '../../shared/store/chunks.ts'
-import { ring } from '../../shared/store/wake-up.ts'
+import { notifyEngines } from '../../shared/store/wake-up.ts'
 import type { WorkingImport } from '../store/import-queues.ts'
 import { failImportOfChunk, readState } from '../../shared/store/imports.ts'
 import { findingOf, noteMissingOfChunk } from '../store/missing-files.ts'
@@ -24,7 +24,7 @@ import type { EngineMetrics, FailureReason } from '../metrics.ts'
 import type { MissedFiles } from './missed-files.ts'
 import { deathsMessage, maxDeaths, suspectDeaths, type Quarantine } from './quarantine.ts'
 import { missingText } from './step-failures.ts'
-import { control, type ChunkReport } from '../workers/messages.ts'
+import { cancellation, type ChunkReport } from '../workers/messages.ts'
 import type { WorkerPool } from '../workers/pool.ts'
 
 export interface ChunkLanesOptions {
@@ -40,14 +40,14 @@ export interface ChunkLanesOptions {
   missedFiles: MissedFiles
   log: Logger
   /** This engine has done its part of an import, and nobody has more of it to give. */
-  onExhausted: () => void
+  onDrained: () => void
 }
 
 interface RunningChunk {
   importId: number
   chunkId: string
   startedAt: number
-  word: Int32Array
+  cancelFlag: Int32Array
   /** The chunk was taken from it, for want of a batch, and it hasn't ended. */
   isHung: boolean
   ended: Promise<void>
@@ -88,14 +88,14 @@ export class ChunkLanes {
       ([, { isHung, startedAt }]) => !isHung && clock.monotonicMs() - startedAt > chunkLeaseMs,
     )
     if (old.length === 0) return
-    const held = await tokensOfChunks(
+    const leased = await tokensOfChunks(
       database.collections,
       old.map(([token]) => token),
     )
     for (const [token, chunk] of old) {
-      if (held.includes(token) || !this.#chunks.has(token)) continue
+      if (leased.includes(token) || !this.#chunks.has(token)) continue
       chunk.isHung = true
-      Atomics.store(chunk.word, 0, control.stop)
+      Atomics.store(chunk.cancelFlag, 0, cancellation.stop)
       log.error(
         { import_id: chunk.importId, chunk: chunk.chunkId, hung: this.hung },
         `a chunk was taken from its lane because no batch of it was written for ${chunkLeaseMs / 1000} s, and the lane still hangs in it, most likely in a read of its file: does the file server of DATA_DIR answer? ${this.hung} of ${pool.lanes} lanes hang`,
@@ -112,7 +112,7 @@ export class ChunkLanes {
   setImports(imports: WorkingImport[]): void {
     const ids = new Set(imports.map((entry) => entry._id))
     for (const chunk of this.#chunks.values()) {
-      if (!ids.has(chunk.importId)) Atomics.store(chunk.word, 0, control.stop)
+      if (!ids.has(chunk.importId)) Atomics.store(chunk.cancelFlag, 0, cancellation.stop)
     }
     this.#scheduler.setImports(imports)
   }
@@ -131,7 +131,7 @@ export class ChunkLanes {
 
   /** Resolves when the batches that run now have ended and their chunks are released. */
   async stopRunning(): Promise<void> {
-    for (const chunk of this.#chunks.values()) Atomics.store(chunk.word, 0, control.stop)
+    for (const chunk of this.#chunks.values()) Atomics.store(chunk.cancelFlag, 0, cancellation.stop)
     await Promise.all([...this.#chunks.values()].map((chunk) => chunk.ended))
   }
 
@@ -157,16 +157,16 @@ export class ChunkLanes {
       const claim = claimChunk(database.collections, entry, { engineId, token })
       const chunk = await claims.claiming(token, claim)
       if (chunk === null) {
-        this.#scheduler.markDry(entry._id)
+        this.#scheduler.markDrained(entry._id)
         // A look goes on to the step by itself; waking it again would be a look without end.
-        if (wakes) this.#tellIfExhausted(entry._id)
+        if (wakes) this.#notifyIfDrained(entry._id)
         continue
       }
       this.#scheduler.charge(entry.organization_id, chunk.record_count)
       if (chunk.attempt > maxAttempts || (chunk.deaths ?? 0) >= maxDeaths) {
         await claims.claiming(token, this.#giveUp(chunk, token))
         // It is ready again: the next look finds its import failed.
-        this.#scheduler.markDry(entry._id)
+        this.#scheduler.markDrained(entry._id)
       } else {
         this.#startChunk(chunk, token)
       }
@@ -176,12 +176,12 @@ export class ChunkLanes {
   #startChunk(chunk: ChunkDocument, token: string): void {
     const { pool, metrics, claims, quarantine, log } = this.#options
     const shared = new SharedArrayBuffer(4)
-    const word = new Int32Array(shared)
-    if (!this.#mayClaim) Atomics.store(word, 0, control.stop)
+    const cancelFlag = new Int32Array(shared)
+    if (!this.#mayClaim) Atomics.store(cancelFlag, 0, cancellation.stop)
     const startedAt = clock.monotonicMs()
     const isSuspect = (chunk.deaths ?? 0) >= suspectDeaths && !quarantine.isOccupied
     const run = () =>
-      pool.run({ kind: 'chunk', importId: chunk.import_id, chunkId: chunk._id, token, control: shared })
+      pool.run({ kind: 'chunk', importId: chunk.import_id, chunkId: chunk._id, token, cancellation: shared })
     const ended = (isSuspect ? quarantine.run(run) : run())
       .catch((error: unknown): ChunkReport => {
         // Its thread was ended for that: nothing is wrong with the chunk.
@@ -199,17 +199,24 @@ export class ChunkLanes {
       })
       .finally(() => {
         this.#chunks.delete(token)
-        this.#tellIfExhausted(chunk.import_id)
+        this.#notifyIfDrained(chunk.import_id)
         if (!this.#isStopped) void this.#fill({ wakes: true }).catch(() => undefined)
       })
-    const running = { importId: chunk.import_id, chunkId: chunk._id, startedAt, word, isHung: false, ended }
+    const running = {
+      importId: chunk.import_id,
+      chunkId: chunk._id,
+      startedAt,
+      cancelFlag,
+      isHung: false,
+      ended,
+    }
     this.#chunks.set(token, running)
   }
 
   /** Then it may be this engine that finishes the import. */
-  #tellIfExhausted(importId: number): void {
+  #notifyIfDrained(importId: number): void {
     const isRunning = [...this.#chunks.values()].some((chunk) => chunk.importId === importId)
-    if (!isRunning && this.#scheduler.isDry(importId)) this.#options.onExhausted()
+    if (!isRunning && this.#scheduler.isDrained(importId)) this.#options.onDrained()
   }
 
   async #endChunk(chunk: ChunkDocument, token: string, report: ChunkReport): Promise<void> {
@@ -224,10 +231,10 @@ export class ChunkLanes {
           log.warn({ chunk: chunk._id }, 'a chunk was taken over, or a batch of it had committed unheard')
         }
         // In the second case it is still ours, and goes on behind that batch.
-        await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: true })
+        await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: false })
         return
       case 'stopped':
-        await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: true })
+        await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: false })
         return
       case 'failed':
         await this.#endFailedChunk(chunk, token, report)
@@ -256,19 +263,19 @@ export class ChunkLanes {
   ): Promise<void> {
     const { database, engineId, sessions, metrics, missedFiles, log } = this.#options
     const { collections } = database
-    const held = { importId: chunk.import_id, chunkId: chunk._id, token }
+    const lease = { importId: chunk.import_id, chunkId: chunk._id, token }
     const finding = await findingOf(collections, engineId, message)
     const session = sessions.pop()!
     try {
-      const outcome = await noteMissingOfChunk(collections, session, held, finding)
+      const outcome = await noteMissingOfChunk(collections, session, lease, finding)
       if (outcome === 'noted') missedFiles.note(chunk.import_id)
       if (outcome === 'failed') metrics.importFailed(code ?? 'chunk_damaged')
       log.warn({ import_id: chunk.import_id, chunk: chunk._id }, missingText(outcome, message))
     } finally {
       sessions.push(session)
     }
-    this.#scheduler.markDry(chunk.import_id)
-    await ring(collections, 'missing file')
+    this.#scheduler.markDrained(chunk.import_id)
+    await notifyEngines(collections, 'missing file')
   }
 
   /** The chunk is given back with it. An engine that has lost the chunk fails nothing. */
@@ -278,10 +285,10 @@ export class ChunkLanes {
     { message, reason }: { message: string; reason: FailureReason },
   ): Promise<void> {
     const { database, sessions, metrics } = this.#options
-    const held = { importId: chunk.import_id, chunkId: chunk._id, token }
+    const lease = { importId: chunk.import_id, chunkId: chunk._id, token }
     const session = sessions.pop()!
     try {
-      if (await failImportOfChunk(database.collections, session, held, message)) metrics.importFailed(reason)
+      if (await failImportOfChunk(database.collections, session, lease, message)) metrics.importFailed(reason)
     } finally {
       sessions.push(session)
     }
@@ -298,7 +305,7 @@ export class ChunkLanes {
       `a chunk failed: ${report.message}`,
     )
     if (!report.retryable && (await folder.check()) !== null) {
-      await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: true })
+      await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: false })
       return
     }
     if (report.isMissing && folder.isUsed) {
@@ -315,6 +322,10 @@ export class ChunkLanes {
     }
     // Not at once: whatever it was should have a moment to pass.
     await sleep(Math.min(5_000, 250 * 2 ** chunk.attempt))
-    await releaseChunk(database.collections, { chunkId: chunk._id, token, blameless: report.retryable })
+    await releaseChunk(database.collections, {
+      chunkId: chunk._id,
+      token,
+      countsAsAttempt: !report.retryable,
+    })
   }
 }

@@ -12,23 +12,23 @@ export class ChunkScheduler {
   readonly #virtualTimes = new Map<number, number>()
   #imports: WorkingImport[] = []
   /** Imports without a chunk to claim when last tried. */
-  readonly #dry = new Set<number>()
+  readonly #drained = new Set<number>()
 
   /** What may be worked on from now on, in the order of `begins_at` and id. */
   setImports(imports: WorkingImport[]): void {
     this.#imports = imports
-    this.#dry.clear()
+    this.#drained.clear()
     const organizations = new Set(imports.map((entry) => entry.organization_id))
     const known = [...organizations].flatMap((id) => this.#virtualTimes.get(id) ?? [])
-    const least = known.length === 0 ? 0 : Math.min(...known)
-    for (const id of organizations) if (!this.#virtualTimes.has(id)) this.#virtualTimes.set(id, least)
+    const min = known.length === 0 ? 0 : Math.min(...known)
+    for (const id of organizations) if (!this.#virtualTimes.has(id)) this.#virtualTimes.set(id, min)
     for (const id of this.#virtualTimes.keys()) if (!organizations.has(id)) this.#virtualTimes.delete(id)
   }
 
   next(): WorkingImport | null {
     let best: WorkingImport | null = null
     for (const candidate of this.#imports) {
-      if (this.#dry.has(candidate._id)) continue
+      if (this.#drained.has(candidate._id)) continue
       if (best === null || this.#timeOf(candidate) < this.#timeOf(best)) best = candidate
     }
     return best
@@ -44,11 +44,11 @@ export class ChunkScheduler {
   }
 
   /** There is nothing to claim of this import until it is looked at again. */
-  markDry(importId: number): void {
-    this.#dry.add(importId)
+  markDrained(importId: number): void {
+    this.#drained.add(importId)
   }
 
-  isDry(importId: number): boolean {
-    return this.#dry.has(importId)
+  isDrained(importId: number): boolean {
+    return this.#drained.has(importId)
   }
 }

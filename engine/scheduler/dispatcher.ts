@@ -10,13 +10,13 @@ import { withoutMissing } from '../store/missing-files.ts'
 import { claimStep, releaseStep } from '../../shared/store/import-steps.ts'
 import { ChunkLanes } from './chunk-lanes.ts'
 import { DoubtfulClaims } from './doubtful-claims.ts'
-import { runStep } from './import-run.ts'
+import { processImport } from '../process-import.ts'
 import { ImportStarter, maxPins } from './import-starter.ts'
-import { LookLoop, lookEveryMs } from './poll-loop.ts'
+import { PollLoop, pollIntervalMs } from './poll-loop.ts'
 import { MissedFiles } from './missed-files.ts'
 import { inRounds } from './organization-rounds.ts'
 import { Quarantine, suspectDeaths } from './quarantine.ts'
-import { Settler } from './finalizer.ts'
+import { Finalizer } from './finalizer.ts'
 import { mayTakeSlot } from './slots.ts'
 import type { StepContext } from './step.ts'
 
@@ -54,15 +54,15 @@ interface RunningStep {
 }
 
 /**
- * Decides what this engine does next. Once a second, and at every ring of the doorbell, it looks at the imports for
+ * Decides what this engine does next. Once a second, and at every wake-up, it looks at the imports for
  * which there is something to do:
  *
  *   due, its list free        → start it (import-starter.ts)
- *   downloading, splitting    → take its step, if nobody has it (import-run.ts)
+ *   downloading, splitting    → take its step, if nobody has it (process-import.ts)
  *   importing                 → claim chunks while lanes are free (chunk-lanes.ts); all done: take its step, finish it
  *   anything else             → stop what this engine does for it (paused, cancelled)
  *
- * Organizations take turns in all of it. What has ended is cleared up in a loop beside this one (settler.ts).
+ * Organizations take turns in all of it. What has ended is cleared up in a loop beside this one (finalizer.ts).
  *
  * It keeps nothing that it couldn't read again: after a restart, or beside other engines, the documents say it all.
  */
@@ -71,12 +71,12 @@ export class Dispatcher {
   readonly #claims: DoubtfulClaims
   readonly #starter: ImportStarter
   readonly #lanes: ChunkLanes
-  readonly #settler: Settler
+  readonly #finalizer: Finalizer
   readonly #quarantine: Quarantine
   readonly #missedFiles: MissedFiles
   readonly #steps = new Map<number, RunningStep>()
   readonly #hungSteps = new Set<RunningStep>()
-  readonly #loop: LookLoop
+  readonly #loop: PollLoop
   #stepsWithoutSpace = 0
   /** The same of the look that goes on. */
   #withoutSpace = 0
@@ -84,17 +84,17 @@ export class Dispatcher {
 
   constructor(options: DispatcherOptions) {
     this.#options = options
-    this.#loop = new LookLoop({
-      look: async () => {
-        const isMoreDue = await this.#look()
+    this.#loop = new PollLoop({
+      poll: async () => {
+        const isMoreDue = await this.#poll()
         // Engines that began together don't go on looking together.
-        return isMoreDue ? 0 : lookEveryMs * (0.8 + 0.4 * Math.random())
+        return isMoreDue ? 0 : pollIntervalMs * (0.8 + 0.4 * Math.random())
       },
       problem: "can't look for work",
       log: options.log,
     })
     const { wake } = this
-    this.#settler = new Settler(options)
+    this.#finalizer = new Finalizer(options)
     this.#claims = new DoubtfulClaims(options.database, options.engineId)
     this.#starter = new ImportStarter({ ...options, onStarted: wake })
     this.#missedFiles = new MissedFiles(options.metrics)
@@ -105,19 +105,19 @@ export class Dispatcher {
       quarantine: this.#quarantine,
       missedFiles: this.#missedFiles,
       sessions: options.chunkSessions,
-      onExhausted: wake,
+      onDrained: wake,
     })
   }
 
   start(): void {
     this.#loop.start()
-    this.#settler.start()
+    this.#finalizer.start()
   }
 
   /** Something changed: look now. */
   readonly wake = (): void => {
     this.#loop.wake()
-    this.#settler.wake()
+    this.#finalizer.wake()
   }
 
   /** Steps in hand. */
@@ -183,14 +183,14 @@ export class Dispatcher {
       this.#loop.ended,
       lanesStopped,
       this.#starter.stop(),
-      this.#settler.stop(),
+      this.#finalizer.stop(),
       ...stepsEnded,
     ])
     await Promise.race([ended, sleep(graceMs, undefined, { ref: false })])
   }
 
   /** Resolves to whether there are more imports to be started at once. */
-  async #look(): Promise<boolean> {
+  async #poll(): Promise<boolean> {
     const { collections } = this.#options.database
     await this.#claims.giveBack()
     await this.#missedFiles.forget(collections)
@@ -262,7 +262,7 @@ export class Dispatcher {
     })
     const mayRun = this.#mayClaim
     const run = () =>
-      runStep(document, token, {
+      processImport(document, token, {
         ...this.#options,
         missedFiles: this.#missedFiles,
         session,

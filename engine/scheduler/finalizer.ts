@@ -1,12 +1,8 @@
 import { clock } from '../../shared/runtime/clock.ts'
 import { messageOf } from '../../shared/contract/errors.ts'
-import {
-  listEndedImports,
-  listOrganizationsToSettle,
-  type EndedImport,
-} from '../store/import-queues.ts'
-import { LookLoop, lookEveryMs } from './poll-loop.ts'
-import { settleImport, type SettlingContext } from '../stages/finish/finalize-import.ts'
+import { listEndedImports, listOrganizationsToFinalize, type EndedImport } from '../store/import-queues.ts'
+import { PollLoop, pollIntervalMs } from './poll-loop.ts'
+import { finalizeImport, type FinalizingContext } from '../stages/finish/finalize-import.ts'
 
 /** Imports settled at once. */
 const maxAtOnce = 4
@@ -18,18 +14,18 @@ const retryMs = 250
  * its own, and organizations take turns in it: neither the start of other imports nor another organization's callback
  * waits until thousands of cancelled imports are cleared up.
  */
-export class Settler {
-  readonly #options: SettlingContext
-  readonly #loop: LookLoop
+export class Finalizer {
+  readonly #options: FinalizingContext
+  readonly #loop: PollLoop
   /** Organizations whose turn was last, latest last. */
   #served: number[] = []
   /** Imports that can't be settled yet, and when they are tried again, by the monotonic clock. */
   readonly #postponed = new Map<number, { organizationId: number; untilMs: number }>()
 
-  constructor(options: Omit<SettlingContext, 'removals'>) {
+  constructor(options: Omit<FinalizingContext, 'removals'>) {
     this.#options = { ...options, removals: new Set() }
-    this.#loop = new LookLoop({
-      look: () => this.#look(),
+    this.#loop = new PollLoop({
+      poll: () => this.#poll(),
       problem: "ended imports can't be looked for",
       log: options.log,
     })
@@ -51,22 +47,22 @@ export class Settler {
   }
 
   /** One round. Resolves to how many milliseconds there is nothing to do. */
-  async #look(): Promise<number> {
+  async #poll(): Promise<number> {
     const { collections } = this.#options.database
     for (const [id, { untilMs }] of this.#postponed)
       if (untilMs <= clock.monotonicMs()) this.#postponed.delete(id)
-    const open = await listOrganizationsToSettle(collections)
+    const open = await listOrganizationsToFinalize(collections)
     this.#served = this.#served.filter((id) => open.includes(id))
     open.sort((a, b) => this.#served.indexOf(a) - this.#served.indexOf(b))
     while (open.length > 0 && !this.#loop.isStopped) {
-      const turns = open.splice(0, maxAtOnce)
-      this.#served = [...this.#served.filter((id) => !turns.includes(id)), ...turns]
-      const entries = await this.#findEnded(turns)
-      await Promise.all(entries.map((entry) => this.#settleOrPostpone(entry)))
+      const organizations = open.splice(0, maxAtOnce)
+      this.#served = [...this.#served.filter((id) => !organizations.includes(id)), ...organizations]
+      const entries = await this.#findEnded(organizations)
+      await Promise.all(entries.map((entry) => this.#finalizeOrPostpone(entry)))
       // The next look settles others, as these are settled or postponed now.
       if (entries.length > 0) return 0
     }
-    return this.#postponed.size > 0 ? retryMs : lookEveryMs * (0.8 + 0.4 * Math.random())
+    return this.#postponed.size > 0 ? retryMs : pollIntervalMs * (0.8 + 0.4 * Math.random())
   }
 
   async #findEnded(organizationIds: number[]): Promise<EndedImport[]> {
@@ -86,15 +82,15 @@ export class Settler {
       .map(([id]) => id)
   }
 
-  async #settleOrPostpone(entry: EndedImport): Promise<void> {
-    const isSettled = await settleImport(entry, this.#options).catch((error: unknown) => {
+  async #finalizeOrPostpone(entry: EndedImport): Promise<void> {
+    const isFinalized = await finalizeImport(entry, this.#options).catch((error: unknown) => {
       this.#options.log.warn(
         { import_id: entry._id },
         `an ended import can't be cleared up after, trying again: ${messageOf(error)}`,
       )
       return false
     })
-    if (isSettled) return
+    if (isFinalized) return
     const untilMs = clock.monotonicMs() + retryMs
     this.#postponed.set(entry._id, { organizationId: entry.organization_id, untilMs })
   }

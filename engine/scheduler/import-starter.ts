@@ -11,7 +11,7 @@ import {
   type WaitingImport,
   type WorkingImport,
 } from '../store/import-queues.ts'
-import { listHeldLists, startImport } from '../../shared/store/imports.ts'
+import { listLockedLists, startImport } from '../../shared/store/imports.ts'
 import { beginImportEpoch } from '../../shared/store/subscriber-counts.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
 import type { UploadPin, Uploads } from '../../shared/storage/uploads/upload-store.ts'
@@ -36,7 +36,7 @@ interface StartingImport extends Pick<WaitingImport, 'organization_id' | 'source
 }
 
 /** Imports started in one look; steps and chunks of others are claimed in between. */
-const maxStartsOfLook = 16
+const maxStartsPerPoll = 16
 /**
  * Imports of one organization that are started and have something to be done: downloads, and all others. More wait in
  * `scheduled`, so that what engines look at stays small, however many are due at one moment.
@@ -71,47 +71,47 @@ export class ImportStarter {
   /** Given those that are started. Resolves to how many it started, and whether it left others for the next look. */
   async startDue(working: readonly WorkingImport[]): Promise<{ started: number; isMoreDue: boolean }> {
     const due = await this.#listStartable(working)
-    const turn = due.slice(0, maxStartsOfLook)
-    if (turn.length === 0) return { started: 0, isMoreDue: false }
+    const batch = due.slice(0, maxStartsPerPoll)
+    if (batch.length === 0) return { started: 0, isMoreDue: false }
     const documents = await readDueImports(
       this.#options.database.collections,
-      turn.map(({ _id }) => _id),
+      batch.map(({ _id }) => _id),
     )
     const byId = new Map(documents.map((document) => [document._id, document]))
     let started = 0
-    for (const { _id } of turn) {
+    for (const { _id } of batch) {
       const entry = byId.get(_id)
       // It was cancelled or another engine started it.
       if (entry === undefined) continue
       if (entry.source.type === 'upload_directory') this.#startPinned(entry)
       else if (await this.#startNow(entry)) started += 1
     }
-    return { started, isMoreDue: due.length > turn.length }
+    return { started, isMoreDue: due.length > batch.length }
   }
 
   /** What may be started now, in the order in which it is to be. */
   async #listStartable(working: readonly WorkingImport[]): Promise<WaitingImport[]> {
     const { collections } = this.#options.database
     const started = new StartedImports(working, this.#starting.values())
-    const [held, firstOfLists, withDryRuns] = await Promise.all([
-      listHeldLists(collections),
+    const [locked, firstOfLists, withDryRuns] = await Promise.all([
+      listLockedLists(collections),
       listFirstOfLists(collections),
       listOrganizationsWithDryRuns(collections),
     ])
     const dryRuns = await Promise.all(
       withDryRuns
-        .filter((organizationId) => started.kindsWithRoom(organizationId).length > 0)
+        .filter((organizationId) => started.kindsWithFreeSlots(organizationId).length > 0)
         .sort((a, b) => started.count(a) - started.count(b))
         .slice(0, maxDryRunReads)
         .map((organizationId) =>
           listDueDryRuns(collections, organizationId, {
-            sourceTypes: started.kindsWithRoom(organizationId),
+            sourceTypes: started.kindsWithFreeSlots(organizationId),
             // Those that are just being started are among the first ones.
-            limit: maxStartsOfLook + this.#starting.size,
+            limit: maxStartsPerPoll + this.#starting.size,
           }),
         ),
     )
-    const taken = new Set([...held, ...[...this.#starting.values()].map(({ listId }) => listId)])
+    const taken = new Set([...locked, ...[...this.#starting.values()].map(({ listId }) => listId)])
     const waiting = [...firstOfLists.filter(({ listId }) => !taken.has(listId)), ...dryRuns.flat()]
       .filter(({ _id }) => !this.#starting.has(_id))
       .sort((a, b) => a.begins_at.getTime() - b.begins_at.getTime() || a._id - b._id)
@@ -238,7 +238,7 @@ class StartedImports {
   }
 
   /** The kinds of sources of which the organization may have one more started. */
-  kindsWithRoom(organizationId: number): SourceType[] {
+  kindsWithFreeSlots(organizationId: number): SourceType[] {
     const counts = this.#countsOf(organizationId)
     return sourceTypes.filter((type) => counts[kindOf(type)] < maxStartedOfOrganization)
   }

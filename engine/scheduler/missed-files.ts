@@ -1,6 +1,6 @@
 import { clock } from '../../shared/runtime/clock.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
-import { lookAgainMs } from '../store/missing-files.ts'
+import { recheckDelayMs } from '../store/missing-files.ts'
 import type { EngineMetrics } from '../metrics.ts'
 
 /**
@@ -33,7 +33,7 @@ export class MissedFiles {
   /** Forgets what is long ago, and imports that failed since: their files are missing everywhere. */
   async forget({ imports }: Collections): Promise<void> {
     for (const [id, at] of this.#missedAt)
-      if (clock.monotonicMs() - at > lookAgainMs) this.#missedAt.delete(id)
+      if (clock.monotonicMs() - at > recheckDelayMs) this.#missedAt.delete(id)
     if (this.#missedAt.size === 0) return
     const failed = { _id: { $in: [...this.#missedAt.keys()] }, state: 'failed' as const }
     for await (const { _id } of imports.find(failed, { projection: { _id: 1 } })) this.#missedAt.delete(_id)

@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { messageOf } from '../../shared/contract/errors.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 
-export interface LookLoopOptions {
-  /** Resolves to how many milliseconds nothing will be due, about `lookEveryMs` at most; 0 looks again without a pause. */
-  look: () => Promise<number>
+export interface PollLoopOptions {
+  /** Resolves to how many milliseconds nothing will be due, about `pollIntervalMs` at most; 0 looks again without a pause. */
+  poll: () => Promise<number>
   /** What can't be done when a look throws: "callbacks can't be looked for". */
   problem: string
   log: Logger
@@ -13,17 +13,17 @@ export interface LookLoopOptions {
 }
 
 /** Whatever it was told or not told, it looks after so long. */
-export const lookEveryMs = 1_000
+export const pollIntervalMs = 1_000
 
 /** Looks for work again and again: at once when it is woken, else after as long as the last look said. */
-export class LookLoop {
-  readonly #options: LookLoopOptions
+export class PollLoop {
+  readonly #options: PollLoopOptions
   #stopped = false
   #wake: () => void = () => undefined
   /** Settles when the last look has ended. */
   ended: Promise<void> = Promise.resolve()
 
-  constructor(options: LookLoopOptions) {
+  constructor(options: PollLoopOptions) {
     this.#options = options
   }
 
@@ -47,12 +47,12 @@ export class LookLoop {
   }
 
   async #run(): Promise<void> {
-    const { look, problem, log, shortestPauseMs = 0 } = this.#options
+    const { poll, problem, log, shortestPauseMs = 0 } = this.#options
     while (!this.#stopped) {
       const rung = new Promise<void>((resolve) => (this.#wake = resolve))
-      let waitMs = lookEveryMs
+      let waitMs = pollIntervalMs
       try {
-        waitMs = await look()
+        waitMs = await poll()
       } catch (error) {
         log.warn(`${problem}, trying again: ${messageOf(error)}`)
       }
@@ -65,5 +65,7 @@ export class LookLoop {
 /** How long nothing will be due, by what waits, the earliest first. */
 export function untilDue(waiting: readonly { dueAt: Date }[], now: Date): number {
   const next = waiting.find(({ dueAt }) => dueAt > now)
-  return next === undefined ? lookEveryMs : Math.min(lookEveryMs, next.dueAt.getTime() - now.getTime() + 1)
+  return next === undefined
+    ? pollIntervalMs
+    : Math.min(pollIntervalMs, next.dueAt.getTime() - now.getTime() + 1)
 }

@@ -6,12 +6,7 @@ import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts
 import { isStagingFull } from '../../shared/storage/staging/staging.ts'
 import { delayStep, postponeStep, scheduleRetry, waitForUpload } from '../../shared/store/import-steps.ts'
 import { failImport } from '../../shared/store/imports.ts'
-import {
-  findingOf,
-  lookAgainMs,
-  noteMissingOfStep,
-  type MissingOutcome,
-} from '../store/missing-files.ts'
+import { findingOf, recheckDelayMs, noteMissingOfStep, type MissingOutcome } from '../store/missing-files.ts'
 import type { FailureReason } from '../metrics.ts'
 import { deathsMessage } from './quarantine.ts'
 import { QuotaTaken, StillWritten } from '../stages/obtain/source.ts'
@@ -20,9 +15,9 @@ import { downloadTimeLeft, type StepRun } from './step.ts'
 /** What becomes of an import whose step broke off: it is taken again, now or after a stored wait, or the import fails. */
 
 /** Of a step for a reason that nobody foresaw, or at a timeout. */
-export const mostStepFailures = 5
+export const maxStepFailures = 5
 /** Between two looks at a file that is still being written, and how long it is looked at. */
-const uploadLookAgainMs = 3_000
+const uploadRecheckDelayMs = 3_000
 const longestWaitMinutes = 15
 /** Until a step that found no space is taken again. */
 const spaceWaitMs = 10_000
@@ -45,7 +40,7 @@ export async function endInFailure(error: unknown, run: StepRun): Promise<void> 
   } else if (error instanceof ImportError && error.retryable && error.code === 'source_unavailable') {
     await endFailedTry(error, run)
   } else if (error instanceof StillWritten) {
-    await lookAgain(error, run)
+    await recheckLater(error, run)
   } else if (error instanceof DiskReserveReached) {
     run.log.warn(`the import waits for space on the disk: ${error.message}`)
     await delayStep(run.database.collections, run.step, { waitMs: spaceWaitMs })
@@ -89,7 +84,7 @@ async function noteMissing(error: ImportError, run: StepRun): Promise<void> {
 export const missingText = (outcome: MissingOutcome, message: string): string =>
   ({
     lost: `a file is missing, and another engine has the import by now: ${message}`,
-    noted: `a file is missing here; the import fails when another engine misses it too, or this one again in ${lookAgainMs / 1000} s where it is alone: ${message}`,
+    noted: `a file is missing here; the import fails when another engine misses it too, or this one again in ${recheckDelayMs / 1000} s where it is alone: ${message}`,
     failed: `import failed: ${message}`,
   })[outcome]
 
@@ -112,14 +107,14 @@ async function endFailedTry(error: ImportError, run: StepRun): Promise<void> {
 }
 
 /** The wait is stored, and the import's view says what it waits for. */
-async function lookAgain({ fingerprint }: StillWritten, run: StepRun): Promise<void> {
+async function recheckLater({ fingerprint }: StillWritten, run: StepRun): Promise<void> {
   const { document, step } = run
   const { collections } = run.database
   const filename = JSON.stringify(document.source.filename)
   if (
     await waitForUpload(collections, step, {
       fingerprint,
-      lookAgainMs: uploadLookAgainMs,
+      recheckDelayMs: uploadRecheckDelayMs,
       longestWaitMinutes,
       filename,
     })
@@ -137,7 +132,7 @@ async function endBrokenStep(error: unknown, run: StepRun): Promise<void> {
   const { document, step, database, log } = run
   const failures = document.step_failures + 1
   log.error({ err: error, failures }, `the step broke off: ${messageOf(error)}`)
-  if (failures < mostStepFailures) {
+  if (failures < maxStepFailures) {
     await postponeStep(database.collections, step, { failures, waitMs: 1_000 * 2 ** failures })
     return
   }

@@ -4,22 +4,22 @@ import type { EngineDocument } from '../../shared/contract/schemas/registration.
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import {
   holdersOfChunks,
-  importsOfChunksHeldBy,
+  importsOfChunksLeasedBy,
   releaseChunksOf,
   releaseExpiredChunks,
 } from '../../shared/store/chunks.ts'
-import { ring } from '../../shared/store/wake-up.ts'
+import { notifyEngines } from '../../shared/store/wake-up.ts'
 import { isRegistered } from '../store/engines.ts'
 import {
   holdersOfSteps,
-  importsOfStepsHeldBy,
+  importsOfStepsLeasedBy,
   releaseStepsOf,
   takeOverStalledSteps,
 } from '../../shared/store/import-steps.ts'
 import { forgetDead, heartbeatMs, markDead, noteCleared, unregister } from '../../shared/store/leases.ts'
 import { endDeadProcesses, endTransactions } from '../../shared/store/processes.ts'
 import type { EngineMetrics } from '../metrics.ts'
-import { doingIn, mostStepFailures } from './step-failures.ts'
+import { doingIn, maxStepFailures } from './step-failures.ts'
 import { stepBounds as usualBounds, type StepBounds } from './step-progress.ts'
 import type { Chore } from '../jobs/maintenance/maintenance.ts'
 
@@ -51,11 +51,11 @@ export function takeOverFromEngines({
       for (const engine of await collections.engines.find({ dead: true }).toArray()) {
         if (engine.cleared_at !== undefined) {
           // It was suspended, or only cut off, and may still have claimed under the name that was taken from it.
-          await releaseHolds(database, engine, { died: false, log })
+          await releaseLeases(database, engine, { died: false, log })
           continue
         }
-        const imports = await importsHeldBy(collections, engine._id)
-        const { chunks, steps } = await releaseHolds(database, engine, { died: true, log })
+        const imports = await importsLeasedBy(collections, engine._id)
+        const { chunks, steps } = await releaseLeases(database, engine, { died: true, log })
         await noteCleared(db, 'engines', engine._id)
         const [dead, host, pid] = [engine._id.slice(0, 8), engine.host, engine.process_id]
         const held =
@@ -66,10 +66,10 @@ export function takeOverFromEngines({
           { dead_engine: dead, host, pid, chunks, steps, imports },
           `took over from an engine whose lease ran out: engine ${dead} (process ${pid} on ${host}) died or was suspended; ${held}`,
         )
-        await ring(collections, 'taken over')
+        await notifyEngines(collections, 'taken over')
       }
       await forgetDead(db, 'engines')
-      await releaseHoldsOfUnknown(collections)
+      await releaseLeasesOfUnknown(collections)
       const expired = await releaseExpiredChunks(collections)
       if (expired.length > 0)
         log.warn(
@@ -94,9 +94,9 @@ async function releaseStalledSteps({
   const { stalledMs } = stepBounds
   const stalled = await takeOverStalledSteps(database.collections, {
     stalledMs,
-    maxFailures: mostStepFailures,
+    maxFailures: maxStepFailures,
     message: (state) =>
-      `nothing moved for ${stalledMs / 1000} s while an engine ${doingIn(state)}: no byte of its files was read or written and no subscriber changed (the last of ${mostStepFailures} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,
+      `nothing moved for ${stalledMs / 1000} s while an engine ${doingIn(state)}: no byte of its files was read or written and no subscriber changed (the last of ${maxStepFailures} tries). Check that the disk or file server of DATA_DIR answers on every engine, and create the import again`,
   })
   for (const { importId, engineId, state, seconds, isLast } of stalled) {
     const engine = engineId.slice(0, 8)
@@ -107,7 +107,7 @@ async function releaseStalledSteps({
       `took over a step (${state}) of import ${importId} of which nothing has moved for ${Math.round(seconds)} s: engine ${engine} lives and hangs in it; ${isLast ? 'the import failed, it was the last try' : 'the import goes on with any engine'}`,
     )
   }
-  if (stalled.length > 0) await ring(database.collections, 'taken over')
+  if (stalled.length > 0) await notifyEngines(database.collections, 'taken over')
 }
 
 /**
@@ -115,7 +115,7 @@ async function releaseStalledSteps({
  * engine registers before it claims, so a holder that isn't registered afterwards is gone, however long this process was
  * suspended in between.
  */
-export async function releaseHoldsOfUnknown(collections: Collections): Promise<void> {
+export async function releaseLeasesOfUnknown(collections: Collections): Promise<void> {
   const holders = [...(await holdersOfChunks(collections)), ...(await holdersOfSteps(collections))]
   for (const engineId of new Set(holders)) {
     if (await isRegistered(collections, engineId)) continue
@@ -128,7 +128,7 @@ export async function releaseHoldsOfUnknown(collections: Collections): Promise<v
  * Hands on what an engine holds that works no longer: its open transactions end, its chunks and steps are for others.
  * In this order, so that it can break off anywhere and be done again.
  */
-async function releaseHolds(
+async function releaseLeases(
   database: Database,
   { _id, session_ids: sessionIds }: Pick<EngineDocument, '_id' | 'session_ids'>,
   { died, log }: { died: boolean; log: Logger },
@@ -139,9 +139,9 @@ async function releaseHolds(
   return { chunks, steps }
 }
 
-async function importsHeldBy(collections: Collections, engineId: string): Promise<number[]> {
-  const ofChunks = await importsOfChunksHeldBy(collections, engineId)
-  const ofSteps = await importsOfStepsHeldBy(collections, engineId)
+async function importsLeasedBy(collections: Collections, engineId: string): Promise<number[]> {
+  const ofChunks = await importsOfChunksLeasedBy(collections, engineId)
+  const ofSteps = await importsOfStepsLeasedBy(collections, engineId)
   return [...new Set([...ofChunks, ...ofSteps])]
 }
 
@@ -150,6 +150,6 @@ export async function leaveRegister(database: Database, engineId: string, log: L
   const { db, collections } = database
   const engine = await collections.engines.findOne({ _id: engineId })
   const registered = { _id: engineId, session_ids: engine?.session_ids ?? [] }
-  await releaseHolds(database, registered, { died: false, log })
+  await releaseLeases(database, registered, { died: false, log })
   await unregister(db, 'engines', engineId)
 }

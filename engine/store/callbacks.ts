@@ -51,17 +51,17 @@ export function claimCallback(
 }
 
 /** The holder's try went well. False when somebody else has it by now, or had. */
-export function markDelivered(collections: Collections, held: HeldCallback): Promise<boolean> {
-  return writeHeld(collections, held, { state: 'delivered', ended_at: '$$NOW' })
+export function markDelivered(collections: Collections, lease: LeasedCallback): Promise<boolean> {
+  return writeLeased(collections, lease, { state: 'delivered', ended_at: '$$NOW' })
 }
 
 /** The holder's try failed; with null for the wait it was the last one. */
 export function noteFailure(
   collections: Collections,
-  held: HeldCallback,
+  lease: LeasedCallback,
   { problem, waitMs }: { problem: string; waitMs: number | null },
 ): Promise<boolean> {
-  return writeHeld(collections, held, {
+  return writeLeased(collections, lease, {
     failures: { $add: ['$failures', 1] },
     problem: { $literal: problem },
     ...(waitMs === null ? { state: 'given_up', ended_at: '$$NOW' } : { due_at: { $add: ['$$NOW', waitMs] } }),
@@ -69,18 +69,18 @@ export function noteFailure(
 }
 
 /** The holder gives it back without having heard how its try ended: it is due again at once. */
-export function releaseCallback(collections: Collections, held: HeldCallback): Promise<boolean> {
-  return writeHeld(collections, held, { due_at: '$$NOW' })
+export function releaseCallback(collections: Collections, lease: LeasedCallback): Promise<boolean> {
+  return writeLeased(collections, lease, { due_at: '$$NOW' })
 }
 
-export interface HeldCallback {
+export interface LeasedCallback {
   importId: number
   token: string
 }
 
-async function writeHeld(
+async function writeLeased(
   { callbacks }: Collections,
-  { importId, token }: HeldCallback,
+  { importId, token }: LeasedCallback,
   set: Record<string, unknown>,
 ): Promise<boolean> {
   const { matchedCount } = await callbacks.updateOne({ _id: importId, state: 'waiting', token }, [

@@ -142,14 +142,14 @@ export type EndedImport = Pick<ImportDocument, '_id' | 'organization_id' | 'stat
 }
 
 /** The filter of `endedIndex`. */
-const endedAndUnsettled = { settled: false, finished_at: { $gt: new Date(0) } }
+const endedNotFinalized = { settled: false, finished_at: { $gt: new Date(0) } }
 
 /** Organizations with ended imports that are not cleared up yet. */
-export async function listOrganizationsToSettle({ imports }: Collections): Promise<number[]> {
+export async function listOrganizationsToFinalize({ imports }: Collections): Promise<number[]> {
   const found = await imports
     .aggregate<{ _id: number }>(
       [
-        { $match: endedAndUnsettled },
+        { $match: endedNotFinalized },
         { $sort: { organization_id: 1 } },
         { $group: { _id: '$organization_id' } },
       ],
@@ -168,7 +168,7 @@ export function listEndedImports(
   return imports
     .find(
       {
-        ...endedAndUnsettled,
+        ...endedNotFinalized,
         organization_id: organizationId,
         state: { $in: [...endedStates] },
         step: null,

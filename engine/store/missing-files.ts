@@ -2,7 +2,7 @@ import type { ClientSession } from 'mongodb'
 import { inTransactionOf } from '../../shared/runtime/database.ts'
 import { workingStates } from '../../shared/contract/import-state.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
-import { releaseFailedChunk, type HeldChunk } from '../../shared/store/chunks.ts'
+import { releaseFailedChunk, type LeasedChunk } from '../../shared/store/chunks.ts'
 import { folderOf, isOnlyFolder } from './engines.ts'
 import type { WorkingImport } from './import-queues.ts'
 import { failedWith } from '../../shared/store/import-steps.ts'
@@ -18,7 +18,7 @@ import { failedWith } from '../../shared/store/import-steps.ts'
  * For so long the engine leaves the import to the others, those included that are just being restarted: then it looks
  * again, and believes what it finds where it is alone.
  */
-export const lookAgainMs = 60_000
+export const recheckDelayMs = 60_000
 /** For so long a finding counts. */
 export const countsMs = 180_000
 
@@ -63,13 +63,13 @@ export async function noteMissingOfStep(
 export function noteMissingOfChunk(
   collections: Collections,
   session: ClientSession,
-  held: HeldChunk,
+  lease: LeasedChunk,
   finding: Finding,
 ): Promise<MissingOutcome> {
   return inTransactionOf(session, async () => {
-    if (!(await releaseFailedChunk(collections, session, held))) return 'lost'
+    if (!(await releaseFailedChunk(collections, session, lease))) return 'lost'
     const written = await collections.imports.findOneAndUpdate(
-      { _id: held.importId, state: { $in: [...workingStates] } },
+      { _id: lease.importId, state: { $in: [...workingStates] } },
       noted(finding),
       { projection: { state: 1 }, returnDocument: 'after', session },
     )
@@ -80,7 +80,7 @@ export function noteMissingOfChunk(
 function noted({ folder, isAlone, message }: Finding) {
   const counts = { $gt: ['$missing.at', before(countsMs)] }
   const isOwn = { $eq: ['$missing.folder', { $literal: folder }] }
-  const isAgain = { $lte: ['$missing.at', before(lookAgainMs)] }
+  const isAgain = { $lte: ['$missing.at', before(recheckDelayMs)] }
   const isConfirmed = { $and: [counts, { $or: [{ $not: [isOwn] }, { $and: [isAlone, isAgain] }] }] }
   const failed: Record<string, unknown> = {}
   for (const [field, value] of Object.entries(failedWith(message)))
@@ -111,7 +111,7 @@ export async function withoutMissing(
   const own = working.filter(({ missing }) => missing?.folder === folder).map(({ _id }) => _id)
   const left = await collections.imports
     .find(
-      { _id: { $in: own }, $expr: { $gt: ['$missing.at', before(lookAgainMs)] } },
+      { _id: { $in: own }, $expr: { $gt: ['$missing.at', before(recheckDelayMs)] } },
       { projection: { _id: 1 } },
     )
     .toArray()

@@ -3,11 +3,17 @@ import { openDatabase } from '../../shared/runtime/database.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { noteSessions } from '../store/engines.ts'
 import { subscriberLimitOf } from '../../shared/store/subscriber-quota.ts'
-import { scanTail, type TailReport, type TailTask } from '../stages/split/tail-scan.ts'
+import { scanSecondHalf, type SecondHalfReport, type SecondHalfTask } from '../stages/split/tail-scan.ts'
 import { BsonWriter } from '../stages/write/bson-writer.ts'
 import { importContext, type ImportContext } from '../stages/write/import-context.ts'
-import { runChunk, type Lane } from './chunk-run.ts'
-import { control, lanesPerWorker, type ChunkReport, type ChunkTask, type WorkerStart } from './messages.ts'
+import { processChunk, type Lane } from '../process-chunk.ts'
+import {
+  cancellation,
+  lanesPerWorker,
+  type ChunkReport,
+  type ChunkTask,
+  type WorkerStart,
+} from './messages.ts'
 
 /**
  * Entry of a worker thread. It connects for itself (a MongoClient can't cross threads), notes its sessions with the
@@ -15,7 +21,7 @@ import { control, lanesPerWorker, type ChunkReport, type ChunkTask, type WorkerS
  * promise, so no task comes before that.
  */
 async function startWorker(): Promise<
-  (task: ChunkTask | TailTask) => Promise<ChunkReport | TailReport | null>
+  (task: ChunkTask | SecondHalfTask) => Promise<ChunkReport | SecondHalfReport | null>
 > {
   const start = workerData as WorkerStart
   const { client, db, collections } = await openDatabase({
@@ -29,8 +35,8 @@ async function startWorker(): Promise<
   const lanes: Lane[] = Array.from({ length: lanesPerWorker }, () => ({
     session: client.startSession(),
     stripe: `e${start.firstStripe + Atomics.add(laneNumbers, 0, 1)}`,
-    room: Buffer.alloc(0),
-    batchRooms: {
+    buffer: Buffer.alloc(0),
+    batchBuffers: {
       subscribers: new BsonWriter(),
       updates: new BsonWriter(),
       reactions: new BsonWriter(1024),
@@ -53,13 +59,13 @@ async function startWorker(): Promise<
   }
 
   return async (task) => {
-    if (task.kind === 'tail') return scanTail(staging, task)
-    const word = new Int32Array(task.control)
+    if (task.kind === 'second_half') return scanSecondHalf(staging, task)
+    const cancelFlag = new Int32Array(task.cancellation)
     const lane = lanes.pop()
     if (lane === undefined)
       throw new Error(`a worker has ${lanesPerWorker} lanes and was given one more chunk`)
     try {
-      return await runChunk({
+      return await processChunk({
         db,
         collections,
         staging,
@@ -67,7 +73,7 @@ async function startWorker(): Promise<
         task,
         importContext: contextOf,
         limitOf: (organizationId) => subscriberLimitOf(collections, organizationId),
-        isStopped: () => Atomics.load(word, 0) !== control.run,
+        isStopped: () => Atomics.load(cancelFlag, 0) !== cancellation.run,
         onBatch: (report) => parentPort!.postMessage(report),
       })
     } finally {

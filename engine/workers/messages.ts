@@ -4,7 +4,7 @@ import type { StagingLocation } from '../../shared/storage/staging/open-staging.
 /**
  * What the engine's main thread and its workers say to each other. Plain values only: an Error that crosses a thread
  * loses its code. Rows never do; the worker reads them from the staged partition. What a tail's scan is asked and
- * answers is in splitting/tail-scan.ts, what is told of a committed batch in writing/batch-writer.ts.
+ * answers is in stages/split/tail-scan.ts, what is told of a committed batch in stages/write/batch-writer.ts.
  */
 
 /** Handed to every worker when it starts. */
@@ -28,11 +28,11 @@ export interface ChunkTask {
   chunkId: string
   token: string
   /** One Int32: see `control`. */
-  control: SharedArrayBuffer
+  cancellation: SharedArrayBuffer
 }
 
 /** Values of a task's control word. It is looked at before each batch. */
-export const control = { run: 0, stop: 1 } as const
+export const cancellation = { run: 0, stop: 1 } as const
 
 /** How a chunk task ended. */
 export type ChunkReport =

@@ -1,9 +1,9 @@
 import { setFlagsFromString } from 'node:v8'
 import { Piscina } from 'piscina'
-import type { TailReport, TailTask } from '../stages/split/tail-scan.ts'
+import type { SecondHalfReport, SecondHalfTask } from '../stages/split/tail-scan.ts'
 import type { BatchReport } from '../stages/write/batch-writer.ts'
 import { lanesPerWorker, type ChunkReport, type ChunkTask, type WorkerStart } from './messages.ts'
-import { workerFigures, type WorkerFigures } from './worker-stats.ts'
+import { workerStats, type WorkerStats } from './worker-stats.ts'
 
 /** The engine's worker threads. */
 export interface WorkerPool {
@@ -13,11 +13,11 @@ export interface WorkerPool {
   lanesForChunks: () => number
   run(task: ChunkTask): Promise<ChunkReport>
   /** Has the next lane that is free; null where it isn't to have one. */
-  runTail(task: TailTask): Promise<TailReport | null>
+  runSecondHalf(task: SecondHalfTask): Promise<SecondHalfReport | null>
   /** Ends the threads at once. */
   destroy(): Promise<void>
   /** How the threads are. */
-  figures(): Promise<WorkerFigures[]>
+  stats(): Promise<WorkerStats[]>
 }
 
 /**
@@ -29,7 +29,7 @@ export function startWorkerPool(options: {
   start: WorkerStart
   onBatch: (report: BatchReport) => void
   /** Chunks may have a lane that a tail had. */
-  onTailEnd: () => void
+  onSecondHalfEnd: () => void
   /** A thread broke off that had no task in hand. */
   onError: (error: Error) => void
 }): WorkerPool {
@@ -37,7 +37,7 @@ export function startWorkerPool(options: {
   setFlagsFromString('--no-parallel-scavenge')
   // Messages on their way to the database count as growth, and had 20 MB of modules marked again every half second.
   setFlagsFromString('--heap-growing-percent=100')
-  const piscina = new Piscina<ChunkTask | TailTask, unknown>({
+  const piscina = new Piscina<ChunkTask | SecondHalfTask, unknown>({
     filename: new URL('./chunk-worker.ts', import.meta.url).href,
     workerData: options.start,
     minThreads: options.workers,
@@ -61,18 +61,18 @@ export function startWorkerPool(options: {
     lanes,
     lanesForChunks: () => lanes - tails,
     run: (task) => piscina.run(task) as Promise<ChunkReport>,
-    runTail: async (task) => {
+    runSecondHalf: async (task) => {
       // Of many large files at once some are split by one thread: other imports' chunks aren't to wait for them.
       if (tails === options.workers) return null
       tails += 1
       try {
-        return (await piscina.run(task)) as TailReport | null
+        return (await piscina.run(task)) as SecondHalfReport | null
       } finally {
         tails -= 1
-        options.onTailEnd()
+        options.onSecondHalfEnd()
       }
     },
     destroy: () => piscina.destroy(),
-    figures: () => workerFigures(piscina.threads),
+    stats: () => workerStats(piscina.threads),
   }
 }

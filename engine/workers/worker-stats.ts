@@ -2,7 +2,7 @@ import type { EventLoopUtilization } from 'node:perf_hooks'
 import type { Worker } from 'node:worker_threads'
 
 /** How a worker thread is. */
-export interface WorkerFigures {
+export interface WorkerStats {
   /** Bytes. */
   heapUsed: number
   heapLimit: number
@@ -13,12 +13,12 @@ export interface WorkerFigures {
 const before = new WeakMap<Worker, EventLoopUtilization>()
 
 /** Asks the threads themselves: one that computes without a pause answers when it comes to it. */
-export async function workerFigures(threads: readonly Worker[]): Promise<WorkerFigures[]> {
-  const found = await Promise.all(threads.map((thread) => figuresOf(thread).catch(() => null)))
-  return found.filter((figures) => figures !== null)
+export async function workerStats(threads: readonly Worker[]): Promise<WorkerStats[]> {
+  const found = await Promise.all(threads.map((thread) => statsOf(thread).catch(() => null)))
+  return found.filter((stats) => stats !== null)
 }
 
-async function figuresOf(thread: Worker): Promise<WorkerFigures> {
+async function statsOf(thread: Worker): Promise<WorkerStats> {
   const heap = await thread.getHeapStatistics()
   const now = thread.performance.eventLoopUtilization()
   const last = before.get(thread)

@@ -51,7 +51,7 @@ function entryOf({
 
 /** Runs a command's work and says what went wrong with it, without paths or stacks of the server. */
 async function answering(session: FtpSession, work: () => Promise<unknown>): Promise<void> {
-  const { log } = session.surroundings
+  const { log } = session.context
   try {
     await work()
   } catch (error) {

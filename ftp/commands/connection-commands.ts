@@ -10,7 +10,7 @@ export const connectionCommands: OwnCommands = {
     description: 'The client opens the data connection, by IPv4',
     async handler(session) {
       refuseAfterEpsvAll(session)
-      const address = session.surroundings.publicAddress ?? session.control.localAddress
+      const address = session.context.publicAddress ?? session.control.localAddress
       if (!isIPv4(address)) throw new FtpError(522, 'PASV is for IPv4, use EPSV')
       const port = await listenForData(session)
       const numbers = [...address.split('.'), port >> 8, port & 255].join(',')
@@ -68,10 +68,10 @@ function refuseAfterEpsvAll(session: FtpSession): void {
 const familyOf = (address: string): '1' | '2' => (isIPv4(address) ? '1' : '2')
 
 async function listenForData(session: FtpSession): Promise<number> {
-  const { surroundings, control, interruption } = session
+  const { context, control, interruption } = session
   replaceData(session, null)
-  const passive = await surroundings.ports.take(session.account!.organizationId, interruption.ofSession)
-  const keepMs = 2 * surroundings.timeouts.dataConnectionMs
+  const passive = await context.ports.take(session.account!.organizationId, interruption.ofSession)
+  const keepMs = 2 * context.timeouts.dataConnectionMs
   replaceData(session, new PassiveConnection({ passive, peer: control.remoteAddress, keepMs }))
   if (control.destroyed) replaceData(session, null)
   return passive.port

@@ -131,7 +131,7 @@ export const fileCommands: OwnCommands = {
       const mlst = factNames
         .map((name) => `${name}${session.facts?.includes(name) === false ? '' : '*'};`)
         .join('')
-      const ofTls = session.surroundings.certificate === null ? [] : ['AUTH TLS', 'PBSZ', 'PROT']
+      const ofTls = session.context.certificate === null ? [] : ['AUTH TLS', 'PBSZ', 'PROT']
       const features = [
         ...ofTls,
         'EPRT',

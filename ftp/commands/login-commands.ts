@@ -63,7 +63,7 @@ export const loginCommands: OwnCommands = {
       const level = (arg ?? '').toUpperCase()
       if (level === 'S' || level === 'E') throw new FtpError(536, 'there is PROT P and PROT C only')
       if (level !== 'P' && level !== 'C') throw new FtpError(504, 'there is PROT P and PROT C only')
-      if (level === 'C' && session.surroundings.isTlsRequired)
+      if (level === 'C' && session.context.isTlsRequired)
         throw new FtpError(534, 'data go over TLS only here')
       session.isDataPrivate = level === 'P'
       await session.reply(
@@ -84,7 +84,7 @@ export const loginCommands: OwnCommands = {
 
 /** What was asked before in the clear counts for nothing. */
 async function secure(session: FtpSession): Promise<void> {
-  const { control, surroundings } = session
+  const { control, context } = session
   if (session.authenticated === true) {
     control.heed()
     throw new FtpError(503, 'AUTH comes before the login')
@@ -92,20 +92,20 @@ async function secure(session: FtpSession): Promise<void> {
   session.username = undefined
   session.data?.close()
   session.data = null
-  const isSecure = await control.secure(surroundings.certificate!.newContext(), {
+  const isSecure = await control.secure(context.certificate!.newContext(), {
     lastReply: '234 go on in TLS\r\n',
-    timeoutMs: surroundings.timeouts.loginMs,
+    timeoutMs: context.timeouts.loginMs,
   })
-  if (!isSecure) surroundings.log.info({ address: control.remoteAddress }, 'a TLS handshake failed')
+  if (!isSecure) context.log.info({ address: control.remoteAddress }, 'a TLS handshake failed')
 }
 
-function refuseClearLogin({ surroundings, control }: FtpSession): void {
-  if (surroundings.isTlsRequired && control.secureContext === null)
+function refuseClearLogin({ context, control }: FtpSession): void {
+  if (context.isTlsRequired && control.secureContext === null)
     throw new FtpError(530, 'logins are in TLS only here, send AUTH TLS first')
 }
 
 function offeredTls(session: FtpSession): FtpSession {
-  if (session.surroundings.certificate === null) throw new FtpError(502, 'TLS is not offered')
+  if (session.context.certificate === null) throw new FtpError(502, 'TLS is not offered')
   return session
 }
 

@@ -31,7 +31,7 @@ export class Certificate implements Part {
   #version: string
 
   /** Throws a StartError that names the settings. */
-  static async load(files: CertificateFiles, options: { lookMs: number; log: Logger }): Promise<Certificate> {
+  static async load(files: CertificateFiles, options: { pollMs: number; log: Logger }): Promise<Certificate> {
     const version = await versionOf(files)
     try {
       return new Certificate(files, options, { version, pems: await read(files) })
@@ -42,14 +42,14 @@ export class Certificate implements Part {
 
   private constructor(
     files: CertificateFiles,
-    options: { lookMs: number; log: Logger },
+    options: { pollMs: number; log: Logger },
     loaded: { version: string; pems: Pems },
   ) {
     this.#files = files
     this.#log = options.log
     this.#version = loaded.version
     this.#pems = loaded.pems
-    this.#timer = setInterval(() => void this.#look(), options.lookMs).unref()
+    this.#timer = setInterval(() => void this.#reloadIfChanged(), options.pollMs).unref()
   }
 
   /**
@@ -64,7 +64,7 @@ export class Certificate implements Part {
     clearInterval(this.#timer)
   }
 
-  async #look(): Promise<void> {
+  async #reloadIfChanged(): Promise<void> {
     const version = await versionOf(this.#files)
     if (version === this.#version) return
     this.#version = version

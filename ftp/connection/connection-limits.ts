@@ -7,7 +7,7 @@ export interface SessionLimits {
 }
 
 /** So many refused connections from one address may hear why at a time; more are just closed. */
-const mostRefusedPerAddress = 10
+const maxRefusedPerAddress = 10
 
 /** A session has its control connection, a port or data connection, and up to two files. */
 const descriptorsPerSession = 4
@@ -45,7 +45,7 @@ export class ConnectionLimits {
 
   /** Whether one more refused connection may hear why; then it is counted. */
   enterRefused(address: string): boolean {
-    return increase(this.#refusedOfAddress, address, mostRefusedPerAddress)
+    return increase(this.#refusedOfAddress, address, maxRefusedPerAddress)
   }
 
   leaveRefused(address: string): void {

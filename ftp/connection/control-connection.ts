@@ -20,7 +20,7 @@ export interface ControlHandler {
 }
 
 /** Bytes of replies that the client hasn't read; above that, nothing is answered before its turn. */
-const mostUnread = 64 * 1024
+const maxUnreadBytes = 64 * 1024
 
 /**
  * A session's control connection, plain or in TLS. To ftp-srv it is the socket: it writes its replies here and hears
@@ -66,7 +66,7 @@ export class ControlConnection extends EventEmitter {
 
   /** Whether the client doesn't read what it is told. */
   get isUnread(): boolean {
-    return this.#socket.writableLength > mostUnread
+    return this.#socket.writableLength > maxUnreadBytes
   }
 
   /** ftp-srv wants it for its log. */

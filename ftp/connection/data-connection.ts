@@ -4,7 +4,7 @@ import { FtpError } from '../ftp-error.ts'
 import type { PassivePort } from './passive-ports.ts'
 import { closeGently, handshake, plainAddress, wrapInTls } from './sockets.ts'
 
-interface Patience {
+interface Timeouts {
   signal: AbortSignal
   timeoutMs: number
 }
@@ -14,7 +14,7 @@ export abstract class DataConnection {
   protected socket: Socket | null = null
 
   /** Throws 425 when it doesn't come about in time, and `signal`'s reason when that is aborted. */
-  async open({ signal, timeoutMs }: Patience): Promise<Socket> {
+  async open({ signal, timeoutMs }: Timeouts): Promise<Socket> {
     signal.throwIfAborted()
     const broken = Promise.withResolvers<never>()
     const onAbort = () => {
@@ -35,12 +35,12 @@ export abstract class DataConnection {
   /** Goes on in TLS; the client begins the handshake when it likes, many only after reply 150. */
   async secure(
     context: SecureContext,
-    { mustResume, ...patience }: Patience & { mustResume: boolean },
+    { mustResume, ...timeouts }: Timeouts & { mustResume: boolean },
   ): Promise<Socket> {
     const secure = wrapInTls(this.socket!, context)
     this.socket = secure
-    if (!(await handshake(secure, patience))) {
-      patience.signal.throwIfAborted()
+    if (!(await handshake(secure, timeouts))) {
+      timeouts.signal.throwIfAborted()
       throw new FtpError(425, 'the data connection was not secured')
     }
     if (mustResume && !secure.isSessionReused())

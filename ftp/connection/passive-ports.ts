@@ -16,7 +16,7 @@ export interface PassivePortsOptions {
   first: number
   last: number
   /** How long to wait for a port when there is none. */
-  patienceMs: number
+  timeoutMs: number
 }
 
 /**
@@ -39,10 +39,10 @@ export class PassivePorts {
 
   /** A port that is listened on for an account; throws 425 when there is none for a while, or `signal` says so. */
   async take(account: number, signal: AbortSignal): Promise<PassivePort> {
-    const until = clock.monotonicMs() + this.#options.patienceMs
+    const until = clock.monotonicMs() + this.#options.timeoutMs
     for (;;) {
       const releasesBefore = this.#releases
-      const isOverShare = this.#heldBy(account) >= this.#share
+      const isOverShare = this.#leasedBy(account) >= this.#share
       const taken = isOverShare ? null : await this.#tryAll(account)
       if (taken !== null) return taken
       const left = until - clock.monotonicMs()
@@ -58,13 +58,13 @@ export class PassivePorts {
     }
   }
 
-  #heldBy(account: number): number {
+  #leasedBy(account: number): number {
     return this.#takenBy.get(account) ?? 0
   }
 
   async #tryAll(account: number): Promise<PassivePort | null> {
     // Counted before it listens: others ask meanwhile.
-    this.#takenBy.set(account, this.#heldBy(account) + 1)
+    this.#takenBy.set(account, this.#leasedBy(account) + 1)
     for (const candidate of this.#candidates()) {
       this.#taken.add(candidate)
       const server = await listening(this.#options.host, candidate)
@@ -106,7 +106,7 @@ export class PassivePorts {
   }
 
   #uncount(account: number): void {
-    const held = this.#heldBy(account) - 1
+    const held = this.#leasedBy(account) - 1
     if (held > 0) this.#takenBy.set(account, held)
     else this.#takenBy.delete(account)
   }

@@ -1,6 +1,6 @@
-const mostBytes = 64 * 1024
-const mostLines = 1_000
-const mostCommands = 100_000
+const maxBytes = 64 * 1024
+const maxLines = 1_000
+const maxCommands = 100_000
 
 /**
  * The commands that have come while one is at work. They are read on whatever waits, as the end of the connection and
@@ -14,10 +14,10 @@ export class WaitingCommands {
 
   /** False when too many wait. */
   add(line: Buffer): boolean {
-    if (this.#commands >= mostCommands) return false
+    if (this.#commands >= maxCommands) return false
     const last = this.#runs.at(-1)
     if (last?.line.equals(line) === true) last.times += 1
-    else if (this.#runs.length >= mostLines || this.#bytes + line.length > mostBytes) return false
+    else if (this.#runs.length >= maxLines || this.#bytes + line.length > maxBytes) return false
     else {
       // A copy: it would keep the whole packet that it came in.
       this.#runs.push({ line: Buffer.from(line), times: 1 })

@@ -2,7 +2,7 @@ import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import { endUpload, growUpload, type UploadLimits } from '../../shared/store/upload-usage.ts'
 import type { UploadStore } from '../../shared/storage/uploads/upload-store.ts'
 import { countPinned } from '../../shared/storage/uploads/count-usage.ts'
-import { inTurn } from './with-upload-locks.ts'
+import { withUploadLocks } from './with-upload-locks.ts'
 
 /** Reserved ahead of what is written, so that few blocks ask the database. */
 const portionBytes = 4 * 1024 * 1024
@@ -26,7 +26,7 @@ export interface Reservation {
 export type UploadOutcome = { published: number } | { unfinished: number } | 'removed' | 'untouched'
 
 /** What one upload may write; UploadQuota.hold makes it. */
-export class HeldQuota {
+export class ReservedQuota {
   readonly #reservation: Reservation | null
   readonly #unfinished: number | null
   /** Whether its name was there before. */
@@ -47,11 +47,11 @@ export class HeldQuota {
   /** Before the upload grows to this size, in bytes. False when it must not. Throws the database's errors. */
   async allow(size: number): Promise<boolean> {
     if (size <= this.#granted) return true
-    const least = size - this.#granted
-    let more = await this.#grow(least)
+    const minBytes = size - this.#granted
+    let more = await this.#grow(minBytes)
     if (more === 0) {
       await this.#reservation!.recount()
-      more = await this.#grow(least)
+      more = await this.#grow(minBytes)
     }
     this.#granted += more
     return more > 0
@@ -67,7 +67,7 @@ export class HeldQuota {
       return
     }
     const { collections, organizationId, store, name, token, seen } = this.#reservation
-    await inTurn(collections, organizationId, [name], async () => {
+    await withUploadLocks(collections, organizationId, [name], async () => {
       const finished = (await store.find(name))?.size ?? null
       const change = this.#changeBy(await work(), finished)
       // What has happened stands; the figures are counted anew before they refuse anybody.
@@ -78,12 +78,12 @@ export class HeldQuota {
   }
 
   /** Reserves more bytes, at least so many; 0 when they aren't to be had. */
-  async #grow(least: number): Promise<number> {
+  async #grow(minBytes: number): Promise<number> {
     const { collections, organizationId, limits, token } = this.#reservation!
     const grow = (bytes: number) => growUpload(collections, organizationId, { token, bytes }, limits)
-    const wanted = Math.max(least, portionBytes)
+    const wanted = Math.max(minBytes, portionBytes)
     if (await grow(wanted)) return wanted
-    return (await grow(least)) ? least : 0
+    return (await grow(minBytes)) ? minBytes : 0
   }
 
   /**

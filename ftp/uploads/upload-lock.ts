@@ -13,7 +13,7 @@ import {
 import { newUploadToken } from '../../shared/storage/uploads/upload-names.ts'
 
 /** How long a session waits for another one to end: that of a client which broke off and comes back at once. */
-const patienceMs = 1_500
+const timeoutMs = 1_500
 const retryMs = 50
 
 /** An upload's right to its file, against sessions of any process on any machine. Renewed until it is released. */
@@ -30,7 +30,7 @@ export class UploadLock {
   /** Null when somebody else uploads the file and doesn't come to an end. */
   static async take(collections: Collections, id: string, log: Logger): Promise<UploadLock | null> {
     const holder = { id, token: newUploadToken() }
-    const until = clock.monotonicMs() + patienceMs
+    const until = clock.monotonicMs() + timeoutMs
     for (;;) {
       const askedAt = clock.monotonicMs()
       const found = await takeUploadLock(collections, holder)
@@ -43,7 +43,7 @@ export class UploadLock {
 
   /** Resolves when nobody uploads the file, or when whoever does is not about to end. */
   static async awaitEnd(collections: Collections, id: string): Promise<void> {
-    const until = clock.monotonicMs() + patienceMs
+    const until = clock.monotonicMs() + timeoutMs
     while ((await isUploadLocked(collections, id)) && clock.monotonicMs() < until) await sleep(retryMs)
   }
 
@@ -82,7 +82,7 @@ export class UploadLock {
   }
 
   /** The same, and the database is asked only when the process may have been suspended since it was the last time. */
-  async stillHeld(): Promise<boolean> {
+  async isStillLocked(): Promise<boolean> {
     return clock.monotonicMs() - this.#confirmedAt < 2 * uploadRenewalMs ? !this.lost.aborted : this.confirm()
   }
 

@@ -2,15 +2,15 @@ import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import {
   addName,
   freeUsage,
-  holdUpload,
+  reserveUpload,
   isUnlimited,
   readUsage,
   type UploadLimits,
 } from '../../shared/store/upload-usage.ts'
 import { countPinned, countUsage } from '../../shared/storage/uploads/count-usage.ts'
 import type { UploadStore } from '../../shared/storage/uploads/upload-store.ts'
-import { HeldQuota } from './reserved-quota.ts'
-import { inTurn } from './with-upload-locks.ts'
+import { ReservedQuota } from './reserved-quota.ts'
+import { withUploadLocks } from './with-upload-locks.ts'
 
 /** Reserved as an upload begins: most are small and never ask for more. */
 const firstPortionBytes = 64 * 1024
@@ -47,36 +47,36 @@ export class UploadQuota {
     finished: number | null
     unfinished: number | null
     expected: number | null
-  }): Promise<HeldQuota | null> {
+  }): Promise<ReservedQuota | null> {
     const { collections, organizationId, limits, store } = this.#options
     const { name, token, start, finished, unfinished, expected } = upload
     const isKnown = finished !== null || unfinished !== null
-    if (isUnlimited(limits)) return new HeldQuota(null, { granted: Infinity, unfinished, isKnown })
+    if (isUnlimited(limits)) return new ReservedQuota(null, { granted: Infinity, unfinished, isKnown })
     // One byte more than there is: a full directory takes no upload.
-    const least = Math.max(start + 1, unfinished ?? 0, expected ?? 0)
+    const minBytes = Math.max(start + 1, unfinished ?? 0, expected ?? 0)
     const files = isKnown ? 0 : 1
     const tryIt = async (bytes: number, maxAgeMs = oldMs) => {
-      const held = { token, name, bytes, files }
-      const asked = { held, moved: unfinished ?? 0, maxAgeMs }
-      const seen = await holdUpload(collections, organizationId, asked, limits)
+      const reservation = { token, name, bytes, files }
+      const asked = { reservation, moved: unfinished ?? 0, maxAgeMs }
+      const seen = await reserveUpload(collections, organizationId, asked, limits)
       if (seen === null) return null
       const recount = () => this.#count()
-      return new HeldQuota(
+      return new ReservedQuota(
         { collections, organizationId, limits, store, name, token, seen, recount },
         { granted: bytes, unfinished, isKnown },
       )
     }
-    const held = (await tryIt(least + firstPortionBytes)) ?? (await tryIt(least))
-    if (held !== null) return held
+    const reservation = (await tryIt(minBytes + firstPortionBytes)) ?? (await tryIt(minBytes))
+    if (reservation !== null) return reservation
     await this.#count()
     // In a directory where much is going on no count may be possible: old figures are no reason to refuse.
-    return (await tryIt(least)) ?? (await tryIt(least, Infinity))
+    return (await tryIt(minBytes)) ?? (await tryIt(minBytes, Infinity))
   }
 
   /** Removes the finished file; false when there is none. */
   remove(name: string): Promise<boolean> {
     const { store } = this.#options
-    return this.inTurn([name], async () => {
+    return this.withUploadLocks([name], async () => {
       const seen = await this.#countedAt()
       const finished = await store.find(name)
       if (finished === null || !(await store.remove(name))) return false
@@ -89,7 +89,7 @@ export class UploadQuota {
   /** Removes the unfinished upload, of which the caller has the lock. */
   async removeUnfinished(name: string): Promise<void> {
     const { store } = this.#options
-    await this.inTurn([name], async () => {
+    await this.withUploadLocks([name], async () => {
       const seen = await this.#countedAt()
       const unfinished = await store.findUnfinished(name)
       if (unfinished === null) return
@@ -104,7 +104,7 @@ export class UploadQuota {
   /** Gives the finished file another name, and says what came of it. */
   rename(from: string, to: string): Promise<'renamed' | 'missing' | 'over limit'> {
     const { store } = this.#options
-    return this.inTurn([from, to], async () => {
+    return this.withUploadLocks([from, to], async () => {
       const [source, target] = await Promise.all([store.find(from), store.find(to)])
       if (source === null) return 'missing'
       if (from === to) return 'renamed'
@@ -123,10 +123,10 @@ export class UploadQuota {
     })
   }
 
-  /** One at a time for each name, see name-turn.ts; where nothing is counted, nobody waits. */
-  inTurn<T>(names: string[], work: () => Promise<T>): Promise<T> {
+  /** One at a time for each name, see with-upload-locks.ts; where nothing is counted, nobody waits. */
+  withUploadLocks<T>(names: string[], work: () => Promise<T>): Promise<T> {
     const { collections, organizationId, limits } = this.#options
-    return isUnlimited(limits) ? work() : inTurn(collections, organizationId, names, work)
+    return isUnlimited(limits) ? work() : withUploadLocks(collections, organizationId, names, work)
   }
 
   async #freed(seen: Date | null, { bytes, files }: { bytes: number; files: number }): Promise<void> {
@@ -146,8 +146,8 @@ export class UploadQuota {
     const { collections, organizationId, limits, store } = this.#options
     if (isUnlimited(limits)) return false
     const usage = await readUsage(collections, organizationId)
-    const held = usage?.uploads.find((upload) => upload.name === name)
-    return held === undefined ? (await store.findUnfinished(name)) !== null : held.files === 0
+    const reservation = usage?.uploads.find((upload) => upload.name === name)
+    return reservation === undefined ? (await store.findUnfinished(name)) !== null : reservation.files === 0
   }
 
   async #addName(): Promise<boolean> {

@@ -6,7 +6,7 @@ import {
   type UploadStore,
 } from '../../shared/storage/uploads/upload-store.ts'
 import { FtpError } from '../ftp-error.ts'
-import type { HeldQuota, UploadOutcome } from './reserved-quota.ts'
+import type { ReservedQuota, UploadOutcome } from './reserved-quota.ts'
 import type { UploadLock } from './upload-lock.ts'
 import type { UploadQuota } from './upload-quota.ts'
 
@@ -22,7 +22,7 @@ interface UploadParts {
   store: UploadStore
   name: string
   lock: UploadLock
-  quota: HeldQuota
+  quota: ReservedQuota
   takeUp: TakeUp
 }
 
@@ -46,10 +46,10 @@ export class Upload {
     name: string,
     options: UploadOptions & { lock: UploadLock; quota: UploadQuota },
   ): Promise<Upload> {
-    return options.quota.inTurn([name], () => Upload.#beginInTurn(store, name, options))
+    return options.quota.withUploadLocks([name], () => Upload.#beginLocked(store, name, options))
   }
 
-  static async #beginInTurn(
+  static async #beginLocked(
     store: UploadStore,
     name: string,
     options: UploadOptions & { lock: UploadLock; quota: UploadQuota },
@@ -88,7 +88,7 @@ export class Upload {
   async open(signal: AbortSignal): Promise<void> {
     const { store, takeUp, lock } = this.#parts
     // Whoever has it by now must not lose what he receives.
-    if (!(await lock.stillHeld())) throw takenOver()
+    if (!(await lock.isStillLocked())) throw takenOver()
     this.#state = 'unfinished'
     try {
       this.#file = await tellingFullDisk(() => store.takeUp({ ...takeUp, signal }))

@@ -5,7 +5,7 @@ import { releaseUploadLock, takeUploadLock, uploadLeaseMs } from './upload-locks
 import { newUploadToken } from '../../shared/storage/uploads/upload-names.ts'
 
 /** A dead process's turn has ended by then. */
-const patienceMs = uploadLeaseMs + 15_000
+const timeoutMs = uploadLeaseMs + 15_000
 const retryMs = 20
 
 /**
@@ -13,7 +13,7 @@ const retryMs = 20
  * processes. A turn lasts for a moment; an upload's lock, which lasts as long as the upload, is another thing. Throws
  * when no turn came within half a minute, and what `work` throws.
  */
-export async function inTurn<T>(
+export async function withUploadLocks<T>(
   collections: Collections,
   organizationId: number,
   names: string[],
@@ -24,14 +24,14 @@ export async function inTurn<T>(
   if (name === undefined) return work()
   // No name holds a slash, so these are nobody's uploads.
   const holder = { id: `${organizationId}/${name}/turn`, token: newUploadToken() }
-  const until = clock.monotonicMs() + patienceMs
+  const until = clock.monotonicMs() + timeoutMs
   while ((await takeUploadLock(collections, holder)) === null) {
     if (clock.monotonicMs() > until)
       throw new Error(`too much was going on with ${JSON.stringify(name)} to have a turn: try it again`)
     await sleep(retryMs)
   }
   try {
-    return await inTurn(collections, organizationId, others, work)
+    return await withUploadLocks(collections, organizationId, others, work)
   } finally {
     // Nobody waits for the answer but who wants the next turn, and it runs out by itself.
     void releaseUploadLock(collections, holder).catch(() => undefined)

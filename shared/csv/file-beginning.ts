@@ -2,7 +2,7 @@ import { ImportError } from '../contract/errors.ts'
 import type { StagedFile } from '../storage/staging/staging.ts'
 
 const checkedBytes = 64 * 1024
-const leastNuls = 100
+const minNuls = 100
 
 /**
  * Looks at a file's first 64 KiB and returns where its content starts: after a UTF-8 BOM, if there is one.
@@ -23,7 +23,7 @@ export function contentStartIn(beginning: Buffer): number {
       'the file begins with a UTF-16 byte order mark: save it as UTF-8 and import it again',
     )
   const nuls = bytes.filter((byte) => byte === 0).length
-  if (nuls >= leastNuls && nuls > bytes.length / 100) {
+  if (nuls >= minNuls && nuls > bytes.length / 100) {
     throw new ImportError(
       'content_refused',
       `${nuls} of the first ${bytes.length} bytes are NUL, so the file is no CSV text: is it UTF-16, or a spreadsheet or archive? Save it as CSV in UTF-8`,

@@ -19,7 +19,7 @@ export const headerLength = 16
 export type Extents = number[]
 
 /** Where the second file begins: extents at this offset or beyond lie in there. */
-export const tailOffset = 2 ** 48
+export const secondHalfOffset = 2 ** 48
 
 /**
  * Where a record lies in a buffer that holds whole records of a partition: `identityStart`, `start` and `end` are
@@ -130,7 +130,7 @@ export async function openPartition(
   }
   return {
     read: (target, offset) =>
-      offset < tailOffset ? head.read(target, offset) : rest.read(target, offset - tailOffset),
+      offset < secondHalfOffset ? head.read(target, offset) : rest.read(target, offset - secondHalfOffset),
     before: tail ?? { records: 0, lines: 0 },
     close: async () => {
       await head.close()
@@ -156,19 +156,19 @@ async function openPart(staging: Staging, name: string | null): Promise<StagedFi
 export async function readExtents(
   partition: Partition,
   extents: Extents,
-  room: Buffer = Buffer.alloc(0),
+  buffer: Buffer = Buffer.alloc(0),
 ): Promise<{ bytes: Buffer; crc: number }> {
   const length = extentsLength(extents)
-  const target = length <= room.length ? room.subarray(0, length) : Buffer.allocUnsafeSlow(length)
+  const target = length <= buffer.length ? buffer.subarray(0, length) : Buffer.allocUnsafeSlow(length)
   let at = 0
-  let tailAt = 0
+  let secondHalfAt = 0
   for (let i = 0; i < extents.length; i += 2) {
     at += await partition.read(target.subarray(at, at + extents[i + 1]!), extents[i]!)
-    if (extents[i]! < tailOffset) tailAt = at
+    if (extents[i]! < secondHalfOffset) secondHalfAt = at
   }
   const bytes = target.subarray(0, at)
-  const tail = bytes.subarray(tailAt)
-  const crc = checksumOf(crc32(bytes.subarray(0, tailAt)), crc32(tail))
+  const tail = bytes.subarray(secondHalfAt)
+  const crc = checksumOf(crc32(bytes.subarray(0, secondHalfAt)), crc32(tail))
   renumber(tail, partition.before)
   return { bytes, crc }
 }
@@ -183,19 +183,19 @@ export async function* readInPieces(
 ): AsyncGenerator<{ bytes: Buffer; crc: number }> {
   let rest: Buffer = Buffer.alloc(0)
   let headCrc = 0
-  let tailCrc = 0
+  let secondHalfCrc = 0
   for (let i = 0; i < extents.length; i += 2) {
     const piece = Buffer.allocUnsafeSlow(rest.length + extents[i + 1]!)
     rest.copy(piece)
     const read = await partition.read(piece.subarray(rest.length), extents[i]!)
     const bytes = piece.subarray(0, rest.length + read)
-    const isTail = extents[i]! >= tailOffset
-    if (isTail) tailCrc = crc32(bytes.subarray(rest.length), tailCrc)
+    const isSecondHalf = extents[i]! >= secondHalfOffset
+    if (isSecondHalf) secondHalfCrc = crc32(bytes.subarray(rest.length), secondHalfCrc)
     else headCrc = crc32(bytes.subarray(rest.length), headCrc)
     const whole = bytes.subarray(0, endOfWholeRecords(bytes))
     rest = bytes.subarray(whole.length)
-    if (isTail) renumber(whole, partition.before)
-    yield { bytes: whole, crc: checksumOf(headCrc, tailCrc) }
+    if (isSecondHalf) renumber(whole, partition.before)
+    yield { bytes: whole, crc: checksumOf(headCrc, secondHalfCrc) }
   }
 }
 

@@ -57,7 +57,7 @@ export interface ScannedRecord {
 
 const longestRecord = 1024 * 1024
 const longestEnclosure = 256 * 1024
-const mostEnclosureLines = 1_000
+const maxEnclosureLines = 1_000
 
 const LF = 0x0a
 const CR = 0x0d
@@ -322,7 +322,7 @@ export class RecordScanner {
         continue
       }
       const breaks = this.#lineBreaks(open, found)
-      if (breaks >= mostEnclosureLines) return this.#to
+      if (breaks >= maxEnclosureLines) return this.#to
       this.#breaks += breaks
       return found
     }
@@ -375,7 +375,7 @@ export class RecordScanner {
   /** The end of the cell at `at`: its separator, its line end, or the end of the file. */
   #endOfCell(at: number, long: LongRecord): number {
     const bytes = this.#window
-    if (long.toLineEnd) return this.#settledEnd(this.#lineEnd(at))
+    if (long.toLineEnd) return this.#decidedEnd(this.#lineEnd(at))
     let from = at
     if (!long.inPlainCell && bytes[at] === this.#enclosure && at < this.#to) {
       const close = this.#closing(at)
@@ -384,18 +384,18 @@ export class RecordScanner {
         this.#flags |= recordFlags.unterminated
         long.toLineEnd = true
         this.#forgetNext()
-        return this.#settledEnd(this.#lineEnd(at))
+        return this.#decidedEnd(this.#lineEnd(at))
       }
       this.#flags |= recordFlags.enclosed
       // A too long record is read by the careful reader anyway.
       this.#flags |= recordFlags.irregular
       from = close + 1
     }
-    return this.#settledEnd(Math.min(this.#lineEnd(from), this.#find(this.#separator, from)))
+    return this.#decidedEnd(Math.min(this.#lineEnd(from), this.#find(this.#separator, from)))
   }
 
   /** An end that can't move when more bytes come. */
-  #settledEnd(end: number): number {
+  #decidedEnd(end: number): number {
     if (end === this.#to) return this.#atEnd ? end : needMore
     if (this.#window[end] === CR && end + 1 === this.#to && !this.#atEnd) return needMore
     return end
@@ -410,13 +410,13 @@ export class RecordScanner {
           : null
     const beginsCell = !long.inPlainCell
     const separator = beginsCell && long.column > 0 ? 1 : 0
-    const room = longestRecord - long.keptLength
-    const whole = end - start + separator <= room
+    const remaining = longestRecord - long.keptLength
+    const whole = end - start + separator <= remaining
     // Only a cell without enclosure may be cut, or one whose enclosure has no end; after a cell that was left out
     // nothing more is kept.
     const isEnclosed = this.#window[start] === this.#enclosure && !long.toLineEnd
-    const cut = whole || isEnclosed ? end : start + Math.max(0, room - separator)
-    if (room === 0 || (!whole && cut === end)) {
+    const cut = whole || isEnclosed ? end : start + Math.max(0, remaining - separator)
+    if (remaining === 0 || (!whole && cut === end)) {
       long.keptLength = longestRecord
       return
     }

@@ -102,11 +102,11 @@ export function rowDecider(context: RowContext): RowDecider {
   const { overwrite_what: what } = options
   const requiredFields = plan.fields.filter((field) => field.required && field.id !== plan.identity.field_id)
   // Whether clearing a cell would leave a required field empty depends on what is there now.
-  const looksAtFields =
+  const readsFields =
     options.overwrite && what.custom_fields && options.blank_cells === 'clear' ? requiredFields : []
   // Where all that counts is whether somebody is there, the server answers from the index, without the documents.
   const seenPaths = options.overwrite
-    ? ['id', 'status', 'confirmed', 'reactivations', ...looksAtFields.map(({ id }) => `custom_fields.${id}`)]
+    ? ['id', 'status', 'confirmed', 'reactivations', ...readsFields.map(({ id }) => `custom_fields.${id}`)]
     : ['_id']
   const projection = Object.fromEntries(seenPaths.map((path) => [path, 1 as const]))
   const initialValues = plan.fields.map((field) => plan.default_values[field.id] ?? field.default)
@@ -171,7 +171,7 @@ export function rowDecider(context: RowContext): RowDecider {
         if (value !== null && value !== undefined) values[index] = value
         else if (options.blank_cells === 'clear' && values[index] === null) values[index] = cleared
       }
-      const missing = looksAtFields.find(
+      const missing = readsFields.find(
         (field) =>
           values[plan.fields.indexOf(field)] === cleared && existing.custom_fields[field.id] !== undefined,
       )
@@ -223,7 +223,7 @@ export function rowDecider(context: RowContext): RowDecider {
 }
 
 /** Whether it makes one more subscriber active, for whom the subscriber limit must have a place. */
-export const takesPlace = (decision: Decision): boolean =>
+export const needsQuota = (decision: Decision): boolean =>
   decision.result === 'added'
     ? decision.subscriber.status === 'active'
     : decision.result === 'updated' && decision.to === 'active' && decision.from !== 'active'

@@ -7,18 +7,18 @@ import type { Readable } from 'node:stream'
  * the Content-Length came: 20 of 20 downloads of 3 MB, with 5 ms of writing a piece. When the reader has caught up, the
  * body is complete, or the end is the news that it is.
  */
-export class HeldEnd {
+export class DelayedEnd {
   #body: Readable | null = null
   #tell: (() => unknown) | null = null
 
   /** To be called before anybody else listens to the socket. */
-  hold(socket: Socket): void {
+  delay(socket: Socket): void {
     const emit = socket.emit.bind(socket) as (event: string, ...args: unknown[]) => boolean
     socket.emit = (event: string, ...args: unknown[]): boolean => {
       if (event !== 'end') return emit(event, ...args)
       // Where nobody is connected any more, there is nobody to tell.
       this.#tell = () => socket.destroyed || emit(event, ...args)
-      this.#look()
+      this.#endWhenRead()
       return true
     }
   }
@@ -27,12 +27,12 @@ export class HeldEnd {
     this.#body = body
     for await (const piece of body) {
       yield piece as Buffer
-      this.#look()
+      this.#endWhenRead()
     }
   }
 
   /** Not at once: what was read last may complete the body, and an answer that just came may not be in hand yet. */
-  #look(): void {
+  #endWhenRead(): void {
     if (this.#tell === null) return
     setImmediate(() => {
       if (this.#body !== null && this.#body.readableLength > 0 && !this.#body.destroyed) return

@@ -11,7 +11,7 @@ import { failedTry, shown, type RemoteTarget } from './remote-file.ts'
 
 const longestHeaders = 16 * 1024
 /** Informational answers (1xx) before the real one. */
-const mostInformational = 20
+const maxInformational = 20
 
 export interface GuardedRequest {
   signal: AbortSignal
@@ -45,8 +45,8 @@ export async function ask(
     },
     onInfo: () => {
       informational += 1
-      if (informational > mostInformational)
-        flood.abort(failedTry(`${shown(url)} sent more than ${mostInformational} informational answers`))
+      if (informational > maxInformational)
+        flood.abort(failedTry(`${shown(url)} sent more than ${maxInformational} informational answers`))
     },
   })
 }

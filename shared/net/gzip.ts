@@ -77,7 +77,7 @@ export async function* gunzipIfPacked(pieces: AsyncIterable<Buffer>, what: strin
 }
 
 /** Tables pack to a fifth or a twentieth; a hundredth isn't one. */
-const mostRatio = 100
+const maxRatio = 100
 const alwaysUnpacked = 200 * 1000 * 1000
 
 /**
@@ -95,10 +95,10 @@ export async function* gunzipUpload(packed: AsyncIterable<Uint8Array>, what: str
   })()
   for await (const piece of gunzip(counted, what)) {
     unpacked += piece.length
-    if (unpacked > alwaysUnpacked && unpacked > read * mostRatio)
+    if (unpacked > alwaysUnpacked && unpacked > read * maxRatio)
       throw new ImportError(
         'content_refused',
-        `${what} unpacks to more than ${mostRatio} times its size and more than ${alwaysUnpacked / 1e6} MB, which no table does: upload it unpacked`,
+        `${what} unpacks to more than ${maxRatio} times its size and more than ${alwaysUnpacked / 1e6} MB, which no table does: upload it unpacked`,
       )
     yield piece
   }

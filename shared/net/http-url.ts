@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici'
 import { DownloadProblem, failureOfStatus } from './download-failure.ts'
 import { ask, guardedAgent, refuseLiteral } from './guarded-http.ts'
-import { HeldEnd } from './delayed-end.ts'
+import { DelayedEnd } from './delayed-end.ts'
 import {
   failedTry,
   quoted,
@@ -28,8 +28,8 @@ export async function openByHttp(
 ): Promise<RemoteFile | { location: string | undefined }> {
   const { url } = target
   refuseLiteral(options.guard, target)
-  const end = new HeldEnd()
-  const agent = guardedAgent(options.guard, options.bounds, (socket) => end.hold(socket))
+  const end = new DelayedEnd()
+  const agent = guardedAgent(options.guard, options.bounds, (socket) => end.delay(socket))
   try {
     const response = await ask(target, agent, {
       signal: options.signal,

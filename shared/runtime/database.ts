@@ -12,13 +12,13 @@ import {
 } from 'mongodb'
 import { clock } from './clock.ts'
 import { messageOf, RequestError, StartError } from '../contract/errors.ts'
-import { IdCounter } from './id-allocator.ts'
+import { IdAllocator } from './id-allocator.ts'
 import type { Logger } from './logger.ts'
 import { toBsonSchema } from '../contract/schemas/bson-schema.ts'
 import {
   collectionDefinitions,
   collectionsOf,
-  doorbellName,
+  wakeUpCollectionName,
   type CollectionDefinition,
   type Collections,
 } from '../contract/schemas/collections.ts'
@@ -48,7 +48,7 @@ export interface DatabaseOptions {
 
 const connectTimeoutMs = 8_000
 const closeMs = 1_000
-const leastWireVersion = 17 // MongoDB 6.0
+const minWireVersion = 17 // MongoDB 6.0
 
 export const clientOptions: MongoClientOptions = {
   appName: 'rollcall',
@@ -160,7 +160,7 @@ async function refuseUnfitServer(client: MongoClient, shownUri: string): Promise
   if (!isCluster) {
     problem =
       'is a standalone server, and Rollcall needs transactions: make it a replica set of one by starting mongod with --replSet rs0 and running rs.initiate() once in mongosh, then connect with ?replicaSet=rs0'
-  } else if (Number(hello['maxWireVersion']) < leastWireVersion) {
+  } else if (Number(hello['maxWireVersion']) < minWireVersion) {
     problem = 'is older than version 6.0, the oldest that Rollcall works with: upgrade it'
   }
   if (problem === null) return
@@ -190,8 +190,8 @@ export async function ensureSchema(db: Db, log: Logger, version = schemaVersion)
         definition.indexes.map(({ keys, options }) => ({ key: keys as Record<string, 1 | -1>, ...options })),
       )
   }
-  if (!existing.has(doorbellName))
-    await createUnlessThere(db, doorbellName, { capped: true, size: 64 * 1024 })
+  if (!existing.has(wakeUpCollectionName))
+    await createUnlessThere(db, wakeUpCollectionName, { capped: true, size: 64 * 1024 })
 }
 
 /**
@@ -246,13 +246,13 @@ async function createUnlessThere(db: Db, name: string, options: object): Promise
 /** Hands out `amount` ids in a row and returns the first. Gaps are fine, so it stands outside of transactions. */
 export function nextIds(collections: Collections, kind: string, amount = 1): Promise<number> {
   let counters = idCounters.get(collections)
-  if (counters === undefined) idCounters.set(collections, (counters = new Map<string, IdCounter>()))
+  if (counters === undefined) idCounters.set(collections, (counters = new Map<string, IdAllocator>()))
   let counter = counters.get(kind)
-  if (counter === undefined) counters.set(kind, (counter = new IdCounter(collections, kind)))
+  if (counter === undefined) counters.set(kind, (counter = new IdAllocator(collections, kind)))
   return counter.take(amount)
 }
 
-const idCounters = new WeakMap<Collections, Map<string, IdCounter>>()
+const idCounters = new WeakMap<Collections, Map<string, IdAllocator>>()
 
 /** The id that `nextIds` would hand out next. */
 export async function peekNextId(collections: Collections, kind: string): Promise<number> {
@@ -272,7 +272,7 @@ export async function databaseTime(db: Db): Promise<Date> {
 export function inTransaction<T>(
   { sessions }: Pick<Database, 'sessions'>,
   work: (session: ClientSession) => Promise<T>,
-  deadline = clock.monotonicMs() + patienceMs,
+  deadline = clock.monotonicMs() + timeoutMs,
 ): Promise<T> {
   return sessions.run((session) =>
     inTransactionOf(session, async (own) => {
@@ -283,7 +283,7 @@ export function inTransaction<T>(
 }
 
 /** The driver alone would try for two minutes, longer than who asked waits. */
-const patienceMs = 20_000
+const timeoutMs = 20_000
 
 const busy = (): RequestError =>
   new RequestError(

@@ -5,7 +5,7 @@ import type { Collections } from '../contract/schemas/collections.ts'
  * write of the counter instead of sixteen that wait for each other. Nobody gets an id that was drawn before he asked,
  * so what is created after a look at the counter has a higher id than was seen there.
  */
-export class IdCounter {
+export class IdAllocator {
   readonly #counters: Collections['counters']
   readonly #kind: string
   #waiting: Waiting[] = []

@@ -7,7 +7,7 @@ import type { SecretBox } from './secret-box.ts'
  * What of an import is secret: passwords and tokens in the URLs of its source and its callback, and the secret that
  * signs the callback. While an import needs them they are in its `sealed`, and the rest of it shows the URLs without;
  * in an import of an earlier version, or of a control plane without a key, they are in the clear. Both are dropped when
- * the import and its callback are done (store/import-secrets.ts).
+ * the import and its callback are done (shared/store/import-secrets.ts).
  */
 
 type Holder = Pick<ImportDocument, '_id' | 'source' | 'callback' | 'sealed'>

@@ -1,5 +1,5 @@
 /** Work on the same thing, by key, one after the other in the order in which it came. */
-export class TurnQueue<Key> {
+export class KeyedMutex<Key> {
   readonly #last = new Map<Key, Promise<unknown>>()
 
   take<T>(key: Key, work: () => Promise<T>): Promise<T> {

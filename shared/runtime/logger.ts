@@ -4,17 +4,17 @@ import { withoutData } from '../contract/errors.ts'
 
 export type { Logger }
 
-const gatheredLength = 8 * 1024
-const gatheredMs = 100
+const bufferedLength = 8 * 1024
+const bufferMs = 100
 
 /**
  * One JSON line an event on standard error. Never give it an email, a key, a password or a URL that may hold one: ids
- * and counts are enough to find the rest. With `gathers`, lines of information are gathered for a moment: written one
+ * and counts are enough to find the rest. With `isBuffered`, lines of information are gathered for a moment: written one
  * by one, those of requests took a twelfth of the control plane's time. From a warning on they are written at once, and
  * the last line before an exit is there.
  */
-export function createLogger(options: { process: string; level: string; gathers?: boolean }): Logger {
-  const lines = new Lines(options.gathers === true)
+export function createLogger(options: { process: string; level: string; isBuffered?: boolean }): Logger {
+  const lines = new Lines(options.isBuffered === true)
   return pino(
     {
       hooks: {
@@ -35,26 +35,26 @@ export function createLogger(options: { process: string; level: string; gathers?
 
 /** Standard error. Its reader may be slow, or gone: then nobody waits for it. */
 class Lines {
-  readonly #gathers: boolean
+  readonly #isBuffered: boolean
   #text = ''
   #isBroken = false
 
-  constructor(gathers: boolean) {
-    this.#gathers = gathers
-    if (!gathers) return
-    setInterval(() => this.flush(), gatheredMs).unref()
+  constructor(isBuffered: boolean) {
+    this.#isBuffered = isBuffered
+    if (!isBuffered) return
+    setInterval(() => this.flush(), bufferMs).unref()
     process.once('exit', () => this.flush())
   }
 
   write(line: string): void {
     this.#text += line
-    if (!this.#gathers || this.#text.length >= gatheredLength) this.flush()
+    if (!this.#isBuffered || this.#text.length >= bufferedLength) this.flush()
   }
 
   flush(): void {
     let bytes = Buffer.from(this.#text)
     this.#text = ''
-    for (let tries = 0; bytes.length > 0 && !this.#isBroken && tries < mostTries; tries += 1) {
+    for (let tries = 0; bytes.length > 0 && !this.#isBroken && tries < maxAttempts; tries += 1) {
       try {
         bytes = bytes.subarray(writeSync(2, bytes))
         tries = 0
@@ -68,7 +68,7 @@ class Lines {
 }
 
 const pauseMs = 10
-const mostTries = 100
+const maxAttempts = 100
 
 const pause = (ms: number) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
 

@@ -46,7 +46,7 @@ const sameSignalMs = 250
  */
 export async function runProcess(name: string, start: (process: Process) => Promise<void>): Promise<void> {
   const settings = settingsOrExit(name)
-  const log = createLogger({ process: name, level: settings.LOG_LEVEL, gathers: true })
+  const log = createLogger({ process: name, level: settings.LOG_LEVEL, isBuffered: true })
   const parts: Part[] = []
   const stopping = new AbortController()
   let stoppingSince = 0

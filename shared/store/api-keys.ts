@@ -105,7 +105,7 @@ function permissionsOf(role: Role, own: Permissions): Permissions {
 
 /** What other processes counted against an address is seen so much later. */
 const believedMs = 1_000
-const mostBelieved = 10_000
+const maxCachedKeys = 10_000
 
 /**
  * Counts a wrong credential from an address, and tells whether there were too many of them: then everything from there
@@ -136,7 +136,7 @@ export class AuthThrottle {
     )
     const seconds = failures !== null && failures.count > this.#limit ? failures.seconds : 0
     if (seconds === 0 && this.#noted === notedBefore) {
-      if (this.#free.size >= mostBelieved) this.#free.clear()
+      if (this.#free.size >= maxCachedKeys) this.#free.clear()
       this.#free.set(address, untilMs)
     }
     return seconds

@@ -65,7 +65,7 @@ export function claimChunk(
 const leaseEnd = { $add: ['$$NOW', chunkLeaseMs] }
 
 /** The chunk with its extents, for its holder's worker; null when it isn't held under that token any more. */
-export function readHeldChunk(
+export function readLeasedChunk(
   collections: Collections,
   chunkId: string,
   token: string,
@@ -89,17 +89,17 @@ export async function advanceChunk(
     to: number
     isLast: boolean
     counts: ImportCounts
-    places: { held: number; used: number }
+    quota: { reserved: number; used: number }
   },
 ): Promise<boolean> {
-  const { chunk, from, to, isLast, counts, places } = progress
-  const end = isLast ? { ...released, state: 'done' } : { lease_until: leaseEnd, places_held: places.held }
+  const { chunk, from, to, isLast, counts, quota } = progress
+  const end = isLast ? { ...released, state: 'done' } : { lease_until: leaseEnd, places_held: quota.reserved }
   const set = {
     next_record: to,
     counts: { $literal: counts },
     attempt: 0,
     deaths: 0,
-    places_used: places.used,
+    places_used: quota.used,
     ...end,
   }
   const { matchedCount } = await collections.chunks.updateOne(
@@ -114,33 +114,33 @@ export async function advanceChunk(
 export const released = { token: null, engine_id: null, lease_until: null, places_held: 0 }
 
 /** Inside a transaction that takes or gives back places; the lease goes on. False when the chunk isn't held under that token. */
-export async function notePlacesHeld(
+export async function recordReservation(
   collections: Collections,
   session: ClientSession,
   chunk: { _id: string; token: string },
-  places: number,
+  quota: number,
 ): Promise<boolean> {
   const { matchedCount } = await collections.chunks.updateOne(
     { _id: chunk._id, state: 'running', token: chunk.token },
-    [{ $set: { places_held: places, lease_until: leaseEnd } }],
+    [{ $set: { places_held: quota, lease_until: leaseEnd } }],
     { session, bypassDocumentValidation: true },
   )
   return matchedCount === 1
 }
 
-/** Gives a chunk back that goes on later. `blameless`: it is no failed attempt. */
+/** Gives a chunk back that goes on later. `countsAsAttempt`: it failed, and is not tried for ever. */
 export async function releaseChunk(
   collections: Collections,
-  held: { chunkId: string; token: string; blameless: boolean },
+  lease: { chunkId: string; token: string; countsAsAttempt: boolean },
 ): Promise<void> {
   await collections.chunks.updateOne(
-    { _id: held.chunkId, state: 'running', token: held.token },
-    { $set: { ...released, state: 'ready', ...(held.blameless ? { attempt: 0 } : {}) } },
+    { _id: lease.chunkId, state: 'running', token: lease.token },
+    { $set: { ...released, state: 'ready', ...(lease.countsAsAttempt ? {} : { attempt: 0 }) } },
   )
 }
 
 /** A chunk in the hands of an engine. */
-export interface HeldChunk {
+export interface LeasedChunk {
   importId: number
   chunkId: string
   token: string
@@ -153,7 +153,7 @@ export interface HeldChunk {
 export async function releaseFailedChunk(
   collections: Collections,
   session: ClientSession,
-  { chunkId, token }: HeldChunk,
+  { chunkId, token }: LeasedChunk,
 ): Promise<boolean> {
   const { matchedCount } = await collections.chunks.updateOne(
     { _id: chunkId, state: 'running', token },
@@ -194,7 +194,7 @@ export async function holdersOfChunks(collections: Collections): Promise<string[
 }
 
 /** The imports of which an engine holds chunks. */
-export function importsOfChunksHeldBy({ chunks }: Collections, engineId: string): Promise<number[]> {
+export function importsOfChunksLeasedBy({ chunks }: Collections, engineId: string): Promise<number[]> {
   return chunks.distinct('import_id', { engine_id: engineId, state: 'running' })
 }
 

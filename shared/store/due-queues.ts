@@ -71,7 +71,7 @@ export async function readBeginnings<T extends Document, Queue = number>(
 }
 
 /** The server plans a merge of many queues for longer than it reads them. */
-const mostMerged = 50
+const maxMerged = 50
 
 /**
  * Up to `limit` of what is due by `until` in these queues, in order of time. `beginnings` are theirs, earliest first.
@@ -84,10 +84,10 @@ export async function readDue<T extends Document>(
 ): Promise<T[]> {
   const due = beginnings.filter(({ dueAt }) => dueAt <= until)
   if (due.length === 0) return []
-  const next = due[mostMerged]
+  const next = due[maxMerged]
   const filter = {
     state,
-    [queueKey]: { $in: due.slice(0, mostMerged).map(({ queue }) => queue) },
+    [queueKey]: { $in: due.slice(0, maxMerged).map(({ queue }) => queue) },
     due_at: { $lte: next === undefined ? until : next.dueAt },
   } as unknown as Filter<T>
   return (await collection

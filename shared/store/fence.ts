@@ -14,7 +14,7 @@ import { killSessions } from './leases.ts'
 export type FenceContext = { database: Database; log: Logger }
 
 /** How long a write waits for a holder's transaction before the holder's sessions are ended. */
-export const patienceMs = 2_000
+export const timeoutMs = 2_000
 const maxTries = 5
 
 /**
@@ -71,7 +71,7 @@ export async function endingHolders<T>(
 ): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
-      return await write({ maxTimeMS: patienceMs })
+      return await write({ maxTimeMS: timeoutMs })
     } catch (error) {
       // It is done, and members that lag have kept it from a majority: no holder is to blame, and it isn't done again.
       if (error instanceof MongoWriteConcernError) {
@@ -84,7 +84,7 @@ export async function endingHolders<T>(
     const engines = await holdersOf(database, importIds)
     log.warn(
       { imports: importIds, engines: engines.map(({ _id }) => _id.slice(0, 8)) },
-      `a transaction has kept the rows of an import locked for ${patienceMs / 1000} s: the open transactions of the engines that hold it are ended, and done again`,
+      `a transaction has kept the rows of an import locked for ${timeoutMs / 1000} s: the open transactions of the engines that hold it are ended, and done again`,
     )
     await killSessions(
       database.client,
@@ -98,7 +98,7 @@ export async function endingHolders<T>(
 const stillLocked = (cause: unknown): RequestError =>
   new RequestError(
     'internal_error',
-    `other transactions have kept an import locked for ${(maxTries * patienceMs) / 1000} s, so that what was asked for may be done in part only: send the request again`,
+    `other transactions have kept an import locked for ${(maxTries * timeoutMs) / 1000} s, so that what was asked for may be done in part only: send the request again`,
     { status: 503, headers: { 'Retry-After': '5' }, cause },
   )
 

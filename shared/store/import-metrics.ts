@@ -3,14 +3,9 @@ import { clock } from '../runtime/clock.ts'
 import { databaseTime, type Database } from '../runtime/database.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { callbacksIndex } from '../contract/schemas/collections.ts'
-import {
-  countEndedImports,
-  readImportFigures,
-  type ImportFigures,
-  type RunningImport,
-} from './import-stats.ts'
+import { countEndedImports, readImportStats, type ImportStats, type RunningImport } from './import-stats.ts'
 import { openQueues } from './outbox.ts'
-import { Figure, registerGauges } from '../runtime/metrics/cached-metric.ts'
+import { CachedMetric, registerGauges } from '../runtime/metrics/cached-metric.ts'
 
 /**
  * How the imports of the whole installation stand, told alike by every control plane and every engine, so that it is
@@ -20,14 +15,14 @@ import { Figure, registerGauges } from '../runtime/metrics/cached-metric.ts'
 export function observeImports(registry: Registry, database: Database, log: Logger): void {
   const { collections } = database
   const progress = new ProgressWatch(log)
-  const figure = new Figure(async () => {
-    const figures = await readImportFigures(collections)
-    return { ...figures, progressAge: progress.look(figures.running) }
+  const metric = new CachedMetric(async () => {
+    const stats = await readImportStats(collections)
+    return { ...stats, progressAge: progress.observe(stats.running) }
   })
   // Of millions that have ended; nobody waits for this figure.
-  const ended = new Figure(() => countEndedImports(collections), { mostFreshMs: 20_000 })
-  observeStates(registry, figure, ended)
-  registerGauges(registry, figure, [
+  const ended = new CachedMetric(() => countEndedImports(collections), { maxAgeMs: 20_000 })
+  observeStates(registry, metric, ended)
+  registerGauges(registry, metric, [
     {
       name: 'rollcall_import_queue_age_seconds',
       help: 'How long the import that is due for longest has been waiting for its start; 0 when none waits',
@@ -70,7 +65,9 @@ export function observeImports(registry: Registry, database: Database, log: Logg
   observeOutbox(registry, database)
   registerGauges(
     registry,
-    new Figure(() => collections.callbacks.countDocuments({ state: 'waiting' }, { hint: callbacksIndex })),
+    new CachedMetric(() =>
+      collections.callbacks.countDocuments({ state: 'waiting' }, { hint: callbacksIndex }),
+    ),
     [
       {
         name: 'rollcall_callbacks_pending',
@@ -83,8 +80,8 @@ export function observeImports(registry: Registry, database: Database, log: Logg
 
 function observeStates(
   registry: Registry,
-  unfinished: Figure<ImportFigures>,
-  ended: Figure<Record<string, number>>,
+  unfinished: CachedMetric<ImportStats>,
+  ended: CachedMetric<Record<string, number>>,
 ): void {
   new Gauge({
     name: 'rollcall_imports',
@@ -101,7 +98,7 @@ function observeStates(
 }
 
 function observeOutbox(registry: Registry, { db, collections }: Database): void {
-  const figure = new Figure(async () => {
+  const metric = new CachedMetric(async () => {
     const [messages, [first], now] = await Promise.all([
       collections.outbox.estimatedDocumentCount(),
       openQueues(collections, 'all'),
@@ -110,7 +107,7 @@ function observeOutbox(registry: Registry, { db, collections }: Database): void 
     const age = first === undefined ? 0 : (now.getTime() - first.dueAt.getTime()) / 1000
     return { messages, age: Math.max(0, age) }
   })
-  registerGauges(registry, figure, [
+  registerGauges(registry, metric, [
     {
       name: 'rollcall_outbox_messages',
       help: 'Messages that wait for a mail sender or are in the hand of one, those of paused autoresponders too',
@@ -146,7 +143,7 @@ class ProgressWatch {
   }
 
   /** Seconds for which the one that stands still for longest has done so. */
-  look(running: readonly RunningImport[]): number {
+  observe(running: readonly RunningImport[]): number {
     const now = clock.monotonicMs()
     const seen = new Map<number, { mark: string; since: number; sayAt: number }>()
     let longestMs = 0

@@ -43,7 +43,7 @@ export async function dropSecrets({ imports, callbacks }: Collections, id: numbe
 }
 
 /** Imports for which nothing is left to do but, perhaps, to drop their secrets. */
-export async function* settledWithSecrets({ imports }: Collections): AsyncGenerator<number, void> {
+export async function* finalizedWithSecrets({ imports }: Collections): AsyncGenerator<number, void> {
   const settled = { settled: true, has_secrets: { $ne: false } }
   // Imports of an earlier version, most of which have none.
   await imports.updateMany(

@@ -1,9 +1,9 @@
 import { endedStates, unfinishedStates, workingStates, type ImportState } from '../contract/import-state.ts'
-import { unsettledIndex, type Collections } from '../contract/schemas/collections.ts'
-import { listHeldLists } from './imports.ts'
+import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
+import { listLockedLists } from './imports.ts'
 
 /** How the imports of the whole installation stand, for metrics: read only, each by an index, and of bounded size. */
-export interface ImportFigures {
+export interface ImportStats {
   unfinished: Partial<Record<ImportState, number>>
   /** Due and not started: because their list is another one's, or because no engine has begun them. */
   due: { list: number; engine: number }
@@ -24,19 +24,19 @@ export interface RunningImport {
   mark: string
 }
 
-const mostRead = 10_000
+const maxListsRead = 10_000
 
-export async function readImportFigures(collections: Collections): Promise<ImportFigures> {
-  const [counts, waiting, heldLists, working, running, ready, engines] = await Promise.all([
+export async function readImportStats(collections: Collections): Promise<ImportStats> {
+  const [counts, waiting, lockedLists, working, running, ready, engines] = await Promise.all([
     Promise.all(unfinishedStates.map((state) => collections.imports.countDocuments({ state }))),
     readDue(collections),
-    listHeldLists(collections),
+    listLockedLists(collections),
     readWorking(collections),
     readRunningChunks(collections),
     collections.chunks.countDocuments({ state: 'ready' }),
     readEngines(collections),
   ])
-  const held = new Set(heldLists)
+  const held = new Set(lockedLists)
   const waitForList = waiting.filter((entry) => held.has(entry.mailing_list_id) && !entry.dry_run).length
   const overdue = running.filter((chunk) => chunk.overdue).length
   return {
@@ -67,7 +67,7 @@ const readDue = ({ imports }: Collections) =>
     .aggregate<{ mailing_list_id: number; dry_run: boolean; seconds: number }>(
       [
         { $match: { settled: false, state: 'scheduled', $expr: { $lte: ['$begins_at', '$$NOW'] } } },
-        { $limit: mostRead },
+        { $limit: maxListsRead },
         {
           $project: {
             mailing_list_id: 1,
@@ -76,7 +76,7 @@ const readDue = ({ imports }: Collections) =>
           },
         },
       ],
-      { hint: unsettledIndex },
+      { hint: notFinalizedIndex },
     )
     .toArray()
 
@@ -84,7 +84,7 @@ const readWorking = ({ imports }: Collections) =>
   imports
     .aggregate<{ _id: number; organization_id: number; state: ImportState; received: number }>([
       { $match: { state: { $in: [...workingStates] } } },
-      { $limit: mostRead },
+      { $limit: maxListsRead },
       { $project: { organization_id: 1, state: 1, received: '$download.bytes_received' } },
     ])
     .toArray()
@@ -93,12 +93,12 @@ const readRunningChunks = ({ chunks }: Collections) =>
   chunks
     .aggregate<{ _id: string; import_id: number; next_record: number; overdue: boolean }>([
       { $match: { state: 'running' } },
-      { $limit: mostRead },
+      { $limit: maxListsRead },
       { $project: { import_id: 1, next_record: 1, overdue: { $lt: ['$lease_until', '$$NOW'] } } },
     ])
     .toArray()
 
-async function readEngines({ engines }: Collections): Promise<ImportFigures['engines']> {
+async function readEngines({ engines }: Collections): Promise<ImportStats['engines']> {
   const all = await engines
     .aggregate<{
       overdue: boolean

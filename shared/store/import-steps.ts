@@ -1,6 +1,6 @@
 import type { ClientSession, Filter, UpdateFilter } from 'mongodb'
 import { workingStates, type ImportState } from '../contract/import-state.ts'
-import { unsettledIndex, type Collections } from '../contract/schemas/collections.ts'
+import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
 import type { ImportDocument } from '../contract/schemas/import.ts'
 import { releaseMs, type Claim } from './chunks.ts'
 
@@ -88,7 +88,7 @@ export async function takeOverStalledSteps(
           },
         },
       ],
-      { hint: unsettledIndex },
+      { hint: notFinalizedIndex },
     )
     .toArray()
   const takenOver: StalledStep[] = []
@@ -122,7 +122,7 @@ export async function releaseStepUnder(collections: Collections, claim: Claim): 
   await collections.imports.updateOne(
     { settled: false, 'step.engine_id': claim.engineId, 'step.token': claim.token },
     { $set: { step: null } },
-    { hint: unsettledIndex },
+    { hint: notFinalizedIndex },
   )
 }
 
@@ -135,27 +135,27 @@ export async function releaseStepsOf(
   const { modifiedCount } = await collections.imports.updateMany(
     { settled: false, 'step.engine_id': engineId },
     { $set: { step: null }, ...(died ? { $inc: { step_deaths: 1 } } : {}) },
-    { hint: unsettledIndex, maxTimeMS: releaseMs },
+    { hint: notFinalizedIndex, maxTimeMS: releaseMs },
   )
   return modifiedCount
 }
 
 /** The imports of which an engine holds the step. */
-export async function importsOfStepsHeldBy({ imports }: Collections, engineId: string): Promise<number[]> {
-  const held = await imports
+export async function importsOfStepsLeasedBy({ imports }: Collections, engineId: string): Promise<number[]> {
+  const found = await imports
     .find({ settled: false, 'step.engine_id': engineId }, { projection: { _id: 1 } })
-    .hint(unsettledIndex)
+    .hint(notFinalizedIndex)
     .toArray()
-  return held.map(({ _id }) => _id)
+  return found.map(({ _id }) => _id)
 }
 
 /** The engines that hold steps. */
 export async function holdersOfSteps(collections: Collections): Promise<string[]> {
-  const held = await collections.imports
+  const found = await collections.imports
     .find({ settled: false, step: { $ne: null } }, { projection: { 'step.engine_id': 1 } })
-    .hint(unsettledIndex)
+    .hint(notFinalizedIndex)
     .toArray()
-  return held.map(({ step }) => step!.engine_id)
+  return found.map(({ step }) => step!.engine_id)
 }
 
 /** A write by the holder of a step while the import is in the state that the step works in. False: not ours any more. */
@@ -261,7 +261,7 @@ const withWarning = (warning: string) => ({
 export async function waitForUpload(
   collections: Collections,
   step: { id: number; token: string },
-  wait: { fingerprint: string; lookAgainMs: number; longestWaitMinutes: number; filename: string },
+  wait: { fingerprint: string; recheckDelayMs: number; longestWaitMinutes: number; filename: string },
 ): Promise<boolean> {
   const since = { $ifNull: ['$upload.waiting.since', '$$NOW'] }
   const warning = `${wait.filename} was still being written when the import began: it is taken when it has stopped changing`
@@ -279,7 +279,7 @@ export async function waitForUpload(
             pin: { $ifNull: ['$upload.pin', null] },
             waiting: { since, fingerprint: { $literal: wait.fingerprint } },
           },
-          step_not_before: { $add: ['$$NOW', wait.lookAgainMs] },
+          step_not_before: { $add: ['$$NOW', wait.recheckDelayMs] },
           warnings: withWarning(warning),
         },
       },

@@ -12,24 +12,24 @@ import { formatInstant } from '../values/time-zone.ts'
 
 /** With all options and counts, in the order of `documents`. */
 export async function fullViews(collections: Collections, documents: ImportDocument[], secrets: SecretBox) {
-  const [surroundings, waitedFor, urls] = await Promise.all([
-    surroundingsOf(collections, documents),
+  const [context, waitedFor, urls] = await Promise.all([
+    viewContextOf(collections, documents),
     importsWaitedFor(collections, documents),
     Promise.all(documents.map((document) => shownUrls(document, secrets))),
   ])
   return documents.map((document, i) =>
-    fullView(document, surroundings, { urls: urls[i]!, waitingFor: waitedFor.get(document._id) ?? null }),
+    fullView(document, context, { urls: urls[i]!, waitingFor: waitedFor.get(document._id) ?? null }),
   )
 }
 
 function fullView(
   document: ImportDocument,
-  surroundings: ViewSurroundings,
+  context: ViewContext,
   { urls, waitingFor }: { urls: ShownUrls; waitingFor: number | null },
 ) {
   const { options } = document
-  const counts = surroundings.counts.get(document._id)!
-  const summary = summaryOf(document, surroundings, urls)
+  const counts = context.counts.get(document._id)!
+  const summary = summaryOf(document, context, urls)
   return {
     ...summary,
     overwrite: options.overwrite,
@@ -50,7 +50,7 @@ function fullView(
     blank_cells: options.blank_cells,
     callback_url: urls.callbackUrl,
     waiting_for_import_id: waitingFor,
-    download: downloadOf(document, surroundings),
+    download: downloadOf(document, context),
     warnings: warningsOf(document, counts),
   }
 }
@@ -86,24 +86,24 @@ export type ImportSummary = Pick<ImportDocument, '_id' | keyof typeof summaryFie
 
 /** Without the options, in the order of `documents`. */
 export async function listViews(collections: Collections, documents: ImportSummary[], secrets: SecretBox) {
-  const [surroundings, urls] = await Promise.all([
-    surroundingsOf(collections, documents),
+  const [context, urls] = await Promise.all([
+    viewContextOf(collections, documents),
     Promise.all(documents.map((document) => shownUrls(document, secrets))),
   ])
-  return documents.map((document, i) => summaryOf(document, surroundings, urls[i]!))
+  return documents.map((document, i) => summaryOf(document, context, urls[i]!))
 }
 
-export interface ViewSurroundings {
+export interface ViewContext {
   listNames: Map<number, string>
   zones: Map<number, string>
   counts: Map<number, ImportCounts>
 }
 
 /** By id: of lists, of organizations, of the imports. Of a list that is gone there is no name. */
-export async function surroundingsOf(
+export async function viewContextOf(
   collections: Collections,
   documents: ImportSummary[],
-): Promise<ViewSurroundings> {
+): Promise<ViewContext> {
   const [lists, organizations, counts] = await Promise.all([
     collections.mailingLists
       .find(
@@ -126,11 +126,7 @@ export async function surroundingsOf(
   }
 }
 
-function summaryOf(
-  document: ImportSummary,
-  { listNames, zones, counts }: ViewSurroundings,
-  { url }: ShownUrls,
-) {
+function summaryOf(document: ImportSummary, { listNames, zones, counts }: ViewContext, { url }: ShownUrls) {
   const zone = zones.get(document.organization_id) ?? 'UTC'
   const { source } = document
   return {
@@ -154,10 +150,7 @@ function summaryOf(
 }
 
 /** How the download of a url source stands, from its first try on. */
-function downloadOf(
-  { source, state, download, organization_id }: ImportDocument,
-  { zones }: ViewSurroundings,
-) {
+function downloadOf({ source, state, download, organization_id }: ImportDocument, { zones }: ViewContext) {
   if (source.type !== 'url' || download.ends_at === null) return null
   const { attempts, next_attempt_at, bytes_received, bytes_expected } = download
   const nextAt =

@@ -7,9 +7,14 @@ import {
   workingStates,
   type ImportState,
 } from '../contract/import-state.ts'
-import { heldListsIndex, unpurgedIndex, type Collections } from '../contract/schemas/collections.ts'
-import { logDays, type ImportCounts, type ImportDocument, type UploadDocument } from '../contract/schemas/import.ts'
-import { releaseFailedChunk, type HeldChunk } from './chunks.ts'
+import { lockedListsIndex, unpurgedIndex, type Collections } from '../contract/schemas/collections.ts'
+import {
+  logDays,
+  type ImportCounts,
+  type ImportDocument,
+  type UploadDocument,
+} from '../contract/schemas/import.ts'
+import { releaseFailedChunk, type LeasedChunk } from './chunks.ts'
 import { endingHolders, fenceChunks, type FenceContext } from './fence.ts'
 import { failedWith } from './import-steps.ts'
 import { freeKept } from './staged-usage.ts'
@@ -105,20 +110,20 @@ export async function readState(collections: Collections, id: number): Promise<I
 }
 
 /** Lists that an import has for itself just now. */
-export async function listHeldLists(collections: Collections): Promise<number[]> {
+export async function listLockedLists(collections: Collections): Promise<number[]> {
   const holders = await collections.imports
     .find({ holds_list: true }, { projection: { mailing_list_id: 1 } })
-    .hint(heldListsIndex)
+    .hint(lockedListsIndex)
     .toArray()
   return holders.map((holder) => holder.mailing_list_id)
 }
 
 /** Those of the imports that an engine still has something to do for. */
-export async function listUnsettledAmong(collections: Collections, ids: number[]): Promise<number[]> {
-  const unsettled = await collections.imports
+export async function listNotFinalizedAmong(collections: Collections, ids: number[]): Promise<number[]> {
+  const notFinalized = await collections.imports
     .find({ _id: { $in: ids }, settled: false }, { projection: { _id: 1 } })
     .toArray()
-  return unsettled.map(({ _id }) => _id)
+  return notFinalized.map(({ _id }) => _id)
 }
 
 /** Imports whose logs have been kept for long enough, a portion of them. */
@@ -204,7 +209,7 @@ export async function failImport(
 export function failImportOfChunk(
   collections: Collections,
   session: ClientSession,
-  held: HeldChunk,
+  held: LeasedChunk,
   message: string,
 ): Promise<boolean> {
   return inTransactionOf(session, async () => {
@@ -257,7 +262,7 @@ export async function fixTotals(collections: Collections, id: number, totals: Im
 }
 
 /** Nothing is left to do for an ended import. */
-export async function markSettled(collections: Collections, id: number): Promise<boolean> {
+export async function markFinalized(collections: Collections, id: number): Promise<boolean> {
   const { modifiedCount } = await collections.imports.updateOne(
     { _id: id, state: { $in: [...endedStates] }, totals: { $ne: null } },
     { $set: { settled: true } },

@@ -1,4 +1,4 @@
-import { unsettledIndex, type Collections } from '../contract/schemas/collections.ts'
+import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
 
 /** What the database knows of the installation's DATA_DIR. */
 
@@ -29,7 +29,7 @@ export async function listImportsWithStagedFiles({ imports }: Collections): Prom
       },
       { projection: { _id: 1 } },
     )
-    .hint(unsettledIndex)
+    .hint(notFinalizedIndex)
     .limit(maxImports)
     .toArray()
   return found.map(({ _id }) => _id)

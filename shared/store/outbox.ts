@@ -69,7 +69,7 @@ export async function putConfirmation(
 export type OutboxScope = { organizationId: number } | 'all'
 
 const idOnly = { _id: 1 } as const
-const mostReturnedAtOnce = 5_000
+const maxReturnedAtOnce = 5_000
 
 /**
  * Messages whose lease ran out are there to be taken again; until they are, their token still acknowledges them. A call
@@ -106,7 +106,7 @@ async function returnExpiredOf({ outbox }: Collections, organizationId: number):
       },
       { projection: idOnly, hint: leasedIndex },
     )
-    .limit(mostReturnedAtOnce)
+    .limit(maxReturnedAtOnce)
     .toArray()
   if (expired.length === 0) return
   await outbox.updateMany(
@@ -257,13 +257,13 @@ export async function acknowledgeMessages(
     ...(scope === 'all' ? {} : { organization_id: scope.organizationId }),
   }
   const found = await outbox.find(filter, { hint: { _id: 1 } }).toArray()
-  const held = found.filter(
+  const leased = found.filter(
     ({ _id, lease_token: token }) => token !== null && tokens.get(_id)?.has(token) === true,
   )
-  if (held.length === 0) return new Set()
-  const heldTokens = new Set(held.map((message) => message.lease_token!))
-  const { removed } = await removeAs('sent', collections, held, [...heldTokens])
-  const done = new Set(held.map(({ _id }) => _id))
+  if (leased.length === 0) return new Set()
+  const leasedTokens = new Set(leased.map((message) => message.lease_token!))
+  const { removed } = await removeAs('sent', collections, leased, [...leasedTokens])
+  const done = new Set(leased.map(({ _id }) => _id))
   if (removed < done.size) {
     // Taken by somebody else since they were read: their leases had run out.
     const others = await outbox

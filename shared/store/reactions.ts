@@ -179,7 +179,7 @@ function ofSubscribers(ids: readonly number[]) {
 
 /** By autoresponder, the beginning of the day for which this process has noted it. */
 const noted = new WeakMap<Collections, Map<number, number>>()
-const mostNoted = 10_000
+const maxNoted = 10_000
 
 /**
  * After reactions were committed: notes that their autoresponders were triggered on this day, that of `at`, by the
@@ -192,7 +192,7 @@ export async function noteTriggered(
 ): Promise<void> {
   const day = localToUtcMs(zone, Date.parse(`${formatInstant(at, zone).slice(0, 10)}T00:00:00Z`))
   let known = noted.get(collections)
-  if (known === undefined || known.size > mostNoted)
+  if (known === undefined || known.size > maxNoted)
     noted.set(collections, (known = new Map<number, number>()))
   for (const id of new Set(autoresponderIds)) {
     if (known.get(id) === day) continue

@@ -1,5 +1,5 @@
 import { isDuplicateKey } from '../runtime/database.ts'
-import { unsettledIndex, type Collections } from '../contract/schemas/collections.ts'
+import { notFinalizedIndex, type Collections } from '../contract/schemas/collections.ts'
 import type { UploadUsageDocument } from '../contract/schemas/upload.ts'
 import { countedWithin, fits, stagedBytes, type UsageNow } from './upload-usage.ts'
 
@@ -52,9 +52,9 @@ const withEntry = (importId: number, source: number) => {
 
 /** Figures that were never counted, where there are none: without a limit of bytes nobody counts. */
 export async function makeUsage({ uploadUsage }: Collections, organizationId: number): Promise<void> {
-  const figures = { revision: 0, bytes: 0, files: 0, uploads: [], counted_at: new Date(0) }
+  const initial = { revision: 0, bytes: 0, files: 0, uploads: [], counted_at: new Date(0) }
   await uploadUsage
-    .updateOne({ _id: organizationId }, { $setOnInsert: figures }, { upsert: true })
+    .updateOne({ _id: organizationId }, { $setOnInsert: initial }, { upsert: true })
     .catch((error: unknown) => {
       if (!isDuplicateKey(error)) throw error
     })
@@ -197,11 +197,11 @@ export async function compareEntries(
   organizationId: number,
   usage: UsageNow | null,
 ): Promise<{ gone: number[]; kept: number; missing: number[] }> {
-  const unsettled = await imports
+  const notFinalized = await imports
     .find({ organization_id: organizationId, settled: false }, { projection: { _id: 1 } })
-    .hint(unsettledIndex)
+    .hint(notFinalizedIndex)
     .toArray()
-  const needed = new Set(unsettled.map(({ _id }) => _id))
+  const needed = new Set(notFinalized.map(({ _id }) => _id))
   const entries = usage?.imports ?? []
   const others = entries.filter(({ import_id }) => !needed.has(import_id))
   const settled = await imports
@@ -245,7 +245,7 @@ export async function listImportsWithPins(
       { organization_id: organizationId, settled: false, 'source.type': 'upload_directory' },
       { projection: { _id: 1 } },
     )
-    .hint(unsettledIndex)
+    .hint(notFinalizedIndex)
     .toArray()
   return found.map(({ _id }) => _id)
 }

@@ -3,13 +3,13 @@ import { clock } from '../runtime/clock.ts'
 import { inTransaction, type Database } from '../runtime/database.ts'
 import {
   limitChangeIndex,
-  placesHeldIndex,
-  unsettledIndex,
+  reservedQuotaIndex,
+  notFinalizedIndex,
   type Collections,
 } from '../contract/schemas/collections.ts'
 import type { ChunkDocument } from '../contract/schemas/import.ts'
-import { TurnQueue } from '../runtime/keyed-mutex.ts'
-import { notePlacesHeld } from './chunks.ts'
+import { KeyedMutex } from '../runtime/keyed-mutex.ts'
+import { recordReservation } from './chunks.ts'
 import { preemptChunks, type FenceContext } from './fence.ts'
 import { activeSubscribers, restartWritesUnderWay } from './subscriber-counts.ts'
 
@@ -39,7 +39,7 @@ export async function subscriberLimitOf(
   return organization?.subscriber_limit ?? null
 }
 
-export interface PlacesWanted {
+export interface QuotaRequest {
   chunk: Pick<ChunkDocument, '_id' | 'import_id' | 'organization_id' | 'dry_run'> & { token: string }
   limit: number
   /** What the next batch can't do without, as far as that is known. */
@@ -48,31 +48,31 @@ export interface PlacesWanted {
   wanted: number
 }
 
-export type PlacesHeld =
+export type QuotaReservation =
   /** The chunk holds `held` now. `isLast`: these are the last ones there are, active subscribers fill the rest. */
-  | { held: number; isLast: boolean }
+  | { reserved: number; isLast: boolean }
   /** Others hold places that they may give back; this chunk holds none meanwhile. */
   | 'busy'
   /** The chunk has another holder. */
   | 'lost'
 
 /** Inside a transaction: makes a chunk hold as many places as it wants, needs, or as there are. */
-export async function holdPlaces(
+export async function reserveQuota(
   collections: Collections,
   session: ClientSession,
-  { chunk, limit, needed, wanted }: PlacesWanted,
-): Promise<PlacesHeld> {
+  { chunk, limit, needed, wanted }: QuotaRequest,
+): Promise<QuotaReservation> {
   const active = await activeSubscribers(collections, session, chunk.organization_id)
-  const { own, heldByOthers, used } = await heldPlaces(collections, session, chunk)
-  const room = Math.max(0, limit - active - used - heldByOthers)
-  const isBusy = room < needed && heldByOthers > 0
-  const held = isBusy ? 0 : room >= wanted * 2 ? wanted : Math.min(room, needed)
-  if (held > own) await takeTurn(collections, session, chunk.organization_id)
-  if (held !== own || isBusy) {
-    const isOurs = await notePlacesHeld(collections, session, chunk, held)
+  const { own, reservedByOthers, used } = await sumReservations(collections, session, chunk)
+  const free = Math.max(0, limit - active - used - reservedByOthers)
+  const isBusy = free < needed && reservedByOthers > 0
+  const reserved = isBusy ? 0 : free >= wanted * 2 ? wanted : Math.min(free, needed)
+  if (reserved > own) await bumpQuotaRevision(collections, session, chunk.organization_id)
+  if (reserved !== own || isBusy) {
+    const isOurs = await recordReservation(collections, session, chunk, reserved)
     if (!isOurs) return 'lost'
   }
-  return isBusy ? 'busy' : { held, isLast: heldByOthers === 0 && held === room }
+  return isBusy ? 'busy' : { reserved, isLast: reservedByOthers === 0 && reserved === free }
 }
 
 /**
@@ -91,7 +91,7 @@ export async function enforceLimit(
       { settled: false, organization_id: organizationId, state: { $ne: 'scheduled' } },
       { projection: { _id: 1 } },
     )
-    .hint(unsettledIndex)
+    .hint(notFinalizedIndex)
     .toArray()
   await preemptChunks(
     context,
@@ -116,11 +116,11 @@ export async function enforcePendingLimits(context: FenceContext): Promise<numbe
   return pending.map(({ _id }) => _id)
 }
 
-async function heldPlaces(
+async function sumReservations(
   collections: Collections,
   session: ClientSession,
-  chunk: PlacesWanted['chunk'],
-): Promise<{ own: number; heldByOthers: number; used: number }> {
+  chunk: QuotaRequest['chunk'],
+): Promise<{ own: number; reservedByOthers: number; used: number }> {
   const holders = chunk.dry_run
     ? collections.chunks.find({ import_id: chunk.import_id }, { session })
     : collections.chunks
@@ -128,21 +128,21 @@ async function heldPlaces(
           { organization_id: chunk.organization_id, places_held: { $gt: 0 }, dry_run: false },
           { session },
         )
-        .hint(placesHeldIndex)
-  const sums = { own: 0, heldByOthers: 0, used: 0 }
+        .hint(reservedQuotaIndex)
+  const sums = { own: 0, reservedByOthers: 0, used: 0 }
   for await (const holder of holders.project<Pick<ChunkDocument, '_id' | 'places_held' | 'places_used'>>({
     places_held: 1,
     places_used: 1,
   })) {
     if (holder._id === chunk._id) sums.own = holder.places_held
-    else sums.heldByOthers += holder.places_held
+    else sums.reservedByOthers += holder.places_held
     if (chunk.dry_run) sums.used += holder.places_used
   }
   return sums
 }
 
 /** Inside a transaction that raises the sum: two of them that both come here can't both commit. */
-async function takeTurn(
+async function bumpQuotaRevision(
   collections: Collections,
   session: ClientSession,
   organizationId: number,
@@ -158,11 +158,11 @@ async function takeTurn(
  * Inside a transaction of requests that make so many more subscribers active: `taken`, `full` when active subscribers
  * alone leave too little, `busy` when imports hold the rest and may give some of it back.
  */
-export async function takePlace(
+export async function takeQuota(
   collections: Collections,
   session: ClientSession,
   organizationId: number,
-  { amount = 1, isInTurn }: { amount?: number; isInTurn: boolean },
+  { amount = 1, hasQuotaLock }: { amount?: number; hasQuotaLock: boolean },
 ): Promise<'taken' | 'full' | 'busy'> {
   const organization = await collections.organizations.findOne(
     { _id: organizationId },
@@ -170,46 +170,46 @@ export async function takePlace(
   )
   const limit = organization?.subscriber_limit ?? null
   if (limit === null) return 'taken'
-  if (!isInTurn) throw new TurnNeeded()
+  if (!hasQuotaLock) throw new QuotaLockNeeded()
   const active = await activeSubscribers(collections, session, organizationId)
   if (active + amount > limit) return 'full'
-  const held = await collections.chunks
+  const reserved = await collections.chunks
     .aggregate<{ places: number }>(
       [
         { $match: { organization_id: organizationId, places_held: { $gt: 0 }, dry_run: false } },
         { $group: { _id: null, places: { $sum: '$places_held' } } },
       ],
-      { session, hint: placesHeldIndex },
+      { session, hint: reservedQuotaIndex },
     )
     .toArray()
-  if (active + (held[0]?.places ?? 0) + amount > limit) return 'busy'
-  await takeTurn(collections, session, organizationId)
+  if (active + (reserved[0]?.places ?? 0) + amount > limit) return 'busy'
+  await bumpQuotaRevision(collections, session, organizationId)
   return 'taken'
 }
 
 /** Thrown by a transaction that began outside of its process's turn, and is to begin anew within it. */
-class TurnNeeded extends Error {}
+class QuotaLockNeeded extends Error {}
 
-const turns = new WeakMap<Database['client'], TurnQueue<number>>()
+const mutexes = new WeakMap<Database['client'], KeyedMutex<number>>()
 
 /**
  * Runs a transaction of requests that may take places. Of one process and organization, those that do come one after
  * the other: side by side all but one of them would be undone, whatever lists they are on.
  */
-export async function inTurnForPlaces<T>(
+export async function withQuotaLock<T>(
   database: Database,
   organizationId: number,
-  work: (session: ClientSession, isInTurn: boolean) => Promise<T>,
+  work: (session: ClientSession, hasQuotaLock: boolean) => Promise<T>,
 ): Promise<T> {
-  const deadline = clock.monotonicMs() + patienceMs
+  const deadline = clock.monotonicMs() + timeoutMs
   try {
     return await inTransaction(database, (session) => work(session, false), deadline)
   } catch (error) {
-    if (!(error instanceof TurnNeeded)) throw error
+    if (!(error instanceof QuotaLockNeeded)) throw error
   }
-  let queue = turns.get(database.client)
-  if (queue === undefined) turns.set(database.client, (queue = new TurnQueue()))
+  let queue = mutexes.get(database.client)
+  if (queue === undefined) mutexes.set(database.client, (queue = new KeyedMutex()))
   return queue.take(organizationId, () => inTransaction(database, (session) => work(session, true), deadline))
 }
 
-const patienceMs = 10_000
+const timeoutMs = 10_000

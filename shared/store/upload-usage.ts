@@ -17,7 +17,7 @@ export interface UploadLimits {
 export const isUnlimited = ({ files, bytes }: UploadLimits): boolean =>
   files === Infinity && bytes === Infinity
 
-type Held = UploadUsageDocument['uploads'][number]
+type Reservation = UploadUsageDocument['uploads'][number]
 
 /** Of an organization's figures: what its imports have staged. */
 export const stagedBytes = {
@@ -72,20 +72,23 @@ export async function readUsage(
  * were counted for its name before and are the upload's own from here on. Null when that passes a limit, or when the
  * figures are older than `maxAgeMs`, or none.
  */
-export async function holdUpload(
+export async function reserveUpload(
   { uploadUsage }: Collections,
   organizationId: number,
-  { held, moved, maxAgeMs }: { held: Held; moved: number; maxAgeMs: number },
+  { reservation, moved, maxAgeMs }: { reservation: Reservation; moved: number; maxAgeMs: number },
   limits: UploadLimits,
 ): Promise<Date | null> {
   const usage = await uploadUsage.findOneAndUpdate(
     {
       _id: organizationId,
       $expr: {
-        $and: [countedWithin(maxAgeMs), ...fits({ bytes: held.bytes - moved, files: held.files }, limits)],
+        $and: [
+          countedWithin(maxAgeMs),
+          ...fits({ bytes: reservation.bytes - moved, files: reservation.files }, limits),
+        ],
       },
     },
-    { $inc: { bytes: -moved, revision: 1 }, $push: { uploads: held } },
+    { $inc: { bytes: -moved, revision: 1 }, $push: { uploads: reservation } },
     { projection: { counted_at: 1 } },
   )
   return usage?.counted_at ?? null
@@ -160,7 +163,7 @@ export async function addName(
 export async function listLiveUploads(
   { uploadLocks }: Collections,
   usage: UploadUsageDocument | null,
-): Promise<Held[]> {
+): Promise<Reservation[]> {
   if (usage === null || usage.uploads.length === 0) return []
   const ids = usage.uploads.map(({ name }) => `${usage._id}/${name}`)
   // Not `distinct`, which doesn't know $$NOW.
@@ -187,12 +190,12 @@ export async function correctUsage(
     ...counted
   }: { bytes: number; files: number; pinned: number; live: string[]; gone: number[]; kept: number },
 ): Promise<boolean> {
-  const figures = { $set: counted, $currentDate: { counted_at: true } } as const
+  const update = { $set: counted, $currentDate: { counted_at: true } } as const
   if (read !== null) {
     const { matchedCount } = await uploadUsage.updateOne(
       { _id: organizationId, revision: read.revision },
       {
-        ...figures,
+        ...update,
         $inc: { revision: 1, kept },
         $pull: { uploads: { token: { $nin: live } }, imports: { import_id: { $in: gone } } },
       },
@@ -203,7 +206,7 @@ export async function correctUsage(
     // None has a negative one: it is inserted, or there are figures by now.
     await uploadUsage.updateOne(
       { _id: organizationId, revision: { $lt: 0 } },
-      { ...figures, $setOnInsert: { revision: 0, uploads: [] } },
+      { ...update, $setOnInsert: { revision: 0, uploads: [] } },
       { upsert: true },
     )
     return true

@@ -6,17 +6,17 @@ import type { Collections } from '../contract/schemas/collections.ts'
  * every second anyway, so a ring that is lost costs a second. (A change stream would wake as well, and make the server
  * read every subscriber that is written.)
  */
-export async function ring(collections: Collections, reason: string): Promise<void> {
+export async function notifyEngines(collections: Collections, reason: string): Promise<void> {
   await collections.doorbell.insertOne({ reason }).catch(() => undefined)
 }
 
 const waitMs = 5_000
 const reopenMs = 1_000
 
-/** Calls `onRing` for every ring from now on, until the signal. */
-export async function listenForRings(
+/** Calls `onNotify` for every ring from now on, until the signal. */
+export async function listenForWakeUps(
   collections: Collections,
-  onRing: () => void,
+  onNotify: () => void,
   signal: AbortSignal,
 ): Promise<void> {
   while (!signal.aborted) {
@@ -36,7 +36,7 @@ export async function listenForRings(
       const close = () => void cursor.close().catch(() => undefined)
       signal.addEventListener('abort', close, { once: true })
       try {
-        for await (const _ of cursor) onRing()
+        for await (const _ of cursor) onNotify()
       } finally {
         signal.removeEventListener('abort', close)
         await cursor.close()

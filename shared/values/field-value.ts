@@ -86,13 +86,13 @@ function reader(
 }
 
 function textReader(field: FieldDefinition): FieldReader {
-  const least = field.minimum_length ?? 0
-  const most = field.maximum_length ?? longestText
-  return reader(field, `a text of ${least} to ${most} characters`, (text) => {
+  const min = field.minimum_length ?? 0
+  const max = field.maximum_length ?? longestText
+  return reader(field, `a text of ${min} to ${max} characters`, (text) => {
     // A code point is one or two units, so most texts needn't be counted.
-    if (text.length <= most && text.length >= least * 2) return text
+    if (text.length <= max && text.length >= min * 2) return text
     const length = codePoints(text)
-    return length >= least && length <= most ? text : null
+    return length >= min && length <= max ? text : null
   })
 }
 
@@ -108,12 +108,11 @@ export function codePoints(text: string): number {
 }
 
 function numberReader(field: FieldDefinition): FieldReader {
-  const least = field.minimum_value ?? -Number.MAX_SAFE_INTEGER
-  const most = field.maximum_value ?? Number.MAX_SAFE_INTEGER
+  const min = field.minimum_value ?? -Number.MAX_SAFE_INTEGER
+  const max = field.maximum_value ?? Number.MAX_SAFE_INTEGER
   const inRange = (value: number) =>
-    Number.isSafeInteger(value) && value >= least && value <= most ? value + 0 : null
-  const bounds =
-    field.minimum_value === null && field.maximum_value === null ? '' : ` from ${least} to ${most}`
+    Number.isSafeInteger(value) && value >= min && value <= max ? value + 0 : null
+  const bounds = field.minimum_value === null && field.maximum_value === null ? '' : ` from ${min} to ${max}`
   const fromText = (text: string) => (integerText.test(text) ? inRange(Number(text)) : null)
   return {
     field,

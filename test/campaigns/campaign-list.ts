@@ -33,7 +33,7 @@ async function createOrganization(service: Service, name: string, timeZone: stri
   return id
 }
 
-export interface ListSurroundings {
+export interface ListContext {
   service: Service
   /** By time zone. */
   organizations: Map<string, number>
@@ -42,7 +42,7 @@ export interface ListSurroundings {
 export async function createList(
   made: MadeList,
   name: string,
-  { service, organizations }: ListSurroundings,
+  { service, organizations }: ListContext,
 ): Promise<CampaignList> {
   const organizationId = made.hasLimit
     ? await createOrganization(service, `Organization of ${name}`, made.timeZone)

@@ -4,7 +4,7 @@ import type { ExpectedEnd, Moment, Subscriber, SubscriberTable } from '../model/
 import type { ObservedEnd } from './observed-end.ts'
 
 /** Of the import: who was there before, and when it ran. */
-export interface Surroundings {
+export interface Context {
   existing: SubscriberTable
   from: Date
   to: Date
@@ -14,7 +14,7 @@ export interface Surroundings {
 const underLimit: readonly LogKind[] = ['added', 'updated', 'skipped_over_limit']
 
 /** Where an import's end differs from the model's; empty when nowhere. */
-export function differencesOf(expected: ExpectedEnd, observed: ObservedEnd, around: Surroundings): string[] {
+export function differencesOf(expected: ExpectedEnd, observed: ObservedEnd, around: Context): string[] {
   const { view } = observed
   const differences = [...observed.flaws]
   const compare = (what: string, expectedOne: unknown, observedOne: unknown) => {
@@ -82,7 +82,7 @@ const withoutLongOnes = (lines: string[][], expected: string[][]): string[][] =>
 function tableDifferences(
   { table, overLimit }: ExpectedEnd,
   { table: observed, view }: ObservedEnd,
-  around: Surroundings,
+  around: Context,
 ): string[] {
   const { existing } = around
   const cutOff = new Set<string>()
@@ -91,8 +91,8 @@ function tableDifferences(
     const found = observed.get(identity)
     const differing = differencesAt(identity, wanted, found, around)
     const before = existing.get(identity)
-    const needsPlace = wanted?.status === 'active' && before?.status !== 'active'
-    if (overLimit === null || !needsPlace || differing.length === 0) return differing
+    const countsAgainstQuota = wanted?.status === 'active' && before?.status !== 'active'
+    if (overLimit === null || !countsAgainstQuota || differing.length === 0) return differing
     if (differencesAt(identity, before, found, around).length > 0) return differing
     cutOff.add(identity)
     return []
@@ -108,7 +108,7 @@ function differencesAt(
   identity: string,
   wanted: Subscriber | undefined,
   found: Subscriber | undefined,
-  around: Surroundings,
+  around: Context,
 ): string[] {
   if (wanted === undefined && found === undefined) return []
   if (wanted === undefined) return [`${shown(identity)} is in the table and shouldn't be`]
@@ -116,7 +116,7 @@ function differencesAt(
   return subscriberDifferences(wanted, found, around)
 }
 
-function subscriberDifferences(expected: Subscriber, observed: Subscriber, now: Surroundings): string[] {
+function subscriberDifferences(expected: Subscriber, observed: Subscriber, now: Context): string[] {
   return (Object.keys(expected) as (keyof Subscriber)[]).flatMap((key) => {
     const wanted = expected[key]
     const found = observed[key]
@@ -129,7 +129,7 @@ function subscriberDifferences(expected: Subscriber, observed: Subscriber, now: 
   })
 }
 
-function isSameMoment(expected: Moment | null, observed: Date | null, now: Surroundings): boolean {
+function isSameMoment(expected: Moment | null, observed: Date | null, now: Context): boolean {
   if (expected === 'now') return observed !== null && observed >= now.from && observed <= now.to
   return expected?.getTime() === observed?.getTime()
 }

@@ -3,7 +3,7 @@ import path from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import type { FieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
 import type { Json, Service } from '../helpers/service.ts'
-import { settleUpload } from '../helpers/settled-upload.ts'
+import { finalizeUpload } from '../helpers/settled-upload.ts'
 import { expectedEnd } from '../model/import-model.ts'
 import { awkwardFiles } from './awkward-files.ts'
 import {
@@ -13,7 +13,7 @@ import {
   insertSubscribers,
   setLimit,
 } from './campaign-list.ts'
-import type { CampaignList, ListSurroundings } from './campaign-list.ts'
+import type { CampaignList, ListContext } from './campaign-list.ts'
 import { changesOf, differencesOf } from './differences.ts'
 import { gridColumns, gridFields, madeGrid } from './made-grid.ts'
 import { madeImport, type MadeImport } from './made-import.ts'
@@ -50,21 +50,21 @@ export interface CampaignResult {
   results: Record<string, number>
 }
 
-type Surroundings = Campaign & ListSurroundings & { ends: ImportEnds; result: CampaignResult }
+type Context = Campaign & ListContext & { ends: ImportEnds; result: CampaignResult }
 
-const mostImportsOfList = 6
+const maxImportsOfList = 6
 
 export async function runCampaign(campaign: Campaign): Promise<CampaignResult> {
-  const around: Surroundings = {
+  const around: Context = {
     ...campaign,
     organizations: await createOrganizations(campaign.service),
     ends: new ImportEnds(campaign.service),
     result: { imports: 0, cases: 0, mismatches: 0, results: {} },
   }
   if (campaign.onlyList !== undefined)
-    await runList(campaign.onlyList, { ...around, cases: mostImportsOfList })
+    await runList(campaign.onlyList, { ...around, cases: maxImportsOfList })
   else {
-    const apart: Surroundings = { ...around, result: { ...around.result, results: {} } }
+    const apart: Context = { ...around, result: { ...around.result, results: {} } }
     await runInLanes([...gridsOf(apart), ...awkwardOnes(apart), ...listsOf(around)], campaign.lanes)
     around.result.imports += apart.result.imports
     around.result.mismatches += apart.result.mismatches
@@ -80,12 +80,12 @@ async function runInLanes(work: (() => Promise<void>)[], lanes: number): Promise
   await Promise.all(Array.from({ length: lanes }, lane))
 }
 
-const gridsOf = (around: Surroundings) =>
+const gridsOf = (around: Context) =>
   Array.from({ length: around.grids.rounds }, (_, round) =>
     gridColumns.map((column) => () => runGrid(column, round, around)),
   ).flat()
 
-const awkwardOnes = (around: Surroundings) =>
+const awkwardOnes = (around: Context) =>
   awkwardFiles().map((file, number) => async () => {
     const random = new Random(around.seed * 7919 + 100_000 + number)
     const hasLimit = random.chance(around.limitShare)
@@ -94,7 +94,7 @@ const awkwardOnes = (around: Surroundings) =>
   })
 
 /** More than will be needed: each has one import or more. */
-const listsOf = (around: Surroundings) =>
+const listsOf = (around: Context) =>
   Array.from({ length: around.cases }, (_, number) => async () => {
     if (around.result.cases < around.cases) await runList(number, around)
   })
@@ -107,7 +107,7 @@ const plainList = {
   primaryKey: null,
 }
 
-async function runGrid(column: string, round: number, around: Surroundings): Promise<void> {
+async function runGrid(column: string, round: number, around: Context): Promise<void> {
   const name = `grid ${column} ${round}`
   const random = new Random(around.seed * 7919 + round * 100 + gridColumns.indexOf(column))
   const made: MadeList = {
@@ -120,11 +120,11 @@ async function runGrid(column: string, round: number, around: Surroundings): Pro
   await compare(name, madeGrid(column, made, around.grids.rows, random), list, around, random)
 }
 
-async function runList(number: number, around: Surroundings): Promise<void> {
+async function runList(number: number, around: Context): Promise<void> {
   const random = new Random(around.seed * 1_000_003 + number)
   const made = madeList(around.seed + number, around.limitShare, random)
   const list = await createList(made, `list ${number}`, around)
-  const imports = random.between(1, mostImportsOfList)
+  const imports = random.between(1, maxImportsOfList)
   for (let turn = 0; turn < imports && around.result.cases < around.cases; turn += 1) {
     if (turn === 0 || random.chance(0.2)) await insertSubscribers(list, around.service, random)
     const own = await identitiesIn(list, around.service)
@@ -145,7 +145,7 @@ async function compare(
   where: string,
   made: MadeImport,
   list: CampaignList,
-  around: Surroundings,
+  around: Context,
   random: Random,
 ): Promise<boolean> {
   around.result.imports += 1
@@ -159,7 +159,7 @@ async function compare(
 async function compareEnds(
   made: MadeImport,
   list: CampaignList,
-  around: Surroundings,
+  around: Context,
   random: Random,
 ): Promise<string[]> {
   const { service, ends, result } = around
@@ -196,7 +196,7 @@ async function createImport(made: MadeImport, list: CampaignList, service: Servi
     const filename = `file-${(uploads += 1)}.csv`
     const folder = path.join(service.dataFolder, 'uploads', String(list.organizationId))
     await writeFile(path.join(folder, filename), made.bytes)
-    await settleUpload(path.join(folder, filename))
+    await finalizeUpload(path.join(folder, filename))
     source = { type: 'upload_directory', filename }
   }
   const answer = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {

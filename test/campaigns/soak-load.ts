@@ -58,7 +58,7 @@ export class SoakClient {
         if (isSteady) this.steady.broken += 1
         this.note(isSteady ? 'requests broken off by one that lives' : 'requests broken off')
       }
-      if (tries === mostTries) throw new Error(`${what} was answered by nobody, ${mostTries} times`)
+      if (tries === maxAttempts) throw new Error(`${what} was answered by nobody, ${maxAttempts} times`)
       await sleep(300)
     }
   }
@@ -73,7 +73,7 @@ export class SoakClient {
 
   /** Follows an import's events to its end, to whichever control plane there is, and returns its last view. */
   async untilEnd(importId: number): Promise<Json> {
-    for (let tries = 1; tries <= mostTries; tries += 1) {
+    for (let tries = 1; tries <= maxAttempts; tries += 1) {
       const { origin, isSteady } = anyOf(this.#planes)
       try {
         const response = await fetch(`${origin}/svc/api/v2/subscriber_imports/${importId}/events`, {
@@ -128,7 +128,7 @@ export class SoakClient {
         return
       } catch (error) {
         this.note(`ftp: ${String(error).replaceAll(/\d{4,}/g, 'N')}`)
-        if (tries === mostTries) throw error
+        if (tries === maxAttempts) throw error
       } finally {
         ftp.close()
       }
@@ -138,7 +138,7 @@ export class SoakClient {
 }
 
 /** For two minutes; a process is back after a few seconds, a killed upload's name after 15. */
-const mostTries = 240
+const maxAttempts = 240
 
 const isConnectionError = (error: unknown): boolean => error instanceof TypeError
 

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { crashSetting } from '../helpers/crash-at.ts'
 import { Engines } from '../helpers/engines.ts'
-import { holdRow } from '../helpers/held-row.ts'
+import { lockRow } from '../helpers/held-row.ts'
 import {
   countsOf,
   createList,
@@ -17,7 +17,7 @@ import {
   type Json,
   type Service,
 } from '../helpers/service.ts'
-import { settleUpload } from '../helpers/settled-upload.ts'
+import { finalizeUpload } from '../helpers/settled-upload.ts'
 
 /** Moments at which something else happens than what an import is about to do. */
 
@@ -63,7 +63,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
   t.test('cancelled while it deactivates, its counts and logs stay true', async (t) => {
     const list = await createList(service)
     await importText(service, list.id, rowsOf('a', 4_000), noHeader)
-    const letGo = await holdRow(service, `${list.id}:a999@example.com`) // the last one
+    const letGo = await lockRow(service, `${list.id}:a999@example.com`) // the last one
     const { id } = await create(
       service,
       list.id,
@@ -102,8 +102,8 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     const list = await createList(service)
     const subscribers = `/mailing_lists/${list.id}/subscribers`
     await importText(service, list.id, rowsOf('x', 3), noHeader)
-    const letWrite = await holdRow(service, `${list.id}:z@example.com`)
-    const letDeactivate = await holdRow(service, `${list.id}:x1@example.com`)
+    const letWrite = await lockRow(service, `${list.id}:z@example.com`)
+    const letDeactivate = await lockRow(service, `${list.id}:x1@example.com`)
     const { id } = await create(
       service,
       list.id,
@@ -177,9 +177,9 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     const folder = path.join(service.dataFolder, 'uploads', '1')
     await mkdir(folder, { recursive: true })
     await writeFile(path.join(folder, 'f.csv'), rowsOf('d', 500))
-    await settleUpload(path.join(folder, 'f.csv'))
+    await finalizeUpload(path.join(folder, 'f.csv'))
     const list = await createList(service)
-    const letGo = await holdRow(service, `${list.id}:d1@example.com`)
+    const letGo = await lockRow(service, `${list.id}:d1@example.com`)
     const { id } = await create(service, list.id, { type: 'upload_directory', filename: 'f.csv' })
     await until(
       'its beginning',
@@ -199,7 +199,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
 
   t.test('taken for dead with a chunk in hand, it counts the chunk as lost, not as failed', async (t) => {
     const list = await createList(service)
-    const letGo = await holdRow(service, `${list.id}:g1@example.com`)
+    const letGo = await lockRow(service, `${list.id}:g1@example.com`)
     const { id } = await create(service, list.id, { type: 'json', content: rowsOf('g', 500) })
     const running = () => collections.chunks.countDocuments({ import_id: id, state: 'running' })
     await until('a chunk in hand', running, (count) => count > 0)
@@ -234,7 +234,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     'a chunk that is not written for longer than its lease is taken from an engine that lives',
     async (t) => {
       const list = await createList(service)
-      const letGo = await holdRow(service, `${list.id}:h1@example.com`)
+      const letGo = await lockRow(service, `${list.id}:h1@example.com`)
       const { id } = await create(service, list.id, { type: 'json', content: rowsOf('h', 500) })
       // Nobody works under that token: the chunk would stay where it is for ever.
       const lose = () =>

@@ -10,7 +10,7 @@ import {
   differences,
   leftovers,
   prepareLists,
-  untilSettled,
+  untilFinalized,
   whatIsLeftBy,
   writeFiles,
   type Left,
@@ -182,7 +182,7 @@ async function openField(t: Test, size: { rows: number; imports: number }): Prom
   const lists = await prepareLists(service, size.imports + 1)
   const beganAt = Date.now()
   const importId = await beginImport(service, lists.pop()!)
-  await untilSettled(service, importId)
+  await untilFinalized(service, importId)
   const undisturbedMs = Date.now() - beganAt
   const undisturbed = await whatIsLeftBy(service, importId)
   t.equal(undisturbed.view.state, 'finished')
@@ -251,7 +251,7 @@ async function dieOneAfterTheOther(field: Field, deaths: Point[]): Promise<void>
   }
   const last = await engines.start()
   for (const importId of begun) {
-    await untilSettled(service, importId, 60_000)
+    await untilFinalized(service, importId, 60_000)
     await check(field, importId, `import ${importId} left what an undisturbed one leaves`)
   }
   await engines.untilDeadOnesAreGone(30_000)
@@ -278,9 +278,9 @@ async function suspend(
   }
   await engines.start()
   for (const [, engine] of suspended) await engines.untilTakenOver(engine)
-  if (how.wakeAt === 'settled') await untilSettled(service, importId, 60_000)
+  if (how.wakeAt === 'settled') await untilFinalized(service, importId, 60_000)
   await Promise.all(suspended.map(([, engine]) => engines.resume(engine)))
-  await untilSettled(service, importId, 120_000)
+  await untilFinalized(service, importId, 120_000)
   for (const [name, engine] of suspended) {
     await until(
       'its new life',
@@ -331,7 +331,7 @@ async function runRound(field: Field, round: number): Promise<number> {
   engines.lastLossAt = Date.now()
   try {
     what = `${kind}: ${await disturb({ field, begin, random, turn: Math.floor(round / kinds.length) })}`
-    await untilSettled(service, importId, 180_000)
+    await untilFinalized(service, importId, 180_000)
     const { finished_at } = (await service.collections.imports.findOne({ _id: importId }))!
     recoveryMs = Math.max(0, finished_at!.getTime() - engines.lastLossAt)
     t.comment(`round ${round}, ${what}: finished ${(recoveryMs / 1000).toFixed(1)} s later`)
@@ -373,7 +373,7 @@ async function dieOfAClaimUnderADeadName(t: Test): Promise<void> {
   await engines.kill([engine])
   await resumed
   await engines.start()
-  await untilSettled(service, importId, 90_000)
+  await untilFinalized(service, importId, 90_000)
   await check(field, importId, 'it went on')
 }
 
@@ -407,7 +407,7 @@ function killedAtPoint(place: number): Disturb {
     const [name, crashAt] = all[(turn * 4 + place) % all.length]!
     const engine = await field.engines.start(crashAt)
     await begin(name in downloadPoints ? field.url : undefined)
-    await untilDeadOrSettled(field, [engine])
+    await untilDeadOrFinalized(field, [engine])
     // The last points are seen in the documents before the signal has done its work.
     for (let i = 0; i < 100 && engine.isAlive(); i += 1) await sleep(50)
     field.t.notOk(engine.isAlive(), `an engine died: ${name}`)
@@ -422,7 +422,7 @@ async function twoKilledAtPoint({ field, begin, random, turn }: Round): Promise<
   const armed = await Promise.all([field.engines.start(crashAt), field.engines.start(crashAt)])
   await field.engines.start()
   await begin()
-  await untilDeadOrSettled(field, armed)
+  await untilDeadOrFinalized(field, armed)
   if (random() < 0.5) await field.engines.start()
   return `${name} (${armed.filter((engine) => !engine.isAlive()).length} died at once)`
 }
@@ -461,7 +461,7 @@ async function killedInTakeOver({ field, begin, random, turn }: Round): Promise<
   await begin()
   await sleep(random() * field.undisturbedMs)
   await field.engines.kill([first])
-  await untilDeadOrSettled(field, [await field.engines.start(crashAt)])
+  await untilDeadOrFinalized(field, [await field.engines.start(crashAt)])
   await field.engines.start()
   return name
 }
@@ -475,7 +475,7 @@ async function suspendedPastItsLease({ field, begin, turn }: Round): Promise<str
 }
 
 /** The first of the engines is dead, or there is nothing left to die of. */
-async function untilDeadOrSettled(field: Field, engines: RunningEngine[]): Promise<void> {
+async function untilDeadOrFinalized(field: Field, engines: RunningEngine[]): Promise<void> {
   await until(
     'a death',
     async () =>

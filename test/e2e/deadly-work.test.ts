@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Engines, type RunningEngine } from '../helpers/engines.ts'
-import { holdRow } from '../helpers/held-row.ts'
+import { lockRow } from '../helpers/held-row.ts'
 import { countsOf, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
 
 /** What kills each engine that works on it is not handed on for ever. */
@@ -41,11 +41,11 @@ t.test(
   'of two chunks that engines died with, each runs alone: one is given up, the other ends',
   async (t) => {
     const [deadly, innocent] = [await createList(service), await createList(service)]
-    const hold = (list: Json) => holdRow(service, `${list.id}:a@example.com`)
+    const hold = (list: Json) => lockRow(service, `${list.id}:a@example.com`)
     let [letDeadlyGo, letInnocentGo] = [await hold(deadly), await hold(innocent)]
     const deadlyId = (await create(deadly.id, 'a@example.com')).id as number
     const innocentId = (await create(innocent.id, 'a@example.com')).id as number
-    const heldBy = async (engine: RunningEngine) => {
+    const leasedBy = async (engine: RunningEngine) => {
       const { _id } = (await engines.documentOf(engine))!
       return collections.chunks.distinct('import_id', { state: 'running', engine_id: _id })
     }
@@ -53,7 +53,7 @@ t.test(
       const engine = await engines.start()
       const wanted = deaths <= 2 ? [deadlyId, innocentId] : [deadlyId]
       const hasAll = (ids: number[]) => wanted.every((id) => ids.includes(id))
-      const seen = await until('the chunks', () => heldBy(engine), hasAll, 60_000)
+      const seen = await until('the chunks', () => leasedBy(engine), hasAll, 60_000)
       t.same(seen, wanted, `what runs before death ${deaths}`)
       await engines.kill([engine])
       await engines.endLeaseOf(engine)

@@ -13,7 +13,7 @@ const limitShare = number('ROLLCALL_LIMIT_SHARE', 0.25)
 const onlyList = process.env['ROLLCALL_LIST']
 
 /** What imports of chance have to meet in a run of this size; any seed meets several times as much. */
-const leastMet: Readonly<Record<string, number>> = {
+const minResults: Readonly<Record<string, number>> = {
   added: 50,
   updated: 50,
   failed: 50,
@@ -65,7 +65,7 @@ t.test(
     )
     t.equal(result.mismatches, 0, `${result.imports} imports of seed ${seed} end as expected`)
     const isWhole = cases >= 80 && onlyList === undefined
-    const rare = Object.entries(leastMet).filter(([what, least]) => (result.results[what] ?? 0) < least)
+    const rare = Object.entries(minResults).filter(([what, least]) => (result.results[what] ?? 0) < least)
     if (isWhole) t.same(rare, [], 'rows, subscribers and options met often enough')
   },
 )

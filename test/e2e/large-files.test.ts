@@ -8,7 +8,7 @@ import { columns, customFields, SubscriberFile } from '../../bench/datasets/subs
 import { programs } from '../../control-plane/cli/processes.ts'
 import { recordsIn, type ImportCounts } from '../../shared/contract/schemas/import.ts'
 import { createList, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
-import { settleUpload } from '../helpers/settled-upload.ts'
+import { finalizeUpload } from '../helpers/settled-upload.ts'
 import { watchMemory } from '../helpers/watch-memory.ts'
 
 /**
@@ -20,7 +20,7 @@ const oddRows = Number(process.env['ROLLCALL_ODD_ROWS'] ?? 8_000)
 const timeout = 60_000 + largeRows + oddRows * 5
 
 /** Four times the target: splitting/split.ts. */
-const mostBytesOfChunk = (fileBytes: number): number =>
+const maxChunkBytes = (fileBytes: number): number =>
   4 * Math.min(1_500_000, Math.max(128_000, Math.ceil(fileBytes / 24)))
 
 t.test('large and odd files', { timeout }, async (t) => {
@@ -111,7 +111,7 @@ async function importFile(
   await mkdir(folder, { recursive: true })
   const written = createWriteStream(path.join(folder, 'file.csv'))
   await pipeline(Readable.from(file.bytes), written)
-  await settleUpload(path.join(folder, 'file.csv'))
+  await finalizeUpload(path.join(folder, 'file.csv'))
   const memory = watchMemory(service.processes.engine!.ready.metrics['engine']!)
   const startedAt = performance.now()
   const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
@@ -142,7 +142,7 @@ async function checkChunks(t: Test, service: Service, id: number, fileBytes: num
   const bytesOf = (extents: number[]): number =>
     extents.reduce((sum, value, i) => (i % 2 === 1 ? sum + value : sum), 0)
   const large = chunks.filter(
-    (chunk) => chunk.kind !== 'single_identity' && bytesOf(chunk.extents) > mostBytesOfChunk(fileBytes),
+    (chunk) => chunk.kind !== 'single_identity' && bytesOf(chunk.extents) > maxChunkBytes(fileBytes),
   )
   t.same(
     large.map((chunk) => [chunk._id, chunk.kind, bytesOf(chunk.extents)]),

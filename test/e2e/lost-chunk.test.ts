@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Engines } from '../helpers/engines.ts'
-import { holdRow } from '../helpers/held-row.ts'
+import { lockRow } from '../helpers/held-row.ts'
 import { countsOf, createList, importEnd, importText, startService, until } from '../helpers/service.ts'
 
 t.setTimeout(120_000)
@@ -36,7 +36,7 @@ t.test('a chunk that fails each time, whatever is tried, fails its import after 
 
 t.test('a chunk that is claimed five times without a batch fails its import', async (t) => {
   const list = await createList(service)
-  const letGo = await holdRow(service, `${list.id}:a@example.com`)
+  const letGo = await lockRow(service, `${list.id}:a@example.com`)
   const engine = await engines.start()
   const { id } = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: {
@@ -83,7 +83,7 @@ t.test('an engine that has lost a chunk fails no import because of it', async (t
   await collections.chunks.updateOne({ _id: first }, { $set: { crc32 } })
 
   // The others do all of it but for the last row, which keeps the import from its end.
-  const letGo = await holdRow(service, `${list.id}:${emails.at(-1)}`)
+  const letGo = await lockRow(service, `${list.id}:${emails.at(-1)}`)
   await engines.endLeaseOf(suspended)
   await engines.start()
   await until(

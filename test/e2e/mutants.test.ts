@@ -35,8 +35,8 @@ t.test(
   },
 )
 
-const chosenRooms = Object.entries(rooms).filter(([name]) => wanted === 'all' || wanted === name)
-t.ok(wanted === undefined || chosenRooms.length > 0, `a room is called ${wanted}`)
+const chosenAreas = Object.entries(rooms).filter(([name]) => wanted === 'all' || wanted === name)
+t.ok(wanted === undefined || chosenAreas.length > 0, `a room is called ${wanted}`)
 
 const skip = wanted === undefined ? 'ROLLCALL_MUTANTS is not set' : missing('npm')
 t.test('mutants are seen or explained', { skip, timeout: 36_000_000 }, async (t) => {
@@ -52,7 +52,7 @@ t.test('mutants are seen or explained', { skip, timeout: 36_000_000 }, async (t)
     '--ignore-scripts',
     ...packages,
   ])
-  for (const [name, room] of chosenRooms) {
+  for (const [name, room] of chosenAreas) {
     const mutants = await mutantsOf(room, path.join(folder, name), folder)
     const survivors = mutants.filter(({ isSeen }) => !isSeen)
     const unexplained = survivors.filter((mutant) => !isExplained(mutant))

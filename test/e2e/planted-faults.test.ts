@@ -8,7 +8,7 @@ import { authorizationFaults } from '../campaigns/planted-faults/authorization.t
 import { restFaults } from '../campaigns/planted-faults/rest.ts'
 import type { PlantedFault, TestRun } from '../campaigns/planted-faults/planted-fault.ts'
 import { pairsMatching, type How } from '../campaigns/interleavings/sweep.ts'
-import { figureFaults } from '../campaigns/planted-faults/figures.ts'
+import { boundFaults } from '../campaigns/planted-faults/figures.ts'
 import { protocolFaults } from '../campaigns/planted-faults/protocol.ts'
 
 /**
@@ -24,7 +24,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 
 const rooms: Readonly<Record<string, readonly PlantedFault[]>> = {
   protocol: protocolFaults,
-  figures: figureFaults,
+  figures: boundFaults,
   authorization: authorizationFaults,
   rest: restFaults,
 }
@@ -66,12 +66,12 @@ function skipUnless(chosen: readonly PlantedFault[]): string | false {
 
 const isWanted = (room: string, { name }: PlantedFault): boolean =>
   wanted !== undefined && (wanted === 'all' || room.includes(wanted) || name.includes(wanted))
-const chosenByRoom = Object.entries(rooms).map(
+const chosenByArea = Object.entries(rooms).map(
   ([room, faults]) => [room, faults.filter((fault) => isWanted(room, fault))] as const,
 )
-t.ok(wanted === undefined || chosenByRoom.some(([, { length }]) => length > 0), `a fault is called ${wanted}`)
+t.ok(wanted === undefined || chosenByArea.some(([, { length }]) => length > 0), `a fault is called ${wanted}`)
 
-for (const [room, chosen] of chosenByRoom)
+for (const [room, chosen] of chosenByArea)
   t.test(`faults of the ${room} are seen`, { skip: skipUnless(chosen), timeout: 36_000_000 }, async (t) => {
     const copy = await copyOfTree()
     t.teardown(() => rm(copy, { recursive: true, force: true }))

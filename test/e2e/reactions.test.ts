@@ -2,11 +2,11 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { ring } from '../../shared/store/wake-up.ts'
+import { notifyEngines } from '../../shared/store/wake-up.ts'
 import { autoresponder } from '../helpers/autoresponder.ts'
 import { Engines } from '../helpers/engines.ts'
 import { callerOf, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
-import { settleUpload } from '../helpers/settled-upload.ts'
+import { finalizeUpload } from '../helpers/settled-upload.ts'
 
 /**
  * Two autoresponders answer every row of an import, and engines are killed in turn, in batches and on the way into the
@@ -47,7 +47,7 @@ t.test('each reaction comes once, whoever is killed', { timeout: 4 * timeoutMs }
   await collections.autoresponders.insertMany(responders)
   const setPaused = async (id: number, paused: boolean) => {
     await collections.autoresponders.updateOne({ _id: id }, { $set: { paused } })
-    await ring(collections, 'paused or unpaused')
+    await notifyEngines(collections, 'paused or unpaused')
   }
 
   const folder = path.join(service.dataFolder, 'uploads', '1')
@@ -56,7 +56,7 @@ t.test('each reaction comes once, whoever is killed', { timeout: 4 * timeoutMs }
     path.join(folder, 'rows.csv'),
     Array.from({ length: rows }, (_, row) => `${emailOf(row)}\n`).join(''),
   )
-  await settleUpload(path.join(folder, 'rows.csv'))
+  await finalizeUpload(path.join(folder, 'rows.csv'))
   const { id: importId } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: ['email'],

@@ -77,8 +77,8 @@ t.test('an engine that is killed while it sends a callback', { timeout: 120_000 
   await engines.kill([engine])
   const killedAt = Date.now()
   await engines.start()
-  await until('the callback of another engine', calls, (number) => number === 2, 60_000)
+  await until('the callback of another engine', calls, (number) => number === 2, 90_000)
   const tookMs = calledAt[1]! - killedAt
   t.comment(`sent again ${tookMs} ms after the kill`)
-  t.ok(tookMs < 40_000, `${tookMs} ms`)
+  t.ok(tookMs < 60_000, `${tookMs} ms`)
 })

@@ -22,8 +22,8 @@ const size = isLong ? { rows: 40_000, listRows: 150_000 } : { rows: 2_000, listR
 const requesters = isLong ? { count: 4, pauseMs: 120 } : { count: 2, pauseMs: 120 }
 /** Of a long soak: the beginning, in which caches fill, and what it may grow by afterwards. */
 const warmUpShare = 0.25
-const mostMbPerMinute = 1
-const mostHandlesPerMinute = 0.5
+const maxMbPerMinute = 1
+const maxHandlesPerMinute = 0.5
 
 const names: ProcessName[] = ['control-plane', 'engine', 'ftp']
 const timeout = (minutes + 10) * 60_000
@@ -167,9 +167,9 @@ t.test('imports, requests and uploads while processes are killed', { timeout }, 
       t.comment(
         `${name}: ${memory.toFixed(3)} MB/min, of these ${slope(({ heap }) => heap).toFixed(3)} of heaps, ${files.toFixed(3)} files/min, ${handles.toFixed(3)} handles/min; ${described(after)}`,
       )
-      t.ok(memory < mostMbPerMinute, `the memory of ${name} doesn't grow`)
-      t.ok(files < mostHandlesPerMinute, `the open files of ${name} don't grow`)
-      t.ok(handles < mostHandlesPerMinute, `the handles of ${name} don't grow`)
+      t.ok(memory < maxMbPerMinute, `the memory of ${name} doesn't grow`)
+      t.ok(files < maxHandlesPerMinute, `the open files of ${name} don't grow`)
+      t.ok(handles < maxHandlesPerMinute, `the handles of ${name} don't grow`)
     }
     const file = process.env['ROLLCALL_SAMPLES']
     if (file !== undefined) await writeFile(file, csvOf(steady, begun))

@@ -4,7 +4,7 @@ import {
   differences,
   leftovers,
   prepareLists,
-  untilSettled,
+  untilFinalized,
   whatIsLeftBy,
   writeFiles,
   type Left,
@@ -12,7 +12,7 @@ import {
 import { startHastyEngine } from '../helpers/downloads.ts'
 import { importEnd, startService } from '../helpers/service.ts'
 
-const mostTries = 5
+const maxAttempts = 5
 
 t.test('an import whose file two threads split leaves what one leaves whose file one split', async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
@@ -30,13 +30,13 @@ t.test('an import whose file two threads split leaves what one leaves whose file
       const [list] = await prepareLists(service, 1)
       const id = await beginImport(service, list!)
       await importEnd(service, id, 60_000)
-      await untilSettled(service, id)
+      await untilFinalized(service, id)
       const document = await service.collections.imports.findOne({ _id: id })
       wasInTwo = document!.partition_tail !== undefined
       t.same(await leftovers(service, id), [])
       left[isInTwo ? 1 : 0] = await whatIsLeftBy(service, id)
       tries += 1
-    } while (wasInTwo !== isInTwo && tries < mostTries)
+    } while (wasInTwo !== isInTwo && tries < maxAttempts)
     t.equal(wasInTwo, isInTwo)
   }
   t.same(differences(left[0]!, left[1]!), [])

@@ -1,4 +1,7 @@
-import { autoresponderDefaults, type AutoresponderDocument } from '../../shared/contract/schemas/autoresponder.ts'
+import {
+  autoresponderDefaults,
+  type AutoresponderDocument,
+} from '../../shared/contract/schemas/autoresponder.ts'
 
 type Given = Pick<AutoresponderDocument, '_id' | 'mailing_list_id' | 'name'> & Partial<AutoresponderDocument>
 

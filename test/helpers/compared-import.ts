@@ -6,7 +6,7 @@ import { idsOfImport, logKinds } from '../../shared/contract/schemas/import.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { autoresponder } from './autoresponder.ts'
 import { createList, importEnd, until, type Json, type Service } from './service.ts'
-import { settleUpload } from './settled-upload.ts'
+import { finalizeUpload } from './settled-upload.ts'
 
 /**
  * One import, done again and again into lists that are the same, to be compared: whatever happened to the engines on
@@ -25,7 +25,7 @@ export async function writeFiles(service: Service, rows: number): Promise<void> 
   const file = new SubscriberFile({ rows, seed: 5 })
   await writeFile(path.join(folder, 'before.csv'), [...linesBefore(file)].join(''))
   await writeFile(path.join(folder, 'file.csv'), [...file.text(), ...repeatedLines()].join(''))
-  for (const name of ['before.csv', 'file.csv']) await settleUpload(path.join(folder, name))
+  for (const name of ['before.csv', 'file.csv']) await finalizeUpload(path.join(folder, name))
 }
 
 function* linesBefore(file: SubscriberFile): Generator<string> {
@@ -63,7 +63,7 @@ export async function prepareLists(service: Service, number: number): Promise<nu
   await service.collections.organizations.updateMany({}, { $set: { subscriber_limit: 10_000_000 } })
   for (const id of created) {
     await importEnd(service, id, 60_000 + 2_000 * number)
-    await untilSettled(service, id)
+    await untilFinalized(service, id)
   }
   return lists
 }
@@ -94,7 +94,7 @@ export async function beginImport(service: Service, listId: number, url?: string
   return id
 }
 
-export async function untilSettled(service: Service, importId: number, timeoutMs?: number): Promise<void> {
+export async function untilFinalized(service: Service, importId: number, timeoutMs?: number): Promise<void> {
   await until(
     `the end of import ${importId}, cleared up`,
     () => service.collections.imports.findOne({ _id: importId }, { projection: { plan: 0, options: 0 } }),

@@ -4,7 +4,7 @@ import type { Service } from './service.ts'
  * Holds a subscriber's row (`LIST:EMAIL`, there or not): whoever writes it tries again and again, so that an import
  * with it can't end. Resolves to what lets it go; the server does so by itself after a minute.
  */
-export async function holdRow(
+export async function lockRow(
   { client, collections }: Pick<Service, 'client' | 'collections'>,
   key: string,
 ): Promise<() => Promise<void>> {

@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { columns, customFields, type SubscriberFile } from '../../bench/datasets/subscriber-file.ts'
 import { createList, until, type Json, type Service } from './service.ts'
-import { settleUpload } from './settled-upload.ts'
+import { finalizeUpload } from './settled-upload.ts'
 
 /** Creates a list, writes the file into the upload directory of account 1 and begins its import; the import's view. */
 export async function beginLargeImport(service: Service, file: SubscriberFile): Promise<Json> {
@@ -10,7 +10,7 @@ export async function beginLargeImport(service: Service, file: SubscriberFile): 
   const folder = path.join(service.dataFolder, 'uploads', '1')
   await mkdir(folder, { recursive: true })
   await writeFile(path.join(folder, 'large.csv'), Buffer.concat([...file.bytes()]))
-  await settleUpload(path.join(folder, 'large.csv'))
+  await finalizeUpload(path.join(folder, 'large.csv'))
   return service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: {
       column_mapping: columns,

@@ -1,4 +1,9 @@
-import { chunkId, noCounts, type ChunkDocument, type ImportDocument } from '../../shared/contract/schemas/import.ts'
+import {
+  chunkId,
+  noCounts,
+  type ChunkDocument,
+  type ImportDocument,
+} from '../../shared/contract/schemas/import.ts'
 import { makeOptions, makePlan } from './make-plan.ts'
 
 /** Documents of an import as the database has them, for tests of the writes that change them. */

@@ -543,12 +543,12 @@ t.test('waits for a service that went away after a long silence, and says it onc
   const silent = new PassThrough() as unknown as NodeJS.WriteStream
   const said: string[] = []
   silent.on('data', (text: Buffer) => said.push(text.toString()))
-  const watch = (patienceMs: number, onView?: () => void) =>
+  const watch = (timeoutMs: number, onView?: () => void) =>
     watchImport(client, 1, {
       title: 'x',
       out: silent,
       signal: new AbortController().signal,
-      patienceMs,
+      timeoutMs,
       ...(onView === undefined ? {} : { onView }),
     })
   t.equal((await watch(100)).state, 'finished')

@@ -3,22 +3,22 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import t, { type Test } from 'tap'
-import { mostInline } from '../../control-plane/cli/commands/send-file.ts'
+import { maxInlineBytes } from '../../control-plane/cli/commands/send-file.ts'
 import { statisticsOf } from '../../control-plane/resources/autoresponder-statistics/formulas.ts'
 import { noDailyCounts } from '../../control-plane/resources/delivery-events/message-state.ts'
-import { mostUrlMs } from '../../control-plane/resources/import-inspection/sample.ts'
+import { maxUrlMs } from '../../control-plane/resources/import-inspection/sample.ts'
 import { watchBounds } from '../../control-plane/resources/subscriber-imports/import-watch.ts'
 import { callbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
-import { progressEveryMs } from '../../engine/scheduler/import-run.ts'
-import { lookEveryMs } from '../../engine/scheduler/poll-loop.ts'
+import { progressEveryMs } from '../../engine/process-import.ts'
+import { pollIntervalMs } from '../../engine/scheduler/poll-loop.ts'
 import { enforceLimits } from '../../engine/jobs/maintenance/enforce-limits.ts'
 import { purgeLogs } from '../../engine/jobs/maintenance/purge-logs.ts'
 import { purgeUploads } from '../../engine/jobs/maintenance/purge-uploads.ts'
 import { maxDeaths } from '../../engine/scheduler/quarantine.ts'
 import { removalMs } from '../../engine/stages/finish/finalize-import.ts'
-import { mostStepFailures } from '../../engine/scheduler/step-failures.ts'
+import { maxStepFailures } from '../../engine/scheduler/step-failures.ts'
 import { stepBounds } from '../../engine/scheduler/step-progress.ts'
-import { afterglowMs } from '../../ftp/transfers.ts'
+import { closeGraceMs } from '../../ftp/transfers.ts'
 import { loadSettings } from '../../shared/runtime/config.ts'
 import { openDatabase } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
@@ -26,13 +26,13 @@ import { callbackDays } from '../../shared/contract/schemas/callback.ts'
 import { stopTimeoutMs } from '../../shared/runtime/service.ts'
 import { downloadBounds } from '../../shared/net/download-bounds.ts'
 import { chunkLeaseMs } from '../../shared/store/chunks.ts'
-import { patienceMs as fenceMs } from '../../shared/store/fence.ts'
+import { timeoutMs as fenceMs } from '../../shared/store/fence.ts'
 import { heartbeatMs, leaseMs } from '../../shared/store/leases.ts'
-import { countsMs, lookAgainMs } from '../../engine/store/missing-files.ts'
+import { countsMs, recheckDelayMs } from '../../engine/store/missing-files.ts'
 import { openUploads } from '../../shared/storage/uploads/open-uploads.ts'
 import { unfinishedName } from '../../shared/storage/uploads/upload-names.ts'
 import { parseApiTime } from '../../shared/values/date-time.ts'
-import { settleUpload } from '../helpers/settled-upload.ts'
+import { finalizeUpload } from '../helpers/settled-upload.ts'
 import {
   basic,
   bootstrapKey,
@@ -91,24 +91,24 @@ t.test('constants that tests shorten by injection, or nothing shows', async (t) 
     ['P: lease of a callback', callbackBounds.leaseMs, 30_000],
     ['D 8: comment of the events', watchBounds.commentMs, 15_000],
     ['D 8: at most one event a second', watchBounds.everyMs, 1_000],
-    ['D 8: seconds of an inspected URL', mostUrlMs, 30_000],
+    ['D 8: seconds of an inspected URL', maxUrlMs, 30_000],
     ['P: lease of a process', leaseMs, 12_000],
     ['P: renewals in a lease', heartbeatMs * 4, leaseMs],
     ['P: lease of a chunk', chunkLeaseMs, 60_000],
-    ['P: look of an engine', lookEveryMs, 1_000],
+    ['P: look of an engine', pollIntervalMs, 1_000],
     ['P: stamps of a step', stepBounds.stampEveryMs, 15_000],
     ['P: minutes of a step that stands still', stepBounds.stalledMs, 5 * minute],
     ['P: seconds for the end of a step', stepBounds.endMs, 5_000],
-    ['P: tries of a step', mostStepFailures, 5],
+    ['P: tries of a step', maxStepFailures, 5],
     ['P: deaths of a step or a chunk', maxDeaths, 5],
-    ['P: a file that one engine alone misses', lookAgainMs, 60_000],
+    ['P: a file that one engine alone misses', recheckDelayMs, 60_000],
     ['P: a file that two engines miss', countsMs, 180_000],
     ['P: a batch that hangs in front of a pause; D 2.3', fenceMs, 2_000],
     ['P: a new limit that nobody enforced', enforceLimits(database, log).everyMs, 3_000],
     ['P: the removal of files that hangs', removalMs, 10_000],
     ['D 2.9: counts grow at least once a second', progressEveryMs, 1_000],
-    ['D 2.2: FTP, the control connection stands 100 ms later', afterglowMs, 100],
-    ['O: megabytes of a file that the command line sends inline', mostInline, 10 * 1024 * 1024],
+    ['D 2.2: FTP, the control connection stands 100 ms later', closeGraceMs, 100],
+    ['O: megabytes of a file that the command line sends inline', maxInlineBytes, 10 * 1024 * 1024],
     ['O: a process ends within 10 s of a signal', stopTimeoutMs < 10_000, true],
     ['own: days for which what became of a callback is kept', callbackDays, 7],
     [
@@ -669,7 +669,7 @@ async function fileImport(content: string | Uint8Array, options: Json = {}): Pro
   const filename = `figures-${(made += 1)}.csv`
   await mkdir(folder, { recursive: true })
   await writeFile(path.join(folder, filename), content)
-  await settleUpload(path.join(folder, filename))
+  await finalizeUpload(path.join(folder, filename))
   const { mailing_list_id: listId = (await createList(service)).id, ...more } = options
   const created = await post(`/mailing_lists/${listId}/subscriber_imports`, {
     subscriber_import: {

@@ -26,8 +26,8 @@ const forbidden = await forbiddenServer(t)
 
 const rows = 'a@example.com\nb@example.com\n'
 /** Half of the real bound, which shows as much. */
-const mostBytes = 100_000_000
-const bomb = gzipSync(Buffer.alloc(mostBytes + 5_000_000, 'a'))
+const maxBytes = 100_000_000
+const bomb = gzipSync(Buffer.alloc(maxBytes + 5_000_000, 'a'))
 const blankLines = gzipSync(Buffer.alloc(75_000_000, `${' '.repeat(999)}\n`))
 const megabyte = Buffer.alloc(1_000_000, 'a')
 const chunk = Buffer.concat([Buffer.from('f4240\r\n'), megabyte, Buffer.from('\r\n')])
@@ -114,7 +114,7 @@ const hostile: Case[] = [
   {
     path: '/announced',
     answer: (socket) => {
-      socket.write(head(200, { 'content-length': mostBytes + 1 }))
+      socket.write(head(200, { 'content-length': maxBytes + 1 }))
     },
     message: /more than 100 MB/,
     tries: 1,
@@ -296,7 +296,7 @@ const hostile: Case[] = [
 
 const service = await startService(t, ['control-plane'])
 const engine = await startHastyEngine(t, service, {
-  bounds: { bytes: mostBytes, retryAfterMs: [50, 100], silenceMs: 3_000 },
+  bounds: { bytes: maxBytes, retryAfterMs: [50, 100], silenceMs: 3_000 },
   answers: {
     'evil.test': [['127.0.0.2']],
     'mixed.test': [['127.0.0.1', '127.0.0.2']],

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Registry } from 'prom-client'
 import t from 'tap'
 import { createEngineMetrics } from '../../engine/metrics.ts'
-import { settleImport, type SettlingContext } from '../../engine/stages/finish/finalize-import.ts'
+import { finalizeImport, type FinalizingContext } from '../../engine/stages/finish/finalize-import.ts'
 import { ensureSchema } from '../../shared/runtime/database.ts'
 import { createLogger } from '../../shared/runtime/logger.ts'
 import { DiskReserve } from '../../shared/storage/staging/disk-reserve.ts'
@@ -27,7 +27,7 @@ await ensureSchema(database.db, log)
 const location = { STAGING: 'disk', DATA_DIR: folder } as const
 const uploads = openUploads(location, database)
 
-const context: SettlingContext = {
+const context: FinalizingContext = {
   ...{ database, log, uploads, secrets: noKeys, metrics: createEngineMetrics(new Registry()) },
   staging: openStaging(location, collections),
   quota: new StagedQuota({ collections, uploads, limits: { bytes: Infinity, imports: 10 } }),
@@ -50,7 +50,8 @@ for (const id of ids) {
     ...{ step: null, callback: null, logs_purged_at: null, holds_list: true },
   })
 }
-const settle = async (id: number) => settleImport((await collections.imports.findOne({ _id: id }))!, context)
+const settle = async (id: number) =>
+  finalizeImport((await collections.imports.findOne({ _id: id }))!, context)
 const staged = () => readdir(path.join(folder, 'staging'))
 
 const fifo = path.join(folder, 'fifo')

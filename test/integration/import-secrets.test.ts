@@ -428,8 +428,8 @@ t.test('an engine that dies before it drops secrets leaves them to the next one'
     const mortal = await engines.start('update imports "$unset":{"sealed" before 1')
     if (callback !== undefined) {
       const told = await nextCallback()
-      const isSettled = (document: Json) => document.settled === true
-      await until('its settling', () => stored(service, id), isSettled)
+      const isFinalized = (document: Json) => document.settled === true
+      await until('its settling', () => stored(service, id), isFinalized)
       told.response.writeHead(204).end()
     }
     await engines.untilEnded(mortal)

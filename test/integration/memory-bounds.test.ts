@@ -6,9 +6,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import express from 'express'
 import t, { type Test } from 'tap'
-import { OrganizationTurns } from '../../control-plane/api/fair-semaphore.ts'
+import { FairSemaphore } from '../../control-plane/api/fair-semaphore.ts'
 import { writePieces } from '../../control-plane/api/pieces.ts'
-import { beginLargeReply } from '../../control-plane/api/request-slots.ts'
+import { acquireLargeReply } from '../../control-plane/api/request-slots.ts'
 import { basic, createList, startService, until, type Json } from '../helpers/service.ts'
 
 /** A control plane with little memory lives on, and answers others soon, whatever one organization sends or doesn't read. */
@@ -141,7 +141,7 @@ t.test('an organization with one costly request waits for a few of the thirty of
 })
 
 t.test('a large reply that is not taken in time is cut, and the next one has its turn', async (t) => {
-  const turns = new OrganizationTurns({
+  const slots = new FairSemaphore({
     maxRunning: 2,
     maxWaitingPerOrganization: 10,
     tooMany: { message: '', retryAfterSeconds: 1, delayMs: { min: 0, max: 0 } },
@@ -150,7 +150,7 @@ t.test('a large reply that is not taken in time is cut, and the next one has its
   const { signal } = new AbortController()
   let cut = 0
   const app = express().get('/', async (_request, response) => {
-    await beginLargeReply(response, { organizationId: 1, stopping: signal }, 1, { turns, maxMs: 200 })
+    await acquireLargeReply(response, { organizationId: 1, stopping: signal }, 1, { slots, maxMs: 200 })
     response.once('close', () => (cut += 1))
     await writePieces(
       response,

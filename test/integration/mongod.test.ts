@@ -21,7 +21,12 @@ import pino from 'pino'
 import t from 'tap'
 import { freePort, startEmbeddedMongoDB } from '../../shared/runtime/mongod/embedded-mongodb.ts'
 import { findMongod, type MongodSearch } from '../../shared/runtime/mongod/find-mongod.ts'
-import { ownProcess, processIsAlive, processName, withFolderLock } from '../../shared/runtime/mongod/folder-lock.ts'
+import {
+  ownProcess,
+  processIsAlive,
+  processName,
+  withFolderLock,
+} from '../../shared/runtime/mongod/folder-lock.ts'
 import { startProgram, until } from '../helpers/service.ts'
 
 const folder = await mkdtemp(path.join(tmpdir(), 'rollcall mongod '))

@@ -4,7 +4,7 @@ import { readDay, readDayOfYear, type DateOrder } from './dates.ts'
 
 /** Cells of custom fields (decisions 2.5). `text` is trimmed and not blank; null: the row fails. */
 
-const mostCharacters = 65_535
+const maxCharacters = 65_535
 const largestNumber = 2n ** 53n - 1n
 
 export function readFieldCell(text: string, field: FieldDefinition, order: DateOrder): FieldValue | null {
@@ -31,7 +31,7 @@ export function readFieldCell(text: string, field: FieldDefinition, order: DateO
 /** "Length (in code points)"; "at most 65,535 characters where the field has no `maximum_length`". */
 function readText(text: string, field: FieldDefinition): string | null {
   const length = lengthOf(text)
-  if (length < (field.minimum_length ?? 0) || length > (field.maximum_length ?? mostCharacters)) return null
+  if (length < (field.minimum_length ?? 0) || length > (field.maximum_length ?? maxCharacters)) return null
   return text
 }
 

@@ -1,4 +1,9 @@
-import { logKinds, noCounts, type ImportOptions, type RowResult } from '../../shared/contract/schemas/import.ts'
+import {
+  logKinds,
+  noCounts,
+  type ImportOptions,
+  type RowResult,
+} from '../../shared/contract/schemas/import.ts'
 import { addedSubscriber, updatedSubscriber } from './changes.ts'
 import { decode, isNoText, rawOf, type CharacterSet } from './character-set.ts'
 import { compareByBytes } from './comparison-form.ts'

@@ -133,9 +133,9 @@ function readCell(
   return { bytes: text.slice(from + 1, closedAt).replaceAll(enclosure + enclosure, enclosure), end: at }
 }
 
-/** The cell from `from` to the first separator or line end that isn't before `lookFrom`. */
-function typedCell(text: string, from: number, lookFrom: number, format: Format) {
-  let end = lookFrom
+/** The cell from `from` to the first separator or line end that isn't before `scanFrom`. */
+function typedCell(text: string, from: number, scanFrom: number, format: Format) {
+  let end = scanFrom
   while (end < text.length && !isLineEnd(text[end]) && text[end] !== format.csv_field_separator) end += 1
   return { bytes: text.slice(from, end), end }
 }

@@ -44,13 +44,13 @@ export interface RowContent {
   blankFields: number[]
 }
 
-export interface RowSurroundings {
+export interface RowContext {
   options: ImportOptions
   list: ModelledList
   characterSet: CharacterSet
 }
 
-export function readRow(record: RawRecord, number: number, around: RowSurroundings): Row {
+export function readRow(record: RawRecord, number: number, around: RowContext): Row {
   const { options, characterSet } = around
   const cells = record.cells.map((cell) => decode(cell, characterSet))
   const hasInvalidBytes = !isValid(record.bytes, characterSet)
@@ -76,7 +76,7 @@ const cellOf = (cells: string[], mapping: (string | null)[], column: string): st
   (cells[mapping.indexOf(column)] ?? '').trim()
 
 /** "It is read at its place even in a record that is too long or has bad bytes in another cell" (2.7). */
-function readIdentity(record: RawRecord, { options, list, characterSet }: RowSurroundings): string | null {
+function readIdentity(record: RawRecord, { options, list, characterSet }: RowContext): string | null {
   const key = list.primaryKey
   const raw = record.cells[options.column_mapping.indexOf(key === null ? 'email' : key.name)] ?? ''
   if (!isValid(raw, characterSet) || raw.includes('\0')) return null
@@ -93,7 +93,7 @@ export const identityOf = (value: FieldValue): string =>
 
 class InvalidCell extends Error {}
 
-function readContent(cells: string[], around: RowSurroundings): RowContent | null {
+function readContent(cells: string[], around: RowContext): RowContent | null {
   try {
     return contentOf(cells, around)
   } catch (error) {
@@ -102,7 +102,7 @@ function readContent(cells: string[], around: RowSurroundings): RowContent | nul
   }
 }
 
-function contentOf(cells: string[], { options, list }: RowSurroundings): RowContent {
+function contentOf(cells: string[], { options, list }: RowContext): RowContent {
   const mapping = options.column_mapping
   const order = options.file_format.date_format
   const read = <T>(column: string, reader: (text: string) => T | null): T | undefined => {

@@ -3,7 +3,12 @@ import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { programs } from '../../control-plane/cli/processes.ts'
-import { loadClientSettings, loadSettings, parsePortRange, settingsTable } from '../../shared/runtime/config.ts'
+import {
+  loadClientSettings,
+  loadSettings,
+  parsePortRange,
+  settingsTable,
+} from '../../shared/runtime/config.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const read = (file: string) => readFile(path.join(root, file), 'utf8')

@@ -2,12 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Registry } from 'prom-client'
 import t from 'tap'
 import { clock } from '../../shared/runtime/clock.ts'
-import { Figure, registerGauges } from '../../shared/runtime/metrics/cached-metric.ts'
+import { CachedMetric, registerGauges } from '../../shared/runtime/metrics/cached-metric.ts'
 
 /** A figure of how often it was read. */
-function countedFigure(takesMs: number, options: ConstructorParameters<typeof Figure>[1]) {
+function countedMetric(takesMs: number, options: ConstructorParameters<typeof CachedMetric>[1]) {
   let count = 0
-  const figure = new Figure(async () => {
+  const figure = new CachedMetric(async () => {
     count += 1
     await sleep(takesMs)
     return count
@@ -16,14 +16,14 @@ function countedFigure(takesMs: number, options: ConstructorParameters<typeof Fi
 }
 
 t.test('scrapes at the same time and shortly after share one reading', async (t) => {
-  const { figure, readings } = countedFigure(1, { freshMs: 600_000 })
+  const { figure, readings } = countedMetric(1, { freshMs: 600_000 })
   t.same(await Promise.all([figure.value(), figure.value(), figure.value()]), [1, 1, 1])
   t.equal(await figure.value(), 1)
   t.equal(readings(), 1)
 })
 
 t.test('a reading that took long counts for longer', async (t) => {
-  const { figure, readings } = countedFigure(50, { freshMs: 0 })
+  const { figure, readings } = countedMetric(50, { freshMs: 0 })
   await figure.value()
   await sleep(20)
   await figure.value()
@@ -31,7 +31,7 @@ t.test('a reading that took long counts for longer', async (t) => {
 })
 
 t.test('but not for longer than it is told to', async (t) => {
-  const { figure } = countedFigure(50, { freshMs: 0, mostFreshMs: 10 })
+  const { figure } = countedMetric(50, { freshMs: 0, maxAgeMs: 10 })
   await figure.value()
   await sleep(20)
   t.equal(await figure.value(), 2)
@@ -43,7 +43,9 @@ t.test('a reading that nobody waited for shows in every scrape after it', async 
   clock.monotonicMs = () => now
   t.teardown(() => (clock.monotonicMs = monotonicMs))
   const answers: ((value: number) => void)[] = []
-  const figure = new Figure(() => new Promise<number>((resolve) => answers.push(resolve)), { patienceMs: 5 })
+  const figure = new CachedMetric(() => new Promise<number>((resolve) => answers.push(resolve)), {
+    timeoutMs: 5,
+  })
   t.equal(await figure.value(), null)
   for (let scrape = 1; scrape < 10; scrape += 1) {
     now = (scrape - 1) * 10_000 + 3_000
@@ -56,13 +58,13 @@ t.test('a reading that nobody waited for shows in every scrape after it', async 
 
 t.test('a reading that took long to fail is done again as soon as any', async (t) => {
   let isAway = true
-  const figure = new Figure(
+  const figure = new CachedMetric(
     async () => {
       await sleep(50)
       if (isAway) throw new Error('away')
       return 1
     },
-    { freshMs: 10, mostFreshMs: 600_000 },
+    { freshMs: 10, maxAgeMs: 600_000 },
   )
   t.equal(await figure.value(), null)
   isAway = false
@@ -73,9 +75,9 @@ t.test('a reading that took long to fail is done again as soon as any', async (t
 t.test('nobody waits for a reading that hangs, and its gauges are missing until it ends', async (t) => {
   const registry = new Registry()
   let answer: (value: number) => void = () => undefined
-  const figure = new Figure(() => new Promise<number>((resolve) => (answer = resolve)), {
+  const figure = new CachedMetric(() => new Promise<number>((resolve) => (answer = resolve)), {
     freshMs: 600_000,
-    patienceMs: 20,
+    timeoutMs: 20,
   })
   registerGauges(registry, figure, [
     { name: 'rollcall_alone', help: 'x', of: (value) => value },
@@ -93,7 +95,7 @@ t.test('nobody waits for a reading that hangs, and its gauges are missing until 
 t.test('a reading that fails leaves its gauges out, also those that had a value', async (t) => {
   const registry = new Registry()
   let isAway = false
-  const figure = new Figure(
+  const figure = new CachedMetric(
     async () => {
       if (isAway) throw new Error('away')
       return 1

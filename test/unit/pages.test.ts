@@ -2,7 +2,7 @@ import { access, readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { collectionDefinitions, doorbellName } from '../../shared/contract/schemas/collections.ts'
+import { collectionDefinitions, wakeUpCollectionName } from '../../shared/contract/schemas/collections.ts'
 import { chunkDocument, importDocument } from '../../shared/contract/schemas/import.ts'
 
 /** What is written for people: each link leads somewhere, and each page can be come to. */
@@ -50,7 +50,7 @@ t.test('links lead to files and headings that are there, and every page is linke
 t.test('docs/protocol.md names every collection, and every field of imports and chunks', async (t) => {
   const firstCells = [...texts.get('docs/protocol.md')!.matchAll(/^\| (.*?) \|/gm)].map(([, cell]) => cell!)
   const named = firstCells.map((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name]) => name!))
-  const collections = [...collectionDefinitions.map(({ name }) => name), doorbellName]
+  const collections = [...collectionDefinitions.map(({ name }) => name), wakeUpCollectionName]
   t.same(
     collections.filter((name) => !named.some((names) => names.includes(name))),
     [],

@@ -10,7 +10,7 @@ const drainMs = 10_000
 const drainBytes = 64 * 1024 * 1024
 
 /** How a body is waited for when the process stops. Less in all than requests under way have, so that it is answered. */
-export interface BodyPatience {
+export interface BodyTimeouts {
   stopping: AbortSignal
   /** From one piece to the next. */
   stalledMs?: number
@@ -26,11 +26,11 @@ export interface BodyPatience {
 export async function* bodyPieces(
   request: IncomingMessage,
   limit: number,
-  patience: BodyPatience,
+  timeouts: BodyTimeouts,
 ): AsyncGenerator<Buffer> {
   if (Number(request.headers['content-length'] ?? 0) > limit) throw tooLarge(limit)
   const decompressor = decompressorOf(request)
-  const sent = bounded(whilePatient(request.iterator({ destroyOnReturn: false }), patience), limit)
+  const sent = bounded(withTimeouts(request.iterator({ destroyOnReturn: false }), timeouts), limit)
   try {
     if (decompressor === null) yield* sent
     else yield* bounded(decompressed(sent, decompressor), limit)
@@ -40,9 +40,9 @@ export async function* bodyPieces(
 }
 
 /** The pieces as they come, and without an end to the patience as long as the process doesn't stop. */
-async function* whilePatient(
+async function* withTimeouts(
   pieces: AsyncIterator<unknown, undefined>,
-  { stopping, stalledMs = 3_000, arrivingMs = 6_500 }: BodyPatience,
+  { stopping, stalledMs = 3_000, arrivingMs = 6_500 }: BodyTimeouts,
 ): AsyncGenerator {
   const over = Promise.withResolvers<never>()
   const giveUp = () => over.reject(notWaitedFor())
@@ -139,14 +139,14 @@ function toRefusal(error: unknown): unknown {
  * Takes what a refused request still sends, so that its client gets to read the reply: who closes on one that is
  * sending resets the connection. Not for ever; then the connection is cut.
  */
-export function drain(request: IncomingMessage, most = { ms: drainMs, bytes: drainBytes }): void {
+export function drain(request: IncomingMessage, limits = { ms: drainMs, bytes: drainBytes }): void {
   if (request.complete || request.destroyed) return
   let size = 0
   const cut = () => request.socket.destroy()
-  const timer = setTimeout(cut, most.ms).unref()
+  const timer = setTimeout(cut, limits.ms).unref()
   request.on('data', (piece: Buffer) => {
     size += piece.length
-    if (size > most.bytes) cut()
+    if (size > limits.bytes) cut()
   })
   request
     .once('error', () => undefined)

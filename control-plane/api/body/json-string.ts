@@ -19,9 +19,9 @@ const escape = 1
 const unicode = 2
 
 /** Where texts are put together before they are given out, each in a buffer of its own length. */
-const mostAtOnce = 64 * 1024
+const maxConcurrent = 64 * 1024
 // An escape that began in an earlier piece may bring three bytes more than this one has.
-const scratch = Buffer.allocUnsafe(mostAtOnce + 3)
+const scratch = Buffer.allocUnsafe(maxConcurrent + 3)
 
 /**
  * One JSON string that comes in pieces, cut anywhere, as the UTF-8 of its text. It begins behind the opening quote.
@@ -44,7 +44,7 @@ export class JsonString {
   /** Decodes the piece from `start` on, up to the closing quote or as far as it goes at once; it goes on at `next`. */
   write(piece: Buffer, start: number): { text: Buffer; next: number } {
     const text = scratch
-    const end = Math.min(piece.length, start + mostAtOnce)
+    const end = Math.min(piece.length, start + maxConcurrent)
     let length = 0
     let at = start
     for (; at < end && !this.ended; at++) {

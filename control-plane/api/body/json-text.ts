@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import { RequestError } from '../../../shared/contract/errors.ts'
 
 /** Containers within one another. What looks at a document goes down it by recursion; nothing sensible has ten. */
-const mostLevels = 64
+const maxLevels = 64
 /** Counted by brackets and commas. A value may take 40 bytes of memory and its refusal 200, for two bytes of JSON. */
 const maxValues = 50_000
 
@@ -15,7 +15,7 @@ export function parseJson(bytes: Buffer): unknown {
   // Text that isn't whole would be stored as something else.
   if (!isUtf8(bytes)) throw refusedBody('is not valid UTF-8')
   const { levels, values } = shapeOf(bytes)
-  if (levels > mostLevels) throw refusedBody(`is nested more than ${mostLevels} levels deep`)
+  if (levels > maxLevels) throw refusedBody(`is nested more than ${maxLevels} levels deep`)
   if (values > maxValues) throw refusedBody(`holds more than ${maxValues} values`)
   let value: unknown
   try {

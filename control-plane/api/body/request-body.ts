@@ -76,7 +76,7 @@ export async function readInlineBody(
   const skeleton = new JsonSkeleton({ path, limit: megabyte, sink: sampled ?? staged })
   let refusal: { error: unknown } | null = null
   let size = 0
-  let hasTurn = false
+  let hasSlot = false
   try {
     const limit = settings.HTTP_INLINE_LIMIT_MB * megabyte
     for await (const piece of bodyPieces(request, limit, { stopping })) {
@@ -88,9 +88,9 @@ export async function readInlineBody(
       if (refusal !== null) continue
       try {
         skeleton.write(piece)
-        await staged.settle()
-        if (hasTurn || skeleton.length + (sampled?.size ?? 0) <= smallBytes) continue
-        hasTurn = true
+        await staged.flush()
+        if (hasSlot || skeleton.length + (sampled?.size ?? 0) <= smallBytes) continue
+        hasSlot = true
         await beginLarge()
       } catch (error) {
         if (error instanceof RequestError && error.status === 413) throw error

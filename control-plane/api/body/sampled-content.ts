@@ -14,15 +14,15 @@ export interface ContentSample {
 
 /** Keeps the beginning of a body's content in memory, and lets the rest pass: nothing is written anywhere. */
 export class SampledContent implements StringSink {
-  readonly #mostBytes: number
+  readonly #maxBytes: number
   #kept: Buffer[] = []
   #size = 0
   #isBlank = true
   #decoder = new StringDecoder('utf8')
   #hasHalfPair = false
 
-  constructor(mostBytes: number) {
-    this.#mostBytes = mostBytes
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes
   }
 
   /** Of the content so far, in bytes. */
@@ -39,9 +39,9 @@ export class SampledContent implements StringSink {
   }
 
   add(text: Buffer): void {
-    const room = this.#mostBytes - this.#size
+    const remaining = this.#maxBytes - this.#size
     // A copy: a piece may be a small part of a large buffer.
-    if (room > 0) this.#kept.push(Buffer.from(text.subarray(0, room)))
+    if (remaining > 0) this.#kept.push(Buffer.from(text.subarray(0, remaining)))
     this.#size += text.length
     if (this.#isBlank) this.#isBlank = this.#decoder.write(text).trim() === ''
   }
@@ -55,7 +55,7 @@ export class SampledContent implements StringSink {
     if (this.#hasHalfPair) throw halfPair()
     return {
       bytes: Buffer.concat(this.#kept),
-      isWhole: this.#size <= this.#mostBytes,
+      isWhole: this.#size <= this.#maxBytes,
       isBlank: this.#isBlank,
     }
   }

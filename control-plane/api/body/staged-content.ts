@@ -9,7 +9,7 @@ import type { StringSink } from './json-skeleton.ts'
 import { halfPair } from './json-text.ts'
 
 /** Up to here content is held in memory: what is small and refused never comes to the staging. */
-const heldBytes = 64 * 1024
+const reservedBytes = 64 * 1024
 /** What may wait for the staging's medium before the client has to wait as well. */
 const waitingBytes = 256 * 1024
 
@@ -39,8 +39,8 @@ interface ContentFile {
 export class StagedContent implements StringSink {
   readonly #staging: Staging
   readonly #collections: Database['collections']
-  #held: Buffer[] = []
-  #heldSize = 0
+  #buffered: Buffer[] = []
+  #reservedSize = 0
   #file: ContentFile | null = null
   /** Files of content that another one took the place of. */
   #superseded: ContentFile[] = []
@@ -55,8 +55,8 @@ export class StagedContent implements StringSink {
   }
 
   begin(): void {
-    this.#held = []
-    this.#heldSize = 0
+    this.#buffered = []
+    this.#reservedSize = 0
     if (this.#file !== null) this.#superseded.push(this.#file)
     this.#file = null
     this.#isBlank = true
@@ -65,8 +65,8 @@ export class StagedContent implements StringSink {
   }
 
   add(text: Buffer): void {
-    this.#held.push(text)
-    this.#heldSize += text.length
+    this.#buffered.push(text)
+    this.#reservedSize += text.length
     if (this.#isBlank) this.#isBlank = this.#decoder.write(text).trim() === ''
   }
 
@@ -75,19 +75,19 @@ export class StagedContent implements StringSink {
   }
 
   /** Hands on what came, and waits until the staging takes more. */
-  async settle(): Promise<void> {
+  async flush(): Promise<void> {
     if (this.#superseded.length > 0) await this.#removeSuperseded()
-    if (this.#file === null && this.#heldSize <= heldBytes) return
+    if (this.#file === null && this.#reservedSize <= reservedBytes) return
     const file = (this.#file ??= await this.#createFile())
-    for (const piece of this.#held.splice(0)) await this.#write(file, piece)
-    this.#heldSize = 0
+    for (const piece of this.#buffered.splice(0)) await this.#write(file, piece)
+    this.#reservedSize = 0
   }
 
   /** Resolves when the content is whole in the staging. */
   async finish(): Promise<InlineContent> {
     if (this.#hasHalfPair) throw halfPair()
     this.#file ??= await this.#createFile()
-    await this.settle()
+    await this.flush()
     const { importId, stream, written } = this.#file
     stream.end()
     const bytes = await written.catch(refuseWhenFull)
@@ -104,7 +104,7 @@ export class StagedContent implements StringSink {
   async discard(): Promise<void> {
     if (this.#file !== null && !this.#isKept) this.#superseded.push(this.#file)
     this.#file = null
-    this.#held = []
+    this.#buffered = []
     await this.#removeSuperseded()
   }
 

@@ -38,10 +38,10 @@ export async function importSource(session: Session, source: string, options: Im
         ...(options.characterSet === undefined ? {} : { characterSet: options.characterSet }),
       })
   const given = givenOptions(options, file)
-  const look = await inspect(client, options.list, given, file ?? source)
-  showLook(terminal, look, file)
-  const mapping = await settleMapping(terminal, look, source, options)
-  const file_format = formatOf(look, options, file)
+  const inspection = await inspect(client, options.list, given, file ?? source)
+  showInspection(terminal, inspection, file)
+  const mapping = await confirmMapping(terminal, inspection, source, options)
+  const file_format = formatOf(inspection, options, file)
   const create = (file_source: Record<string, unknown>) =>
     createImport(client, options.list, { ...given, column_mapping: mapping, file_format, file_source })
   const { created, uploadedAs } =
@@ -83,11 +83,11 @@ async function inspect(
   given: Record<string, unknown>,
   source: SourceFile | string,
 ): Promise<InspectionView> {
-  for (const [at, most] of samplesOfCharacters.entries()) {
+  for (const [at, maxCharacters] of samplesOfCharacters.entries()) {
     const file_source =
       typeof source === 'string'
         ? { type: 'url', url: source }
-        : { type: 'json', content: source.beginning(most) }
+        : { type: 'json', content: source.beginning(maxCharacters) }
     try {
       return await client.post<InspectionView>(`/mailing_lists/${listId}/subscriber_imports/inspect`, {
         subscriber_import: { ...given, file_source },
@@ -143,35 +143,35 @@ export function parseMapping(text: string): (string | null)[] {
 
 /** What the service reads: our own files come to it as UTF-8. */
 function formatOf(
-  look: InspectionView,
+  inspection: InspectionView,
   options: ImportFlags,
   file: SourceFile | null,
 ): Record<string, unknown> {
-  const separator = options.separator === 'tab' ? '\t' : (options.separator ?? look.csv_field_separator)
-  const found = file === null ? (options.characterSet ?? look.character_set) : 'utf-8'
+  const separator = options.separator === 'tab' ? '\t' : (options.separator ?? inspection.csv_field_separator)
+  const found = file === null ? (options.characterSet ?? inspection.character_set) : 'utf-8'
   return {
-    csv_has_headers: options.headers && look.csv_has_headers,
+    csv_has_headers: options.headers && inspection.csv_has_headers,
     csv_field_separator: separator,
-    csv_field_enclosure: look.csv_field_enclosure,
+    csv_field_enclosure: inspection.csv_field_enclosure,
     character_set: served(found),
-    ...(options.dateFormat === undefined && look.date_format === null
+    ...(options.dateFormat === undefined && inspection.date_format === null
       ? {}
-      : { date_format: options.dateFormat ?? look.date_format }),
+      : { date_format: options.dateFormat ?? inspection.date_format }),
   }
 }
 
 const separatorNames: Record<string, string> = { ',': 'commas', ';': 'semicolons', '\t': 'tabs', '|': 'bars' }
 
 /** The mapping and how the file reads, on standard error. */
-function showLook(terminal: Terminal, look: InspectionView, file: SourceFile | null): void {
+function showInspection(terminal: Terminal, inspection: InspectionView, file: SourceFile | null): void {
   const { err } = terminal
   const style = styledFor(terminal, err)
-  const characterSet = file?.characterSet ?? look.character_set
+  const characterSet = file?.characterSet ?? inspection.character_set
   err.write(
-    `${characterSet}, ${separatorNames[look.csv_field_separator]} between cells, ${look.csv_has_headers ? 'a header line' : 'no header line'}${look.date_format === null ? '' : `, dates are ${look.date_format}`}\n`,
+    `${characterSet}, ${separatorNames[inspection.csv_field_separator]} between cells, ${inspection.csv_has_headers ? 'a header line' : 'no header line'}${inspection.date_format === null ? '' : `, dates are ${inspection.date_format}`}\n`,
   )
-  const rows = look.columns.map(({ header, samples, proposed, confidence }, i) => {
-    const target = look.column_mapping[i] ?? null
+  const rows = inspection.columns.map(({ header, samples, proposed, confidence }, i) => {
+    const target = inspection.column_mapping[i] ?? null
     return [
       i + 1,
       header ?? '',
@@ -183,45 +183,46 @@ function showLook(terminal: Terminal, look: InspectionView, file: SourceFile | n
   err.write(
     table(['#', 'header', 'first value', 'imported as', 'sure'], rows, { width: columnsOf(err), style }),
   )
-  const failed = look.records.filter(({ result }) => result === 'failed')
+  const failed = inspection.records.filter(({ result }) => result === 'failed')
   if (failed.length > 0)
     err.write(
-      `${style('yellow', `${failed.length} of the first ${look.records.length} records would fail`)}: ${printable(failed[0]!.error ?? '')}\n`,
+      `${style('yellow', `${failed.length} of the first ${inspection.records.length} records would fail`)}: ${printable(failed[0]!.error ?? '')}\n`,
     )
-  for (const warning of look.warnings) err.write(`${style('yellow', 'warning:')} ${printable(warning)}\n`)
+  for (const warning of inspection.warnings)
+    err.write(`${style('yellow', 'warning:')} ${printable(warning)}\n`)
 }
 
 /** The mapping that is to be taken; a person is asked, a script isn't. */
-async function settleMapping(
+async function confirmMapping(
   terminal: Terminal,
-  look: InspectionView,
+  inspection: InspectionView,
   source: string,
   options: ImportFlags,
 ): Promise<(string | null)[]> {
   const { input, err } = terminal
   const isAsked = options.yes !== true && options.json !== true && input.isTTY && err.isTTY
-  const isUsable = look.import_error === null
+  const isUsable = inspection.import_error === null
   if (options.map !== undefined || (isUsable && !isAsked)) {
-    if (isUsable) return look.column_mapping
-    throw new CommandFailure(look.import_error!)
+    if (isUsable) return inspection.column_mapping
+    throw new CommandFailure(inspection.import_error!)
   }
   if (!isAsked)
-    throw new CommandFailure(look.import_error!, {
+    throw new CommandFailure(inspection.import_error!, {
       hint: 'say which column is which, for example --map email,-,"First name"',
     })
-  if (!isUsable) err.write(`${printable(look.import_error!)}\n`)
+  if (!isUsable) err.write(`${printable(inspection.import_error!)}\n`)
   // What was typed as the file has ended, and so has standard input.
   const asked = source === '-' ? keyboard() : input
   if (asked === null) throw usage('nobody can be asked when the file is typed: say --yes, or --map')
   try {
-    return await askForMapping({ ...terminal, input: asked }, look)
+    return await askForMapping({ ...terminal, input: asked }, inspection)
   } finally {
     if (asked !== input) asked.destroy()
   }
 }
 
-async function askForMapping(terminal: Terminal, look: InspectionView): Promise<(string | null)[]> {
-  const isUsable = look.import_error === null
+async function askForMapping(terminal: Terminal, inspection: InspectionView): Promise<(string | null)[]> {
+  const isUsable = inspection.import_error === null
   for (;;) {
     const answer = (
       await ask(
@@ -229,7 +230,7 @@ async function askForMapping(terminal: Terminal, look: InspectionView): Promise<
         isUsable ? 'Import it like this? [Y/n, or a mapping] ' : 'Which column is which? [a mapping, or n] ',
       )
     ).trim()
-    if (isUsable && /^(y|yes|)$/i.test(answer)) return look.column_mapping
+    if (isUsable && /^(y|yes|)$/i.test(answer)) return inspection.column_mapping
     if (/^(n|no)$/i.test(answer)) throw new CommandFailure('nothing was imported')
     if (answer !== '') return parseMapping(answer)
   }

@@ -6,7 +6,7 @@ import type { Session } from '../session.ts'
 import type { SourceFile } from '../source-file.ts'
 import { printable, type Terminal } from '../terminal.ts'
 
-export const mostInline = 10 * 1024 * 1024
+export const maxInlineBytes = 10 * 1024 * 1024
 
 interface Sent {
   created: ImportView
@@ -23,7 +23,7 @@ export async function sendFile(
 ): Promise<Sent> {
   if (via === 'inline' && file.isPacked)
     throw usage(`${file.name} is packed and can only be uploaded: leave out --via inline`)
-  if (via === 'inline' || (via === undefined && !file.isPacked && file.size <= mostInline)) {
+  if (via === 'inline' || (via === undefined && !file.isPacked && file.size <= maxInlineBytes)) {
     const content = await file.text()
     if (content === null && via === 'inline')
       throw new CommandFailure(

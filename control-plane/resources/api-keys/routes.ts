@@ -35,7 +35,7 @@ function endpointsUnder(prefix: '' | '/organizations/:organization_id', suffix: 
       summary: 'The API keys of an organization, by id',
       tag,
       needs: 'admin',
-      query: tokenPagingQuery({ perPage: 2000, most: 2000 }),
+      query: tokenPagingQuery({ perPage: 2000, max: 2000 }),
       reply: { data: z.array(apiKeyView), paging: 'pages', example: [exampleApiKey] },
       handle: (call) => listApiKeys(call, call.organizationId, call.query()),
     }),

@@ -4,14 +4,14 @@ import { clock } from '../../../shared/runtime/clock.ts'
 import { nextIds } from '../../../shared/runtime/database.ts'
 import type { ApiKeyDocument, Role } from '../../../shared/contract/schemas/api-key.ts'
 import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
-import { refuseMore } from '../../api/authorization.ts'
+import { requireNotAbove } from '../../api/authorization.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { takingTurns } from '../credential-changes.ts'
+import { changeCredentials } from '../credential-changes.ts'
 import type { ApiKeyChange, ApiKeyCreation } from './schemas.ts'
 
 /**
@@ -35,7 +35,7 @@ export const listApiKeys = (call: PageCall, organizationId: number, query: Token
     },
   )
 
-/** Throws 403 for more than the caller may do, `validation_failed` for the user or the role, and as takingTurns. */
+/** Throws 403 for more than the caller may do, `validation_failed` for the user or the role, and as changeCredentials. */
 export async function createApiKey(
   deps: ControlPlane,
   caller: Caller,
@@ -52,7 +52,7 @@ export async function createApiKey(
     created_at: clock.now(),
   }
   document._id = await nextIds(collections, 'api_key')
-  await takingTurns(deps, caller, async (session) => {
+  await changeCredentials(deps, caller, async (session) => {
     await refuseMoreThanCaller(deps, caller, document, session)
     await checkApiKey(deps, document, null, session)
     await collections.apiKeys.insertOne(document, { session })
@@ -69,7 +69,7 @@ export async function changeApiKey(
 ): Promise<ApiKeyDocument> {
   const { collections } = deps.database
   const set: Partial<ApiKeyDocument> = withoutUndefined(given)
-  return takingTurns(deps, caller, async (session) => {
+  return changeCredentials(deps, caller, async (session) => {
     const current = await findApiKey(deps, caller, String(id), organizationId, session)
     await refuseMoreThanCaller(deps, caller, current, session)
     const wanted = { ...current, ...set }
@@ -81,14 +81,14 @@ export async function changeApiKey(
   })
 }
 
-/** Throws as findApiKey and takingTurns, and 403 for more than the caller may do. */
+/** Throws as findApiKey and changeCredentials, and 403 for more than the caller may do. */
 export async function deleteApiKey(
   deps: ControlPlane,
   caller: Caller,
   id: string | undefined,
   organizationId: number | null,
 ): Promise<void> {
-  await takingTurns(deps, caller, async (session) => {
+  await changeCredentials(deps, caller, async (session) => {
     const key = await findApiKey(deps, caller, id, organizationId, session)
     await refuseMoreThanCaller(deps, caller, key, session)
     await deps.database.collections.apiKeys.deleteOne({ _id: key._id }, { session })
@@ -147,14 +147,14 @@ export async function refuseMoreThanCaller(
   key: Pick<ApiKeyDocument, KeyOwner>,
   session?: ClientSession,
 ): Promise<void> {
-  refuseMore({ role: key.role, permissions: {} }, caller, 'an API key')
+  requireNotAbove({ role: key.role, permissions: {} }, caller, 'an API key')
   if (key.user_id === null) return
   // Whether a user of another organization exists is nobody's business; he is refused as no user of this one.
   const user = await database.collections.users.findOne(
     { _id: key.user_id, organization_id: key.organization_id },
     session === undefined ? {} : { session },
   )
-  if (user !== null) refuseMore(user, caller, 'an API key')
+  if (user !== null) requireNotAbove(user, caller, 'an API key')
 }
 
 /**

@@ -4,7 +4,7 @@ import { daysBetween } from '../delivery-events/counts.ts'
 import { noDailyCounts } from '../delivery-events/message-state.ts'
 
 /** Most codes that are told of: what senders make of codes is their own affair, the size of a reply isn't. */
-const mostCodes = 100_000
+const maxCodes = 100_000
 
 export interface Sums {
   counts: DailyCounts
@@ -31,7 +31,7 @@ export function sumDays(
           { $match },
           { $group: { _id: '$code', bounces: { $sum: '$bounces' } } },
           { $sort: { bounces: -1, _id: 1 } },
-          { $limit: mostCodes },
+          { $limit: maxCodes },
         ],
         // Others are served between two batches.
         { session, batchSize: 1_000 },

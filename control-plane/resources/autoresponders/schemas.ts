@@ -26,7 +26,7 @@ const delays = ['immediately', 'with_delay'] as const
 
 const urls = () =>
   z
-    .array(boundedText({ least: 1, most: 10_000 }))
+    .array(boundedText({ min: 1, max: 10_000 }))
     .max(1_000)
     .nullable()
 

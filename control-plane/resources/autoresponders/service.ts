@@ -2,9 +2,12 @@ import type { ClientSession } from 'mongodb'
 import type { z } from 'zod'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { nextIds } from '../../../shared/runtime/database.ts'
-import { autoresponderDefaults, type AutoresponderDocument } from '../../../shared/contract/schemas/autoresponder.ts'
+import {
+  autoresponderDefaults,
+  type AutoresponderDocument,
+} from '../../../shared/contract/schemas/autoresponder.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
-import { ring } from '../../../shared/store/wake-up.ts'
+import { notifyEngines } from '../../../shared/store/wake-up.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import type { WholePaging } from '../../api/endpoint.ts'
 import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
@@ -12,12 +15,12 @@ import { missing, pathId } from '../../api/scope.ts'
 import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { takingTurnsOnList } from '../list-changes.ts'
+import { changeList } from '../list-changes.ts'
 import { namesToForget } from '../outside-names.ts'
 import { globMatcher } from './glob.ts'
 import { faultsOf, impliedByDelay, sizeFaults, triggeredBy } from './rules.ts'
 import type { AutoresponderChange, AutoresponderCreation, autoresponderQuery } from './schemas.ts'
-import { refuseMissingTargets, refuseRing } from './targets.ts'
+import { refuseMissingTargets, refuseCycle } from './targets.ts'
 import { viewer } from './view.ts'
 
 /** Throws `not_found` where the list has none with that id. */
@@ -49,7 +52,7 @@ export async function listAutoresponders(
   const toView = await viewer(deps, list)
   const reader = new PageReader<AutoresponderDocument>({
     call,
-    most: ids.length,
+    max: ids.length,
     views: (documents) =>
       documents.map((document) => (isMinimal ? { id: document._id, name: document.name } : toView(document))),
   })
@@ -84,7 +87,7 @@ export async function createAutoresponder(
 ): Promise<AutoresponderDocument> {
   const { collections } = deps.database
   const document = newAutoresponder(await nextIds(collections, 'autoresponder'), list, given)
-  await takingTurnsOnList(deps, list._id, taken(document.name), async (session) => {
+  await changeList(deps, list._id, taken(document.name), async (session) => {
     await refuseMissingTargets(collections, document, session)
     await collections.autoresponders.insertOne(document, { session })
   })
@@ -131,7 +134,7 @@ export async function changeAutoresponder(
   given: AutoresponderChange,
 ): Promise<AutoresponderDocument> {
   const { collections } = deps.database
-  const changed = await takingTurnsOnList(deps, list._id, taken(given.name), async (session) => {
+  const changed = await changeList(deps, list._id, taken(given.name), async (session) => {
     const current = await collections.autoresponders.findOne(
       { _id: id, mailing_list_id: list._id },
       { session },
@@ -140,12 +143,12 @@ export async function changeAutoresponder(
     const document = changedAutoresponder(current, given)
     await refuseMissingTargets(collections, document, session)
     if (triggeredBy(document)?.id !== triggeredBy(current)?.id)
-      await raiseRevisions(deps, await refuseRing(collections, document, session), list, session)
+      await raiseRevisions(deps, await refuseCycle(collections, document, session), list, session)
     const { _id, ...fields } = document
     await collections.autoresponders.updateOne({ _id }, { $set: fields }, { session })
     return document
   })
-  if (given.paused === false) await ring(collections, 'an autoresponder goes on')
+  if (given.paused === false) await notifyEngines(collections, 'an autoresponder goes on')
   return changed
 }
 

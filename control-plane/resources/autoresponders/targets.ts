@@ -1,6 +1,9 @@
 import type { ClientSession } from 'mongodb'
 import { RequestError } from '../../../shared/contract/errors.ts'
-import { autoresponderTargets, type AutoresponderDocument } from '../../../shared/contract/schemas/autoresponder.ts'
+import {
+  autoresponderTargets,
+  type AutoresponderDocument,
+} from '../../../shared/contract/schemas/autoresponder.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import { refuseProblems } from '../../api/validation.ts'
 import { triggeredBy, type WithTargets } from './rules.ts'
@@ -34,7 +37,7 @@ export async function refuseMissingTargets(
  * it. Resolves to the lists that it came through: whoever changes one of their autoresponders at the same time may make
  * a ring of it, so their revisions are to be raised too.
  */
-export async function refuseRing(
+export async function refuseCycle(
   { autoresponders }: Collections,
   document: AutoresponderDocument,
   session: ClientSession,
@@ -44,7 +47,7 @@ export async function refuseRing(
   const first = triggeredBy(document)
   let next = first
   while (next !== null) {
-    if (path.includes(next.id)) throw ringOf(first!.field, [...path, next.id])
+    if (path.includes(next.id)) throw cycleFrom(first!.field, [...path, next.id])
     const target = await autoresponders.findOne<WithTargets & { mailing_list_id: number }>(
       { _id: next.id },
       {
@@ -64,10 +67,10 @@ export async function refuseRing(
   return lists
 }
 
-const mostNamed = 10
+const maxNamed = 10
 
-function ringOf(field: string, ids: number[]): RequestError {
-  const named = ids.length > mostNamed ? [...ids.slice(0, mostNamed), '...'] : ids
+function cycleFrom(field: string, ids: number[]): RequestError {
+  const named = ids.length > maxNamed ? [...ids.slice(0, maxNamed), '...'] : ids
   return new RequestError(
     'validation_failed',
     `${field}: autoresponders can't trigger each other in a ring, and ${named.join(' <- ')} would be one`,

@@ -1,10 +1,10 @@
 import type { TemplateContent } from '../../../shared/contract/schemas/campaign-template.ts'
-import { mostContents, type GivenContent, type TemplateChange } from './schemas.ts'
+import { maxContents, type GivenContent, type TemplateChange } from './schemas.ts'
 
 /** The contents of a template: what a request makes of those that are stored. */
 
 /** The database's limit for a document is 16 MB. */
-const mostBytes = 8_000_000
+const maxBytes = 8_000_000
 
 const singleFields = ['content_subject', 'email_format', 'content_html', 'content_text'] as const
 
@@ -88,8 +88,8 @@ function sizeFaults(contents: TemplateContent[]): string[] {
     0,
   )
   return [
-    ...(contents.length > mostContents ? [`contents must have at most ${mostContents} entries in all`] : []),
-    ...(bytes > mostBytes ? [`contents must have at most ${mostBytes} bytes in all`] : []),
+    ...(contents.length > maxContents ? [`contents must have at most ${maxContents} entries in all`] : []),
+    ...(bytes > maxBytes ? [`contents must have at most ${maxBytes} bytes in all`] : []),
   ]
 }
 

@@ -20,7 +20,7 @@ import {
 
 /** What campaign templates look like in requests and replies. */
 
-export const mostContents = 100
+export const maxContents = 100
 
 /** Null is the same as nothing in a new content; what it is in a stored one, `contents.ts` says. */
 const givenContent = z.object({
@@ -108,7 +108,7 @@ const settings = {
   segmentation_criteria_id: outsideId(),
   segmentation_criteria_remote_sql: z.string().nullable(),
   custom_dynamic_template_id: outsideId(),
-  contents: z.array(givenContent).max(mostContents),
+  contents: z.array(givenContent).max(maxContents),
   content_subject: headerText(998).nullable().meta(deprecated),
   email_format: oneOf(contentFormats).meta(deprecated),
   content_html: z.string().nullable().meta(deprecated),

@@ -5,7 +5,7 @@ import type { CampaignTemplateDocument } from '../../../shared/contract/schemas/
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
-import { refuseProblems, refusingTaken } from '../../api/validation.ts'
+import { refuseProblems, mapDuplicateKey } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { changedContents, newContentsIn } from './contents.ts'
 import { changedDispatch } from './delivery.ts'
@@ -75,7 +75,7 @@ export async function createTemplate(
     _id: await nextIds(collections, 'campaign_template'),
   }
   const document = changedBy(blank, request, await circumstancesOf(deps, blank, newContentsIn(given)))
-  await refusingTaken(taken(document.name), () => collections.campaignTemplates.insertOne(document))
+  await mapDuplicateKey(taken(document.name), () => collections.campaignTemplates.insertOne(document))
   return document
 }
 
@@ -94,7 +94,7 @@ export async function changeTemplate(
   let current = found
   for (;;) {
     const { _id, ...fields } = changedBy(current, request, circumstances)
-    const { matchedCount } = await refusingTaken(taken(fields.name), () =>
+    const { matchedCount } = await mapDuplicateKey(taken(fields.name), () =>
       campaignTemplates.updateOne({ _id, revision: current.revision }, { $set: fields }),
     )
     if (matchedCount === 1) return { _id, ...fields }

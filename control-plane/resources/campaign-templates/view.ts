@@ -1,5 +1,8 @@
 import type { z } from 'zod'
-import type { CampaignTemplateDocument, TemplateContent } from '../../../shared/contract/schemas/campaign-template.ts'
+import type {
+  CampaignTemplateDocument,
+  TemplateContent,
+} from '../../../shared/contract/schemas/campaign-template.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import type { WholePaging } from '../../api/endpoint.ts'
 import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
@@ -29,7 +32,7 @@ export async function summaries(
   const after = Number(pageStart(call.deps, { page_token }, scope).after ?? 0)
   const reader = new PageReader<Summary>({
     call,
-    most: Number.MAX_SAFE_INTEGER,
+    max: Number.MAX_SAFE_INTEGER,
     views: (documents) => summaryViews(call.deps, documents),
   })
   await reader.read(

@@ -16,7 +16,7 @@ export const confirmationFormEndpoints = [
     summary: "The list's confirmation forms, by id",
     tag,
     needs: 'any_key',
-    query: tokenPagingQuery({ perPage: 2000, most: 2000 }),
+    query: tokenPagingQuery({ perPage: 2000, max: 2000 }),
     reply: { data: z.array(confirmationFormView), paging: 'pages', example: [exampleConfirmationForm] },
     async handle(call) {
       const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])

@@ -26,7 +26,7 @@ const standard = {
 
 /** Without the link nobody could ever confirm. */
 const content = (fallback: string) =>
-  boundedText({ most: 500_000 })
+  boundedText({ max: 500_000 })
     .refine((text) => text.includes(link), { error: `must hold ${link}` })
     .meta({ pattern: link })
     .default(fallback)

@@ -45,7 +45,7 @@ export const customFieldEndpoints = [
     summary: "The list's custom fields, by id",
     tag,
     needs: 'any_key',
-    query: tokenPagingQuery({ perPage: 2000, most: 2000 }),
+    query: tokenPagingQuery({ perPage: 2000, max: 2000 }),
     reply: { data: z.array(customFieldView), paging: 'pages', example: [exampleCustomField] },
     async handle(call) {
       const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])

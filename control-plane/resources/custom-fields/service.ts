@@ -20,7 +20,7 @@ import { missing, pathId } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
 import { refuseProblems, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { takingTurnsOnList } from '../list-changes.ts'
+import { changeList } from '../list-changes.ts'
 import type { CustomFieldChange, CustomFieldCreation } from './schemas.ts'
 
 /** One page of the list's custom fields, by id. */
@@ -63,7 +63,7 @@ export async function createCustomField(
 ): Promise<CustomFieldDocument> {
   const { collections } = deps.database
   const document = newField(await nextIds(collections, 'custom_field'), list, given)
-  await takingTurnsOnList(deps, list._id, taken(document.name), async (session) => {
+  await changeList(deps, list._id, taken(document.name), async (session) => {
     await refuseTooMany(collections, document, session)
     await collections.customFields.insertOne(document, { session })
   })
@@ -146,7 +146,7 @@ export async function changeCustomField(
   given: CustomFieldChange,
 ): Promise<CustomFieldDocument> {
   const { _id, ...changed } = changedField(field, given)
-  await takingTurnsOnList(deps, list._id, taken(changed.name), async (session, current) => {
+  await changeList(deps, list._id, taken(changed.name), async (session, current) => {
     if (current.primary_key_custom_field_id === _id && !changed.required)
       throw new RequestError('validation_failed', 'required must be true for the primary key of the list')
     if (BSON.calculateObjectSize({ _id, ...changed }) > BSON.calculateObjectSize(field))
@@ -171,7 +171,7 @@ export async function deleteCustomField(
   field: CustomFieldDocument,
 ): Promise<void> {
   const { collections } = deps.database
-  await takingTurnsOnList(deps, list._id, taken(field.name), async (session, current) => {
+  await changeList(deps, list._id, taken(field.name), async (session, current) => {
     if (current.primary_key_custom_field_id === field._id)
       throw new RequestError(
         'validation_failed',

@@ -2,7 +2,10 @@ import type { ClientSession } from 'mongodb'
 import { nextIds, type Database } from '../../../shared/runtime/database.ts'
 import { messageReactionId } from '../../../shared/contract/schemas/autoresponder.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
-import type { DeliveryEventDocument, DeliveryMessageDocument } from '../../../shared/contract/schemas/delivery.ts'
+import type {
+  DeliveryEventDocument,
+  DeliveryMessageDocument,
+} from '../../../shared/contract/schemas/delivery.ts'
 import { dropReactions, queueReactions } from '../../../shared/store/reactions.ts'
 import { dueTime } from '../../../shared/values/due-time.ts'
 import { earlier } from './message-state.ts'

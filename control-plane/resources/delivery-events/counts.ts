@@ -11,7 +11,7 @@ import {
 import { countedBounceCode, countsOfMessage, noDailyCounts } from './message-state.ts'
 
 /** By how much a call moves the daily figures: sums of differences, written as one `$inc` a day. */
-export class Figures {
+export class DayCounts {
   /** By `<autoresponder>:<day>`. */
   readonly #days = new Map<string, DailyCounts>()
   /** By the same and the code. */
@@ -71,14 +71,14 @@ const stripes = 8
 let lastStripe = Math.floor(Math.random() * stripes)
 
 /** Adds them to what is stored, in the session's transaction. */
-export async function writeFigures(
+export async function writeStats(
   { autoresponderDays, bounceCodes }: Collections,
   session: ClientSession,
-  figures: Figures,
+  dayCounts: DayCounts,
 ): Promise<void> {
   lastStripe = (lastStripe + 1) % stripes
   const days: AnyBulkWriteOperation<AutoresponderDayDocument>[] = []
-  for (const [key, counts] of figures.days) {
+  for (const [key, counts] of dayCounts.days) {
     const moved = Object.entries(counts).filter(([, count]) => count !== 0)
     if (moved.length > 0)
       days.push({
@@ -92,7 +92,7 @@ export async function writeFigures(
   if (days.length > 0) await autoresponderDays.bulkWrite(days, { session, ordered: false })
 
   const codes: AnyBulkWriteOperation<BounceCodeDocument>[] = []
-  for (const [key, ofDay] of figures.codes)
+  for (const [key, ofDay] of dayCounts.codes)
     for (const [code, bounces] of ofDay)
       codes.push({
         updateOne: {

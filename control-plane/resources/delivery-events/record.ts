@@ -9,7 +9,7 @@ import {
 } from '../../../shared/contract/schemas/delivery.ts'
 import { zoneOffsetMs } from '../../../shared/values/time-zone.ts'
 import { Answers } from './answers.ts'
-import { Figures, writeFigures } from './counts.ts'
+import { DayCounts, writeStats } from './counts.ts'
 import { earlier, noteEvent, unknownMessage } from './message-state.ts'
 import { People, statusAfter } from './people.ts'
 import type { Sender } from './senders.ts'
@@ -57,13 +57,13 @@ export async function recordEvents(
     sender === null ? [] : [{ ...rest, sender, key: messageKeyOf(rest.event) }],
   )
   const messages = await Messages.read(collections, session, ofMessages)
-  const figures = new Figures()
+  const dayCounts = new DayCounts()
   const answers = new Answers()
 
   for (const { event, sender, key, hasMoved } of ofMessages) {
     const day = localDay(event.occurred_at, sender.zone)
     if (event.type === 'skipped') {
-      figures.count(sender.id, day, `skips_${event.reason!}`)
+      dayCounts.count(sender.id, day, `skips_${event.reason!}`)
       continue
     }
     const subscriberId = event.subscriber_id!
@@ -88,7 +88,7 @@ export async function recordEvents(
       })
   }
   for (const { autoresponderId, before, after } of messages.changed())
-    figures.replace(autoresponderId, before, after)
+    dayCounts.replace(autoresponderId, before, after)
 
   if (fresh.length > 0)
     await collections.deliveryEvents.insertMany(
@@ -99,7 +99,7 @@ export async function recordEvents(
   const lists = new Map(ofMessages.map(({ sender }) => [sender.listId, sender.organizationId]))
   await people.write(database, session, (listId) => lists.get(listId)!)
   const triggered = await answers.write(database, session)
-  await writeFigures(collections, session, figures)
+  await writeStats(collections, session, dayCounts)
   return {
     accepted: fresh.length,
     duplicates: known.length - fresh.length,

@@ -11,7 +11,7 @@ import { flag, oneOf, positiveId } from '../../api/fields.ts'
 
 /** What goes into and comes out of `POST /delivery_events`. */
 
-export const mostEvents = 1_000
+export const maxEvents = 1_000
 
 const text = (longest: number) =>
   z

@@ -2,7 +2,12 @@ import type { ClientSession } from 'mongodb'
 import type { z } from 'zod'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
-import { databaseTime, inTransaction, isDuplicateKey, type Database } from '../../../shared/runtime/database.ts'
+import {
+  databaseTime,
+  inTransaction,
+  isDuplicateKey,
+  type Database,
+} from '../../../shared/runtime/database.ts'
 import { reactionsOfSubscriber } from '../../../shared/contract/schemas/autoresponder.ts'
 import {
   deliveryMessageKey,
@@ -110,7 +115,7 @@ export async function recordUnsubscription(
  * again and sees it.
  */
 export async function untilNoneIsTaken<T>(record: () => Promise<T>): Promise<T> {
-  const deadline = clock.monotonicMs() + patienceMs
+  const deadline = clock.monotonicMs() + timeoutMs
   for (;;) {
     try {
       return await record()
@@ -120,4 +125,4 @@ export async function untilNoneIsTaken<T>(record: () => Promise<T>): Promise<T> 
   }
 }
 
-const patienceMs = 20_000
+const timeoutMs = 20_000

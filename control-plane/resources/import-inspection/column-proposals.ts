@@ -44,7 +44,7 @@ interface Target {
   dates: 'date' | 'day_of_year' | null
 }
 
-const leastConfidence = 0.5
+const minConfidence = 0.5
 
 export function proposeColumns(
   columns: ColumnToName[],
@@ -55,7 +55,7 @@ export function proposeColumns(
     .flatMap((column, at) =>
       targets.map((target) => ({ at, target, confidence: confidenceOf(column, target) })),
     )
-    .filter(({ confidence }) => confidence >= leastConfidence)
+    .filter(({ confidence }) => confidence >= minConfidence)
     .sort((a, b) => b.confidence - a.confidence || a.at - b.at)
   const chosen = new Map<number, (typeof candidates)[number]>()
   const taken = new Set<string>()

@@ -15,21 +15,21 @@ export interface SampleDialect {
 }
 
 /** Bytes and records that are looked at with every separator and enclosure. */
-const lookedAtBytes = 128 * 1024
-const lookedAtRecords = 100
+const sampledBytes = 128 * 1024
+const sampledRecords = 100
 
 /** Cells of the first records, which are UTF-8. */
 export function firstRecords(sample: Sample, { separator, enclosure }: SampleDialect): SampledCells {
   const beginning =
-    sample.bytes.length <= lookedAtBytes
+    sample.bytes.length <= sampledBytes
       ? sample
-      : { bytes: sample.bytes.subarray(0, lookedAtBytes), isWhole: false }
+      : { bytes: sample.bytes.subarray(0, sampledBytes), isWhole: false }
   const found: SampledCells = { cells: [], enclosed: 0 }
   scanSample(beginning, {
     dialect: { separator: separator.charCodeAt(0), enclosure: enclosure.charCodeAt(0) },
     wantedColumn: 0,
     onRecord({ bytes, start, end, flags }) {
-      if (found.cells.length === lookedAtRecords) return
+      if (found.cells.length === sampledRecords) return
       const isOdd = (flags & (recordFlags.irregular | recordFlags.unterminated)) !== 0
       if (!isOdd && (flags & recordFlags.enclosed) !== 0) found.enclosed += 1
       const text = bytes.toString('utf8', start, end)

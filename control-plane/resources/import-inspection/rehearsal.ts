@@ -4,11 +4,16 @@ import { checkedRecords, mostlyInvalid } from '../../../shared/csv/file-beginnin
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
 import { headerLength, writeHeader } from '../../../shared/csv/partition-file.ts'
 import { dialectBytes, type ScannedRecord } from '../../../shared/csv/record-scanner.ts'
-import { rowDecider, takesPlace, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
+import { rowDecider, needsQuota, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
 import { readRow, rowReader, type Row, type RowReader } from '../../../shared/csv/row-reader.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { FieldValue } from '../../../shared/contract/schemas/custom-field.ts'
-import type { FileFormat, ImportOptions, ImportPlan, RowResult } from '../../../shared/contract/schemas/import.ts'
+import type {
+  FileFormat,
+  ImportOptions,
+  ImportPlan,
+  RowResult,
+} from '../../../shared/contract/schemas/import.ts'
 import { subscriberLimitOf } from '../../../shared/store/subscriber-quota.ts'
 import { activeSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import { findValueSizes, makesTooLarge, noSizes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
@@ -115,7 +120,7 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
     activeSubscribers(collections, undefined, organizationId),
   ])
   const sizes = await findValueSizes(collections, [...existing.keys()])
-  let places = limit === null ? Infinity : Math.max(0, limit - active)
+  let remainingQuota = limit === null ? Infinity : Math.max(0, limit - active)
   const seen = new Set<string>()
   return records.map((record): RehearsedRecord => {
     const { identity, number } = record
@@ -133,9 +138,9 @@ async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<R
     if (isWritten && makesTooLarge(decision, plan, sizes.get(key) ?? noSizes))
       return { record: number, result: 'failed', error: valuesTooLarge, values: asTyped() }
     const values = rowValues(row, plan, reader)
-    if (takesPlace(decision)) {
-      if (places === 0) return { record: number, result: 'skipped_over_limit', error: null, values }
-      places -= 1
+    if (needsQuota(decision)) {
+      if (remainingQuota === 0) return { record: number, result: 'skipped_over_limit', error: null, values }
+      remainingQuota -= 1
     }
     return { record: number, result: decision.result, error: null, values }
   })

@@ -1,7 +1,7 @@
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
 import { creationRefusals } from '../subscriber-imports/creation-check.ts'
-import { mostBytes } from './sample.ts'
+import { maxBytes } from './sample.ts'
 import { exampleInspection, exampleInspectionRequest, inspectionRequest, inspectionView } from './schemas.ts'
 import { checkInspection, inspectSource } from './service.ts'
 
@@ -18,7 +18,7 @@ export const importInspectionEndpoints = [
       wrapper: 'subscriber_import',
       schema: inspectionRequest,
       stagedText: ['subscriber_import', 'file_source', 'content'],
-      sampledBytes: mostBytes,
+      sampledBytes: maxBytes,
       example: exampleInspectionRequest,
     },
     isCostly: true,
@@ -35,10 +35,10 @@ export const importInspectionEndpoints = [
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       await checkInspection(deps, { list, given, content: sample })
     },
-    async handle({ deps, caller, params, body, sample, endTurn }) {
+    async handle({ deps, caller, params, body, sample, releaseSlot }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
       refuseRemoteList(list)
-      return { data: await inspectSource(deps, { list, given: body(), content: sample, endTurn }) }
+      return { data: await inspectSource(deps, { list, given: body(), content: sample, releaseSlot }) }
     },
   }),
 ]

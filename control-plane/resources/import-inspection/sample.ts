@@ -16,8 +16,8 @@ export interface Sample {
 }
 
 /** Of inline content too. */
-export const mostBytes = 1024 * 1024
-export const mostUrlMs = 30_000
+export const maxBytes = 1024 * 1024
+export const maxUrlMs = 30_000
 
 /** Reads the beginning of what an import would read; refused with a reason where it would get nothing. */
 export async function takeSample(
@@ -62,13 +62,13 @@ function destroy(stream: Readable): void {
 
 async function ofUrl({ settings, stopping }: ControlPlane, source: CheckedSource): Promise<Sample> {
   const enough = new AbortController()
-  const timer = setTimeout(() => enough.abort(), mostUrlMs)
+  const timer = setTimeout(() => enough.abort(), maxUrlMs)
   const received: Buffer[] = []
   const pieces = downloadedContent(new URL(source.url!), source.filename, {
     guard: new AddressGuard(settings.URL_IMPORT_ALLOW),
-    bounds: { ...downloadBounds, connectMs: mostUrlMs, silenceMs: mostUrlMs },
+    bounds: { ...downloadBounds, connectMs: maxUrlMs, silenceMs: maxUrlMs },
     signal: AbortSignal.any([stopping, enough.signal]),
-    leftMs: mostUrlMs * 2,
+    leftMs: maxUrlMs * 2,
     onProgress: () => undefined,
   })
   try {
@@ -79,7 +79,7 @@ async function ofUrl({ settings, stopping }: ControlPlane, source: CheckedSource
     if (received.length > 0) return { bytes: Buffer.concat(received), isWhole: false }
     throw new RequestError(
       'validation_failed',
-      `file_source.url can't be read: nothing came within ${mostUrlMs / 1000} s`,
+      `file_source.url can't be read: nothing came within ${maxUrlMs / 1000} s`,
     )
   } finally {
     clearTimeout(timer)
@@ -95,9 +95,9 @@ async function beginningOf(
   for await (const piece of pieces) {
     received.push(piece)
     length += piece.length
-    if (length < mostBytes) continue
+    if (length < maxBytes) continue
     onEnough()
-    return { bytes: Buffer.concat(received).subarray(0, mostBytes), isWhole: false }
+    return { bytes: Buffer.concat(received).subarray(0, maxBytes), isWhole: false }
   }
   return { bytes: Buffer.concat(received), isWhole: true }
 }

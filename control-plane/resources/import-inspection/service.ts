@@ -6,16 +6,12 @@ import type { FileFormat } from '../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import {
-  checkCreation,
-  creationSurroundings,
-  type CreationSurroundings,
-} from '../subscriber-imports/creation-check.ts'
+import { checkCreation, creationContext, type CreationContext } from '../subscriber-imports/creation-check.ts'
 import {
   checkOptions,
   type CheckedOptions,
   type CheckedSource,
-  type ImportSurroundings,
+  type ImportDeps,
 } from '../subscriber-imports/options.ts'
 import type { ImportCreation } from '../subscriber-imports/schemas.ts'
 import { asUtf8, detectCharacterSet, type CharacterSet } from './character-set.ts'
@@ -35,31 +31,31 @@ interface Inspection {
 export async function checkInspection(
   deps: ControlPlane,
   { list, given, content }: Inspection,
-): Promise<{ surroundings: CreationSurroundings; source: CheckedSource }> {
-  const surroundings = await creationSurroundings(deps, list, given)
-  const creation = { given: asCreation(given, surroundings), content }
-  const { source } = await checkCreation(deps, surroundings, creation)
-  return { surroundings, source }
+): Promise<{ context: CreationContext; source: CheckedSource }> {
+  const context = await creationContext(deps, list, given)
+  const creation = { given: asCreation(given, context), content }
+  const { source } = await checkCreation(deps, context, creation)
+  return { context, source }
 }
 
 /** What an import of a source would be like: how the file reads, which columns are which, and its first records. */
 export async function inspectSource(
   deps: ControlPlane,
-  inspection: Inspection & { endTurn: () => void },
+  inspection: Inspection & { releaseSlot: () => void },
 ): Promise<InspectionView> {
-  const { list, given, content, endTurn } = inspection
-  const { surroundings, source } = await checkInspection(deps, inspection)
+  const { list, given, content, releaseSlot } = inspection
+  const { context, source } = await checkInspection(deps, inspection)
   // Its server, or the folder, may take 30 s.
-  if (source.type !== 'json') endTurn()
+  if (source.type !== 'json') releaseSlot()
   const sample = await takeSample(deps, list.organization_id, source, content)
   // Inline content came as text.
   const characterSet = source.type === 'json' ? 'utf-8' : detectCharacterSet(sample.bytes, sample)
-  const table = readTable(sample, characterSet, given, surroundings.fields)
-  const { proposals, dateFormat } = proposeColumns(table.columns, surroundings)
+  const table = readTable(sample, characterSet, given, context.fields)
+  const { proposals, dateFormat } = proposeColumns(table.columns, context)
   const format = formatOf(given, characterSet, table, dateFormat)
   const mapping = given.column_mapping ?? proposals.map(({ proposed }) => proposed)
-  const checked = checkMapped(given, mapping, format, surroundings)
-  const { error, records } = await rehearseSample(deps, { list, sample, checked, now: surroundings.now })
+  const checked = checkMapped(given, mapping, format, context)
+  const { error, records } = await rehearseSample(deps, { list, sample, checked, now: context.now })
   return {
     character_set: characterSet,
     csv_field_separator: table.detected.separator,
@@ -69,7 +65,7 @@ export async function inspectSource(
     column_mapping: checked.options?.options.column_mapping ?? mapping,
     columns: table.columns.map(({ header, values }, i) => ({
       header: header === null ? null : shortened(header),
-      samples: [...new Set(values)].slice(0, mostSamples).map(shortened),
+      samples: [...new Set(values)].slice(0, maxSampledValues).map(shortened),
       ...(proposals[i] as Proposal),
     })),
     import_error: error,
@@ -78,17 +74,17 @@ export async function inspectSource(
   }
 }
 
-const mostSamples = 5
-const mostColumns = 2_000
+const maxSampledValues = 5
+const maxColumns = 2_000
 
 /** The request as a creation: what it leaves to be found out stands as nobody could find fault with it. */
-const asCreation = (given: InspectionRequest, surroundings: ImportSurroundings): ImportCreation => ({
+const asCreation = (given: InspectionRequest, context: ImportDeps): ImportCreation => ({
   ...given,
-  column_mapping: given.column_mapping ?? leastMapping(surroundings),
+  column_mapping: given.column_mapping ?? fewestMappings(context),
   file_format: anyFormat(given),
 })
 
-function leastMapping({ list, fields }: ImportSurroundings): string[] {
+function fewestMappings({ list, fields }: ImportDeps): string[] {
   const key = fields.find((field) => field._id === list.primary_key_custom_field_id)
   return ['email', ...(key === undefined ? [] : [key.name])]
 }
@@ -132,7 +128,7 @@ function readTable(
   const hasHeader = given.csv_has_headers ?? detectedHeader
   const header = hasHeader ? cells[0] : undefined
   const records = hasHeader ? cells.slice(1) : cells
-  const width = Math.min(mostColumns, header?.length ?? Math.max(0, ...records.map(({ length }) => length)))
+  const width = Math.min(maxColumns, header?.length ?? Math.max(0, ...records.map(({ length }) => length)))
   const columns = Array.from({ length: width }, (_, i) => ({
     header: header === undefined ? null : (header[i] ?? '').trim(),
     values: records.map((record) => (record[i] ?? '').trim()).filter((cell) => cell !== ''),
@@ -166,15 +162,11 @@ function checkMapped(
   given: InspectionRequest,
   mapping: (string | null)[],
   format: FileFormat | { error: string },
-  surroundings: ImportSurroundings,
+  context: ImportDeps,
 ): { options: CheckedOptions | null; error: string | null } {
   if ('error' in format) return { options: null, error: format.error }
   const problems: string[] = []
-  const options = checkOptions(
-    { ...given, column_mapping: mapping, file_format: format },
-    surroundings,
-    problems,
-  )
+  const options = checkOptions({ ...given, column_mapping: mapping, file_format: format }, context, problems)
   if (problems.length === 0) return { options, error: null }
   return {
     options: null,

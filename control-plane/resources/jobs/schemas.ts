@@ -62,7 +62,7 @@ const time = (what: string) =>
 const several = (what: string) =>
   z.string().optional().describe(`only jobs of ${what}; several with commas; an unknown one matches nothing`)
 
-export const jobQuery = tokenPagingQuery({ perPage: 2000, most: 2000 }).safeExtend({
+export const jobQuery = tokenPagingQuery({ perPage: 2000, max: 2000 }).safeExtend({
   begins_at__after: time('begin after'),
   begins_at__before: time('begin before'),
   finished_at__after: time('ended after'),

@@ -4,9 +4,9 @@ import { RequestError } from '../../../shared/contract/errors.ts'
 import { importStates, unfinishedStates } from '../../../shared/contract/import-state.ts'
 import {
   summaryFields,
-  surroundingsOf,
+  viewContextOf,
   type ImportSummary,
-  type ViewSurroundings,
+  type ViewContext,
 } from '../../../shared/store/import-views.ts'
 import { recordsIn, type ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { parseApiTime } from '../../../shared/values/date-time.ts'
@@ -44,8 +44,8 @@ export async function listJobs(
     sort: { _id: -1 },
     projection: summaryFields,
     views: async (documents: ImportSummary[]) => {
-      const surroundings = await surroundingsOf(collections, documents)
-      return documents.map((document) => jobOf(document, surroundings))
+      const context = await viewContextOf(collections, documents)
+      return documents.map((document) => jobOf(document, context))
     },
   })
 }
@@ -90,7 +90,7 @@ function readTime(parameter: string, text: string, zone: string): Date {
   return instant
 }
 
-function jobOf(document: ImportSummary, { zones, counts }: ViewSurroundings): JobView {
+function jobOf(document: ImportSummary, { zones, counts }: ViewContext): JobView {
   const zone = zones.get(document.organization_id) ?? 'UTC'
   const { created_at, begins_at, started_at, finished_at, state } = document
   const shown = (instant: Date) => formatInstant(instant, zone)

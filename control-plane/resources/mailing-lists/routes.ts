@@ -18,7 +18,7 @@ function listing(path: string, operationId: string, summary: string) {
     summary,
     tag,
     needs: 'any_key',
-    query: tokenPagingQuery({ perPage: 2000, most: 2000 }),
+    query: tokenPagingQuery({ perPage: 2000, max: 2000 }),
     reply: { data: z.array(mailingListView), paging: 'pages', example: [exampleMailingList] },
     handle: (call) => listMailingLists(call, call.organizationId, call.query()),
   })

@@ -12,9 +12,9 @@ import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
 import { missingOrganization } from '../../api/scope.ts'
 import type { TokenPageQuery } from '../../api/token-paging.ts'
-import { refuseProblems, refusingTaken, withoutUndefined } from '../../api/validation.ts'
+import { refuseProblems, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { takingTurnsOnList } from '../list-changes.ts'
+import { changeList } from '../list-changes.ts'
 import type { MailingListChange, MailingListCreation } from './schemas.ts'
 
 /** One page of the organization's mailing lists, by id. */
@@ -49,7 +49,7 @@ export async function createMailingList(
     revision: 0,
     created_at: clock.now(),
   }
-  await refusingTaken(taken(fields.name), () => collections.mailingLists.insertOne(document))
+  await mapDuplicateKey(taken(fields.name), () => collections.mailingLists.insertOne(document))
   return document
 }
 
@@ -63,7 +63,7 @@ export async function changeMailingList(
   const set: Partial<MailingListDocument> = withoutUndefined(given)
   if (given.name !== undefined) set.name_key = comparisonForm(given.name)
   const name = given.name ?? list.name
-  return takingTurnsOnList(deps, list._id, taken(name), async (session, current) => {
+  return changeList(deps, list._id, taken(name), async (session, current) => {
     const primaryKey = given.primary_key_custom_field_id
     if (primaryKey !== undefined && primaryKey !== current.primary_key_custom_field_id)
       await refuseBadPrimaryKey(deps, current, primaryKey, session)

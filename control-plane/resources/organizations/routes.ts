@@ -26,7 +26,7 @@ export const organizationEndpoints = [
     tag,
     needs: 'any_key',
     scope: 'own_organization_or_all',
-    query: tokenPagingQuery({ perPage: 2000, most: 2000 }),
+    query: tokenPagingQuery({ perPage: 2000, max: 2000 }),
     reply: { data: z.array(organizationView), paging: 'pages', example: [exampleOrganization] },
     handle: (call) => listOrganizations(call, call.query()),
   }),

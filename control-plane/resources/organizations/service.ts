@@ -3,7 +3,7 @@ import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { inTransaction, nextIds } from '../../../shared/runtime/database.ts'
 import type { OrganizationDocument } from '../../../shared/contract/schemas/organization.ts'
-import { ring } from '../../../shared/store/wake-up.ts'
+import { notifyEngines } from '../../../shared/store/wake-up.ts'
 import { enforceLimit } from '../../../shared/store/subscriber-quota.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
@@ -69,7 +69,7 @@ export async function changeOrganization(
   })
   if (changesLimit) {
     await enforceLimit(deps, { organizationId: _id, change })
-    await ring(collections, 'limit')
+    await notifyEngines(collections, 'limit')
   }
   return changed!
 }

@@ -6,10 +6,10 @@ import { acknowledgedView, acknowledging, exampleMessage, messageView, taking } 
 import { outboxScope, takeMessages } from './take.ts'
 
 const tag = 'Outbox'
-const mostAcknowledged = 1_000
+const maxAcknowledged = 1_000
 
 const tooMany = (amount: number): string =>
-  `${amount} messages are acknowledged, and ${mostAcknowledged} are possible at once`
+  `${amount} messages are acknowledged, and ${maxAcknowledged} are possible at once`
 
 export const outboxEndpoints = [
   endpoint({
@@ -27,7 +27,7 @@ export const outboxEndpoints = [
       optional: true,
       example: { outbox: { limit: 100, lease_seconds: 300 } },
     },
-    hasOwnTurns: true,
+    hasOwnSlots: true,
     reply: { data: z.array(messageView), example: [exampleMessage] },
     async handle(call) {
       return { data: await takeMessages(call, call.body()) }
@@ -50,7 +50,7 @@ export const outboxEndpoints = [
     refusals: { requested_too_many: tooMany(1_001) },
     async handle({ deps, caller, body }) {
       const { messages } = body()
-      if (messages.length > mostAcknowledged)
+      if (messages.length > maxAcknowledged)
         throw new RequestError('requested_too_many', tooMany(messages.length))
       const given = messages.map(({ id, lease_token }) => ({ id, leaseToken: lease_token }))
       const done = await acknowledgeMessages(deps.database.collections, outboxScope(caller), given)

@@ -13,7 +13,7 @@ import {
   type OutboxScope,
 } from '../../../shared/store/outbox.ts'
 import { JsonRecords, maxPageBytes, type PageCall } from '../../api/json-page.ts'
-import { OrganizationTurns, refusalDelayMs } from '../../api/fair-semaphore.ts'
+import { FairSemaphore, refusalDelayMs } from '../../api/fair-semaphore.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { composeMessages } from './messages.ts'
 import type { Taking } from './schemas.ts'
@@ -25,7 +25,7 @@ export const outboxScope = (caller: Caller): OutboxScope =>
  * An organization takes one after the other, as side by side all would claim the same first messages. Several
  * organizations take at once.
  */
-const turns = new OrganizationTurns({
+const slots = new FairSemaphore({
   maxRunning: 4,
   maxRunningPerOrganization: 1,
   maxWaitingPerOrganization: 50,
@@ -44,14 +44,14 @@ const timeBudgetMs = { withSome: 5_000, withNone: 20_000 }
 export function takeMessages(call: PageCall, asked: Taking): Promise<JsonRecords> {
   const { deps, caller, clientGone } = call
   const { organizationId } = caller
-  return turns.run({ organizationId, stopping: deps.stopping, clientGone }, async () => {
+  return slots.run({ organizationId, stopping: deps.stopping, clientGone }, async () => {
     // Before: messages that were taken and can't be sent would wait for the end of their lease.
-    await call.beginLargeReply(maxPageBytes)
-    return takeInTurn(deps, outboxScope(caller), asked, clientGone)
+    await call.acquireLargeReply(maxPageBytes)
+    return takeWithSlot(deps, outboxScope(caller), asked, clientGone)
   })
 }
 
-async function takeInTurn(
+async function takeWithSlot(
   deps: ControlPlane,
   scope: OutboxScope,
   { limit, lease_seconds: seconds }: Taking,

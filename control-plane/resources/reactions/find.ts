@@ -35,20 +35,20 @@ export async function listReactions(
   const searches = searchesOf(filter, autoresponders)
   const [total, found] = await Promise.all([
     query.page_token === undefined ? count(collections, searches) : null,
-    readFirst(collections, searches, { after, skip, most: query.per_page + 1 }),
+    readFirst(collections, searches, { after, skip, max: query.per_page + 1 }),
   ])
   const page = found.slice(0, query.per_page)
   const last = found.length > query.per_page ? String(page.at(-1)!.id) : null
   return {
     reactions: page.map((reaction) => ({
       ...reaction,
-      shownState: isHeld(reaction, paused) ? 'held' : reaction.state,
+      shownState: isLeased(reaction, paused) ? 'held' : reaction.state,
     })),
     paging: tokenPaging(deps, query, { scope, last, total }),
   }
 }
 
-const isHeld = ({ state, autoresponder_id: id }: ReactionDocument, paused: ReadonlySet<number>): boolean =>
+const isLeased = ({ state, autoresponder_id: id }: ReactionDocument, paused: ReadonlySet<number>): boolean =>
   (state === 'queued' || state === 'due') && paused.has(id)
 
 type State = ReactionDocument['state']
@@ -64,7 +64,7 @@ function storedStates(states: readonly ShownState[], isPaused: boolean): State[]
 }
 
 /** An autoresponder's reactions in a state lie in order of their ids; the server merges so many such rows of them. */
-const mostMerged = 200
+const maxMerged = 200
 
 /** Searches that each have an index in the order of ids, and together find everything once. */
 function searchesOf(
@@ -84,7 +84,7 @@ function searchesOf(
     // A subscriber's lie side by side, and are few.
     if (subscriberId !== undefined) return [{ ...search(ids), _id: reactionsOfSubscriber(subscriberId) }]
     const searches: Filter<ReactionDocument>[] = []
-    const atOnce = Math.floor(mostMerged / stored.length)
+    const atOnce = Math.floor(maxMerged / stored.length)
     for (let i = 0; i < ids.length; i += atOnce) searches.push(search(ids.slice(i, i + atOnce)))
     return searches
   })
@@ -108,21 +108,21 @@ async function count({ reactions }: Collections, searches: Filter<ReactionDocume
 async function readFirst(
   { reactions }: Collections,
   searches: Filter<ReactionDocument>[],
-  { after, skip, most }: { after: string | null; skip: number; most: number },
+  { after, skip, max }: { after: string | null; skip: number; max: number },
 ): Promise<ReactionDocument[]> {
   const [only] = searches
   const begin = (search: Filter<ReactionDocument>): FindCursor<ReactionDocument> =>
     reactions
       .find(
         { ...search, ...(after === null ? {} : { id: { $gt: Number(after) } }) },
-        { hint: indexOf(search), batchSize: most },
+        { hint: indexOf(search), batchSize: max },
       )
       .sort({ id: 1 })
   if (only === undefined) return []
-  if (searches.length === 1) return begin(only).skip(skip).limit(most).toArray()
-  const cursors = searches.map((search) => begin(search).limit(skip + most))
+  if (searches.length === 1) return begin(only).skip(skip).limit(max).toArray()
+  const cursors = searches.map((search) => begin(search).limit(skip + max))
   try {
-    return await mergeById(cursors, skip, most)
+    return await mergeById(cursors, skip, max)
   } finally {
     await Promise.all(cursors.map((cursor) => cursor.close()))
   }
@@ -132,17 +132,17 @@ async function readFirst(
 async function mergeById(
   cursors: FindCursor<ReactionDocument>[],
   skip: number,
-  most: number,
+  max: number,
 ): Promise<ReactionDocument[]> {
   const heads = await Promise.all(cursors.map((cursor) => cursor.next()))
   const merged: ReactionDocument[] = []
-  for (let passed = 0; merged.length < most; passed += 1) {
-    let least: number | null = null
+  for (let passed = 0; merged.length < max; passed += 1) {
+    let min: number | null = null
     for (const [i, head] of heads.entries())
-      if (head !== null && (least === null || head.id < heads[least]!.id)) least = i
-    if (least === null) break
-    if (passed >= skip) merged.push(heads[least]!)
-    heads[least] = await cursors[least]!.next()
+      if (head !== null && (min === null || head.id < heads[min]!.id)) min = i
+    if (min === null) break
+    if (passed >= skip) merged.push(heads[min]!)
+    heads[min] = await cursors[min]!.next()
   }
   return merged
 }

@@ -48,7 +48,7 @@ const states = z
     override: { type: 'string' },
   })
 
-export const reactionQuery = tokenPagingQuery({ perPage: 100, most: 500 }).safeExtend({
+export const reactionQuery = tokenPagingQuery({ perPage: 100, max: 500 }).safeExtend({
   subscriber_id: filterId('the subscriber that they are for'),
   autoresponder_id: filterId('the autoresponder that answers'),
   state: states,

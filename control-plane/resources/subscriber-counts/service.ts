@@ -1,12 +1,12 @@
 import { addCounts, countsByList, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
-import { sharedRead } from '../../api/single-flight.ts'
+import { singleFlight } from '../../api/single-flight.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 
 /** The default would fetch a second batch for more than a hundred lists. */
 const batchSize = 5_000
 
 /** An organization's subscribers by status. Nobody is counted, so the cost is that of the lists. */
-export const subscriberCounts = sharedRead(async ({ database }: ControlPlane, organizationId: number) => {
+export const subscriberCounts = singleFlight(async ({ database }: ControlPlane, organizationId: number) => {
   const { collections } = database
   const [organization, lists, counted] = await Promise.all([
     collections.organizations.findOne({ _id: organizationId }, { projection: { name: 1 } }),

@@ -8,8 +8,8 @@ import type { ControlPlane } from '../../control-plane.ts'
 export const overQuotaRefusal = (megabytes: number): string =>
   `the content does not fit into the organization's quota of ${megabytes} MB, which its uploads, the files of its unfinished imports and the failed rows of the last 7 days share, and nothing was created: remove uploads, cancel imports or let them end, and create the import again`
 
-export const tooManyImportsRefusal = (most: number): string =>
-  `the organization has ${most} imports that are not finished, failed or cancelled, and may not have more; nothing was created: cancel some or let them end, and create the import again`
+export const tooManyImportsRefusal = (max: number): string =>
+  `the organization has ${max} imports that are not finished, failed or cancelled, and may not have more; nothing was created: cancel some or let them end, and create the import again`
 
 /** Enters the import in its organization's figures. Throws 413 over the quota, and 429 where too many are unfinished. */
 export async function admitImport(

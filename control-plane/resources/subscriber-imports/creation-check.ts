@@ -13,7 +13,7 @@ import {
   checkSource,
   type CheckedOptions,
   type CheckedSource,
-  type ImportSurroundings,
+  type ImportDeps,
   type ApiTrigger,
   type NamedAutoresponder,
   defaultsTooLarge,
@@ -58,7 +58,7 @@ export const creationRefusals = [
   "callback_url can't be used: 10.0.0.7 is no public address and is refused; an operator may allow it with URL_IMPORT_ALLOW",
 ]
 
-export interface CreationSurroundings extends ImportSurroundings {
+export interface CreationContext extends ImportDeps {
   /** IANA name of the organization's zone. */
   zoneName: string
   /** By the database's clock. */
@@ -66,11 +66,11 @@ export interface CreationSurroundings extends ImportSurroundings {
 }
 
 /** What a creation on a list is checked against, as it is now. */
-export async function creationSurroundings(
+export async function creationContext(
   { database }: ControlPlane,
   known: MailingListDocument,
   { autoresponders: { api } }: Pick<ImportCreation, 'autoresponders'>,
-): Promise<CreationSurroundings> {
+): Promise<CreationContext> {
   const { db, collections } = database
   const [list, fields, triggerNew, triggerUpdated, organization, now] = await Promise.all([
     collections.mailingLists.findOne({ _id: known._id }),
@@ -113,26 +113,22 @@ export interface CheckedCreation extends CheckedOptions {
 /** Throws `validation_failed` with all that is wrong. */
 export async function checkCreation(
   deps: ControlPlane,
-  surroundings: CreationSurroundings,
+  context: CreationContext,
   { given, content }: { given: ImportCreation; content: { isBlank: boolean } | null },
 ): Promise<CheckedCreation> {
   const problems: string[] = []
-  const { options, fieldIds } = checkOptions(given, surroundings, problems)
+  const { options, fieldIds } = checkOptions(given, context, problems)
   const source = checkSource(given.file_source, { content, settings: deps.settings }, problems)
-  const beginsAt = beginningOf(given.begins_at, surroundings, problems)
+  const beginsAt = beginningOf(given.begins_at, context, problems)
   const callback = checkCallback(given.callback_url, deps, problems)
   if (problems.length === 0 && source.type === 'upload_directory')
-    await checkUpload(deps, surroundings.list.organization_id, source.filename, problems)
+    await checkUpload(deps, context.list.organization_id, source.filename, problems)
   refuseProblems(problems)
   return { options, fieldIds, source, beginsAt, callback }
 }
 
 /** The instant at which the import begins; `now`, and no time at all, is the time of creation. */
-function beginningOf(
-  text: string | undefined,
-  { zoneName, now }: CreationSurroundings,
-  problems: string[],
-): Date {
+function beginningOf(text: string | undefined, { zoneName, now }: CreationContext, problems: string[]): Date {
   if (text === undefined || text === 'now') return now
   const instant = parseApiTime(text, zoneName)
   if (instant === null) problems.push(wrongBeginning)

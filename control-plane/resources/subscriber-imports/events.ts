@@ -27,7 +27,7 @@ export async function importEvents(
   return {
     stream: importWatch.events(first, options.caller, options.onClose),
     contentType: 'text/event-stream',
-    // Else nginx gathers them for as long as its buffer is.
+    // Else nginx buffers them until its buffer is full.
     headers: { 'X-Accel-Buffering': 'no' },
   }
 }

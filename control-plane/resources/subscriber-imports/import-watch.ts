@@ -8,7 +8,7 @@ import type { Logger } from '../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import type { SecretBox } from '../../../shared/runtime/secret-box.ts'
-import { sharedRead } from '../../api/single-flight.ts'
+import { singleFlight } from '../../api/single-flight.ts'
 
 export interface ImportWatchOptions {
   collections: Collections
@@ -36,7 +36,7 @@ export interface WatchBounds {
 export const watchBounds: WatchBounds = { everyMs: 1_000, commentMs: 15_000, settleMs: 3_000, retryMs: 3_000 }
 
 /** An import as it was at one moment. */
-export interface Sight {
+export interface ImportSnapshot {
   importId: number
   organizationId: number
   /** Sights of one process, in the order in which they were begun. */
@@ -51,7 +51,7 @@ export interface Sight {
 }
 
 interface Watched {
-  sight: Sight
+  snapshot: ImportSnapshot
   watchers: Set<Watcher>
   /** When it was first seen to have ended. */
   endedMs: number | null
@@ -96,7 +96,7 @@ export class ImportWatch {
   readonly #bounds: WatchBounds
   readonly #watched = new Map<number, Watched>()
   #order = 0
-  #isLooking = false
+  #isPolling = false
   readonly #pause = new Watcher(0)
 
   constructor(options: ImportWatchOptions) {
@@ -118,16 +118,16 @@ export class ImportWatch {
   }
 
   /** The import as it is now; who asks at the same moment shares the look. */
-  see(importId: number): Promise<Sight | null> {
-    return seeTogether(this, importId)
+  see(importId: number): Promise<ImportSnapshot | null> {
+    return readSnapshots(this, importId)
   }
 
   /**
-   * The events of an import as a client is sent them, from a first sight on, until its last state, the end of the
+   * The events of an import as a client is sent them, from a first snapshot on, until its last state, the end of the
    * caller's access, the client's, or the process's. `onClose` is told what to call when the client is gone.
    */
   async *events(
-    first: Sight,
+    first: ImportSnapshot,
     { keyId }: Caller,
     onClose: (end: () => void) => void,
   ): AsyncGenerator<Buffer, void> {
@@ -141,14 +141,14 @@ export class ImportWatch {
       let sentMs = clock.monotonicMs()
       let quietSinceMs = sentMs
       while (!watcher.hasEnded && !this.#options.stopping.aborted) {
-        const { sight } = watched
+        const { snapshot } = watched
         const now = clock.monotonicMs()
-        const isNews = sight.id !== sentId
+        const isNews = snapshot.id !== sentId
         if (isNews && now - sentMs >= everyMs) {
-          yield sight.event
-          sentId = sight.id
+          yield snapshot.event
+          sentId = snapshot.id
           quietSinceMs = sentMs = clock.monotonicMs()
-        } else if (!isNews && sight.isLast) {
+        } else if (!isNews && snapshot.isLast) {
           return
         } else if (now - quietSinceMs >= commentMs) {
           yield Buffer.from(': nothing new\n\n')
@@ -162,19 +162,19 @@ export class ImportWatch {
     }
   }
 
-  #join(first: Sight, watcher: Watcher): Watched {
+  #join(first: ImportSnapshot, watcher: Watcher): Watched {
     const { importId } = first
-    const watched = this.#watched.get(importId) ?? { sight: first, watchers: new Set(), endedMs: null }
+    const watched = this.#watched.get(importId) ?? { snapshot: first, watchers: new Set(), endedMs: null }
     this.#watched.set(importId, watched)
     this.#note(first)
     watched.watchers.add(watcher)
-    if (!this.#isLooking) void this.#lookOn()
+    if (!this.#isPolling) void this.#lookOn()
     return watched
   }
 
   #leave(watched: Watched, watcher: Watcher): void {
     watched.watchers.delete(watcher)
-    if (watched.watchers.size === 0) this.#watched.delete(watched.sight.importId)
+    if (watched.watchers.size === 0) this.#watched.delete(watched.snapshot.importId)
   }
 
   *#watchers(): Iterable<Watcher> {
@@ -183,12 +183,12 @@ export class ImportWatch {
 
   /** Looks every second, as long as somebody watches. */
   async #lookOn(): Promise<void> {
-    this.#isLooking = true
+    this.#isPolling = true
     let isAnswered = true
     while (this.#watched.size > 0 && !this.#options.stopping.aborted) {
       await this.#pause.wait(this.#bounds.everyMs)
       try {
-        await Promise.all([this.#lookAtImports(), this.#lookAtKeys()])
+        await Promise.all([this.#pollImports(), this.#pollKeys()])
         isAnswered = true
       } catch (error) {
         // The streams go on: their clients would find nobody to answer them either.
@@ -197,18 +197,18 @@ export class ImportWatch {
         isAnswered = false
       }
     }
-    this.#isLooking = false
+    this.#isPolling = false
   }
 
-  async #lookAtImports(): Promise<void> {
-    for (const sight of await this.look([...this.#watched.keys()])) this.#note(sight)
+  async #pollImports(): Promise<void> {
+    for (const snapshot of await this.read([...this.#watched.keys()])) this.#note(snapshot)
   }
 
   /** Ends the streams of keys that were withdrawn, or may see the import no longer. */
-  async #lookAtKeys(): Promise<void> {
+  async #pollKeys(): Promise<void> {
     const { collections, stopping, maySee } = this.#options
-    const looked = [...this.#watched.values()].flatMap(({ sight, watchers }) =>
-      [...watchers].map((watcher) => ({ watcher, organizationId: sight.organizationId })),
+    const looked = [...this.#watched.values()].flatMap(({ snapshot, watchers }) =>
+      [...watchers].map((watcher) => ({ watcher, organizationId: snapshot.organizationId })),
     )
     const keyIds = [...new Set(looked.map(({ watcher }) => watcher.keyId))]
     if (keyIds.length === 0) return
@@ -220,7 +220,7 @@ export class ImportWatch {
   }
 
   /** The imports as they are now; those that don't exist are left out. */
-  async look(importIds: number[]): Promise<Sight[]> {
+  async read(importIds: number[]): Promise<ImportSnapshot[]> {
     const { collections, secrets } = this.#options
     const order = (this.#order += 1)
     // What an import works by may be large, and isn't shown.
@@ -244,18 +244,18 @@ export class ImportWatch {
   }
 
   /** What was begun earlier may come later: then it isn't news. */
-  #note(sight: Sight): void {
-    const watched = this.#watched.get(sight.importId)
-    if (watched === undefined || sight.order < watched.sight.order) return
+  #note(snapshot: ImportSnapshot): void {
+    const watched = this.#watched.get(snapshot.importId)
+    if (watched === undefined || snapshot.order < watched.snapshot.order) return
     const now = clock.monotonicMs()
-    if (sight.hasEnded) watched.endedMs ??= now
-    const isLast = sight.isLast || (sight.hasEnded && now - watched.endedMs! >= this.#bounds.settleMs)
-    const isNews = sight.id !== watched.sight.id || isLast !== watched.sight.isLast
-    watched.sight = { ...sight, isLast }
+    if (snapshot.hasEnded) watched.endedMs ??= now
+    const isLast = snapshot.isLast || (snapshot.hasEnded && now - watched.endedMs! >= this.#bounds.settleMs)
+    const isNews = snapshot.id !== watched.snapshot.id || isLast !== watched.snapshot.isLast
+    watched.snapshot = { ...snapshot, isLast }
     if (isNews) for (const watcher of watched.watchers) watcher.wake()
   }
 }
 
-const seeTogether = sharedRead(
-  async (watch: ImportWatch, importId: number) => (await watch.look([importId]))[0] ?? null,
+const readSnapshots = singleFlight(
+  async (watch: ImportWatch, importId: number) => (await watch.read([importId]))[0] ?? null,
 )

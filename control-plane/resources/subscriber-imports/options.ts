@@ -17,7 +17,7 @@ import type { ImportCreation } from './schemas.ts'
  * A creation's body against the list that it is for: what a schema alone can't see. Pure; all problems are collected,
  * so that a client mends them in one go.
  */
-export interface ImportSurroundings {
+export interface ImportDeps {
   list: MailingListDocument
   fields: CustomFieldDocument[]
   /** Those that the creation names, where the list has them. */
@@ -40,7 +40,7 @@ export interface CheckedOptions {
  */
 export function checkOptions(
   given: ImportCreation,
-  { list, fields, autoresponders }: ImportSurroundings,
+  { list, fields, autoresponders }: ImportDeps,
   problems: string[],
 ): CheckedOptions {
   const fieldIds: Record<string, number> = {}
@@ -76,7 +76,7 @@ type FieldNamed = (name: string) => CustomFieldDocument | undefined
 
 function checkMapping(
   mapping: (string | null)[],
-  { list, fields, fieldNamed }: Pick<ImportSurroundings, 'list' | 'fields'> & { fieldNamed: FieldNamed },
+  { list, fields, fieldNamed }: Pick<ImportDeps, 'list' | 'fields'> & { fieldNamed: FieldNamed },
   fieldIds: Record<string, number>,
   problems: string[],
 ): (string | null)[] {
@@ -113,7 +113,7 @@ function checkMapping(
 function checkAutoresponder(
   given: ImportCreation,
   key: ApiTrigger,
-  autoresponders: ImportSurroundings['autoresponders'],
+  autoresponders: ImportDeps['autoresponders'],
   problems: string[],
 ): ImportOptions['autoresponders']['api']['trigger_new'] {
   const reference = given.autoresponders.api[key]

@@ -3,7 +3,7 @@ import { RequestError } from '../../../shared/contract/errors.ts'
 import { codePoints } from '../../../shared/values/field-value.ts'
 import { endpoint, permission, type Endpoint } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
-import { checkCreation, creationRefusals, creationSurroundings } from './creation-check.ts'
+import { checkCreation, creationRefusals, creationContext } from './creation-check.ts'
 import { importEvents, readsImports } from './events.ts'
 import { importLog } from './logs.ts'
 import {
@@ -112,7 +112,7 @@ export const subscriberImportEndpoints = [
     },
     async examine({ deps, caller, params, content }, given) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])
-      await checkCreation(deps, await creationSurroundings(deps, list, given), { given, content })
+      await checkCreation(deps, await creationContext(deps, list, given), { given, content })
     },
     async handle({ deps, caller, params, header, body, bodyHash, content }) {
       const list = await findMailingList(deps, caller, params['mailing_list_id'])

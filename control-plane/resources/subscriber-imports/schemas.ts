@@ -85,10 +85,10 @@ export const importCreation = z.object({
   file_source: z.object({
     type: oneOfAnyCase(sourceTypes),
     content: z.string().optional().describe('of `json`: the CSV text; all else of the body may have 1 MB'),
-    filename: boundedText({ most: maxFilenameLength })
+    filename: boundedText({ max: maxFilenameLength })
       .optional()
       .describe('of `upload_directory`: a file in it'),
-    url: boundedText({ most: maxUrlLength }).optional().describe('of `url`: http, https, ftp or ftps'),
+    url: boundedText({ max: maxUrlLength }).optional().describe('of `url`: http, https, ftp or ftps'),
   }),
   file_format: z
     .object({
@@ -109,14 +109,14 @@ export const importCreation = z.object({
   blank_cells: oneOf(['keep', 'clear'])
     .default('keep')
     .describe('whether a blank cell clears a custom field when an existing subscriber is overwritten'),
-  callback_url: boundedText({ most: maxUrlLength })
+  callback_url: boundedText({ max: maxUrlLength })
     .meta({ format: 'uri' })
     .optional()
     .describe('is sent the import when it has ended'),
 })
 export type ImportCreation = z.infer<typeof importCreation>
 
-export const importListQuery = tokenPagingQuery({ perPage: 100, most: 500 }).safeExtend({
+export const importListQuery = tokenPagingQuery({ perPage: 100, max: 500 }).safeExtend({
   scope: oneOf(['finished', 'active', 'recent', 'all'])
     .default('recent')
     .describe('active: those that have not ended; recent: these, and those that ended within 14 days'),

@@ -11,9 +11,9 @@ import type { Collections } from '../../../shared/contract/schemas/collections.t
 import type { ImportDocument, ImportOptions } from '../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { NotOpened } from '../../../shared/runtime/secret-box.ts'
-import { ring } from '../../../shared/store/wake-up.ts'
+import { notifyEngines } from '../../../shared/store/wake-up.ts'
 import { cancelImport, insertImport, pauseImport, unpauseImport } from '../../../shared/store/imports.ts'
-import { TurnQueue } from '../../../shared/runtime/keyed-mutex.ts'
+import { KeyedMutex } from '../../../shared/runtime/keyed-mutex.ts'
 import { summaryFields, type ImportSummary } from '../../../shared/store/import-views.ts'
 import { PageReader, type PageCall } from '../../api/json-page.ts'
 import { countedPaging, type Page } from '../../api/paging.ts'
@@ -22,7 +22,7 @@ import { pageStart } from '../../api/token-paging.ts'
 import type { InlineContent } from '../../api/body/staged-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { admitImport, leaveQuota } from './admission.ts'
-import { checkCreation, creationSurroundings } from './creation-check.ts'
+import { checkCreation, creationContext } from './creation-check.ts'
 import type { ImportCreation, ImportListQuery } from './schemas.ts'
 import { fullView, listViews } from './view.ts'
 
@@ -60,7 +60,7 @@ export async function listImports(
   const shownIds: number[] = []
   const reader = new PageReader<ImportSummary>({
     call,
-    most: query.per_page,
+    max: query.per_page,
     views: (documents) => {
       shownIds.push(...documents.map(({ _id }) => _id))
       return listViews(call.deps, documents)
@@ -144,10 +144,10 @@ export interface CreationRequest {
 type CreatedView = Awaited<ReturnType<typeof fullView>> & { callback_secret?: string }
 
 /** Creations on one list write its document: side by side they would only make each other begin anew. */
-const creationTurns = new TurnQueue<number>()
+const creationMutex = new KeyedMutex<number>()
 
 /** Long before a client's connection is given up; who waits longer is told to come again. */
-const patienceMs = 20_000
+const timeoutMs = 20_000
 
 /**
  * Creates an import, or answers as the first request with the same Idempotency-Key was answered. Throws
@@ -164,7 +164,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
 
   // Without DATA_DIR there may be no key for its secrets either.
   await deps.folder.require()
-  const deadline = clock.monotonicMs() + patienceMs
+  const deadline = clock.monotonicMs() + timeoutMs
   let admitted: ImportDocument | null = null
   for (;;) {
     let checked: CheckedDocument
@@ -189,7 +189,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
             ...keptReply(deps, idempotencyId, document, view),
           }
     try {
-      const isIn = await creationTurns.take(document.mailing_list_id, () =>
+      const isIn = await creationMutex.take(document.mailing_list_id, () =>
         insertIfUnchanged(deps, { document, revision, reply, deadline }),
       )
       if (!isIn) continue
@@ -206,7 +206,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
       throw error
     }
     keepContent(request)
-    await ring(collections, 'created')
+    await notifyEngines(collections, 'created')
     return view
   }
 }
@@ -282,8 +282,8 @@ async function checkedDocument(
   { list: known, given, content }: CreationRequest,
   knownId: number | null,
 ): Promise<CheckedDocument> {
-  const surroundings = await creationSurroundings(deps, known, given)
-  const { options, fieldIds, source, beginsAt, callback } = await checkCreation(deps, surroundings, {
+  const context = await creationContext(deps, known, given)
+  const { options, fieldIds, source, beginsAt, callback } = await checkCreation(deps, context, {
     given,
     content,
   })
@@ -295,7 +295,7 @@ async function checkedDocument(
     _id: importId,
     organization_id: known.organization_id,
     mailing_list_id: known._id,
-    created_at: surroundings.now,
+    created_at: context.now,
     begins_at: beginsAt,
     started_at: null,
     finished_at: null,
@@ -320,7 +320,7 @@ async function checkedDocument(
     logs_purged_at: null,
     settled: false,
   }
-  return { document, revision: surroundings.list.revision }
+  return { document, revision: context.list.revision }
 }
 
 /** What the options alone say that looks like a mistake; what the file says comes when it is split. */
@@ -420,6 +420,6 @@ export async function moveImport(
       `subscriber import ${document._id} can't be ${move === 'cancel' ? 'cancelled' : `${move}d`}: it is ${state}, and ${end}`,
     )
   }
-  await ring(collections, move)
+  await notifyEngines(collections, move)
   return moved
 }

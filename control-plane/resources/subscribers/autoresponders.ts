@@ -1,7 +1,7 @@
 import { nextIds, type Database } from '../../../shared/runtime/database.ts'
 import { delayProjection } from '../../../shared/contract/schemas/autoresponder.ts'
 import type { RequestedReactions } from '../../store/requested-reactions.ts'
-import { sharedRead } from '../../api/single-flight.ts'
+import { singleFlight } from '../../api/single-flight.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { globMatcher } from '../autoresponders/glob.ts'
 import type { SubscriberList } from './list-context.ts'
@@ -34,7 +34,7 @@ export async function planReactions(
   }
 }
 
-const onSubscription = sharedRead(({ collections }: Database, listId: number) =>
+const onSubscription = singleFlight(({ collections }: Database, listId: number) =>
   collections.autoresponders
     .find(
       { mailing_list_id: listId, trigger: 'subscription' },

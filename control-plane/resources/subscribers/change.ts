@@ -13,20 +13,20 @@ import {
 import { isGrownTooLarge, valuesBytes, valuesTooLarge } from '../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import { missing } from '../../api/scope.ts'
-import { refuseProblems, refusingTaken } from '../../api/validation.ts'
+import { refuseProblems, mapDuplicateKey } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { planReactions } from './autoresponders.ts'
 import { addressOf, isPoint, subscriberAt } from './find.ts'
 import { identityOf, readGiven, type GivenValues } from './given-values.ts'
 import { findSubscriberList, type SubscriberList } from './list-context.ts'
-import { checkedAgain, refuseWrite, takenIdentity } from './outcomes.ts'
+import { retryOnListChange, refuseWrite, takenIdentity } from './outcomes.ts'
 import type { GivenUpdate } from './schemas.ts'
 import { toView } from './view.ts'
 
 /**
  * Changes what is given of a subscriber. Resolves to its view. Throws `not_found` (list, subscriber),
  * `multiple_records_found`, `validation_failed` (values, an identity that is taken, a subscriber limit), and what
- * `checkedAgain` throws.
+ * `retryOnListChange` throws.
  */
 export async function updateSubscriber(
   deps: ControlPlane,
@@ -34,13 +34,13 @@ export async function updateSubscriber(
   path: { listText: string | undefined; subscriberText: string },
   body: () => GivenUpdate,
 ): Promise<ReturnType<typeof toView>> {
-  return checkedAgain(async () => {
+  return retryOnListChange(async () => {
     const fieldsReadAt = lastKnownTime()
     const context = await findSubscriberList(deps, caller, path.listText)
     const { list } = context
     const address = addressOf(list, path.subscriberText)
     if (address === null) throw missing('subscriber', path.subscriberText)
-    const given = await bodyAfterRecord(body, () => refuseUnlessOne(deps, address, path.subscriberText))
+    const given = await parseBodyAfterLookup(body, () => refuseUnlessOne(deps, address, path.subscriberText))
     const problems: string[] = []
     const values = readGiven(given, { context, problems })
     const reactions = given.run_autoresponders ? await planReactions(deps, context, given) : undefined
@@ -69,7 +69,7 @@ export async function updateSubscriber(
           : await changeInPlace(deps.database, existing, change(existing), fieldsReadAt)
       if (written !== null) return { done: toView(written, context) }
     }
-    const outcome = await refusingTaken(takenIdentity, () =>
+    const outcome = await mapDuplicateKey(takenIdentity, () =>
       changeSubscriber(deps.database, list.organization_id, address, change, options),
     )
     if (outcome === 'list_changed') return 'again'
@@ -79,7 +79,7 @@ export async function updateSubscriber(
 }
 
 /** A faulty body is told only of a record that is there; that is looked up when the body turns out to be faulty. */
-export async function bodyAfterRecord<Body>(
+export async function parseBodyAfterLookup<Body>(
   body: () => Body,
   refuseRecord: () => Promise<void>,
 ): Promise<Body> {

@@ -10,7 +10,7 @@ import type { ControlPlane } from '../../control-plane.ts'
 import { planReactions } from './autoresponders.ts'
 import { identityOf } from './given-values.ts'
 import { listWithContext, type SubscriberList } from './list-context.ts'
-import { checkedAgain } from './outcomes.ts'
+import { retryOnListChange } from './outcomes.ts'
 
 const tokenShape = /^[\w-]{32}$/
 
@@ -25,7 +25,7 @@ export async function confirm(
 ): Promise<boolean> {
   if (!tokenShape.test(token)) return false
   const { database } = deps
-  return checkedAgain(async () => {
+  return retryOnListChange(async () => {
     const pending = await findPendingSubscriber(database.collections, token)
     const context = pending && (await listWithContext(database, pending.mailing_list_id))
     if (pending === null || context === null) return { done: false }

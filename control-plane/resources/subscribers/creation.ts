@@ -2,20 +2,20 @@ import type { Caller } from '../../../shared/store/api-keys.ts'
 import { nextIds } from '../../../shared/runtime/database.ts'
 import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
 import { insertTogether } from '../../store/subscribers-together.ts'
-import { refusingTaken } from '../../api/validation.ts'
+import { mapDuplicateKey } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { planReactions } from './autoresponders.ts'
 import { requestConfirmation } from './confirmation.ts'
 import { findSubscriberList } from './list-context.ts'
 import { newSubscriber } from './new-subscriber.ts'
-import { checkedAgain, refuseWrite, takenIdentity } from './outcomes.ts'
+import { retryOnListChange, refuseWrite, takenIdentity } from './outcomes.ts'
 import type { SubscriberCreation } from './schemas.ts'
 import { toView } from './view.ts'
 
 /**
  * Adds a subscriber, or asks it to confirm first. Resolves to its view, or to null when it was asked. Throws `not_found`
  * (list, confirmation form), `validation_failed` (values, an identity that is taken, a subscriber limit), and what
- * `checkedAgain` throws.
+ * `retryOnListChange` throws.
  */
 export async function createSubscriber(
   deps: ControlPlane,
@@ -23,7 +23,7 @@ export async function createSubscriber(
   listText: string | undefined,
   body: () => SubscriberCreation,
 ): Promise<ReturnType<typeof toView> | null> {
-  return checkedAgain(async () => {
+  return retryOnListChange(async () => {
     const context = await findSubscriberList(deps, caller, listText)
     const given = body()
     if (given.confirmation_form_id !== undefined) {
@@ -37,7 +37,7 @@ export async function createSubscriber(
       planned.status === 'active' ? planReactions(deps, context, given) : undefined,
     ])
     const document: SubscriberDocument = { ...planned, id }
-    const outcome = await refusingTaken(takenIdentity, () =>
+    const outcome = await mapDuplicateKey(takenIdentity, () =>
       insertTogether(deps.database, list.organization_id, document, {
         listRevision: list.revision,
         ...(reactions === undefined ? {} : { reactions }),

@@ -5,8 +5,8 @@ import type { SubscriberDocument } from '../../../shared/contract/schemas/subscr
 import { emailIdentity } from '../../../shared/values/email.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
-import { gatheredRead } from '../../api/batched-read.ts'
-import { sharedRead } from '../../api/single-flight.ts'
+import { batchedRead } from '../../api/batched-read.ts'
+import { singleFlight } from '../../api/single-flight.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 
@@ -87,7 +87,7 @@ export async function organizationNames(
 }
 
 /** By id. Asked for with the scope as JSON. */
-const listsToSearch = sharedRead(
+const listsToSearch = singleFlight(
   async ({ collections }: Database, scope: string): Promise<SearchedList[]> => {
     const lists = await collections.mailingLists
       .find(
@@ -134,7 +134,7 @@ function skipLists(
 async function firstMatches(
   { subscribers }: Collections,
   { search: { emailKey, lists }, after, skip }: SearchFrom,
-  most: number,
+  max: number,
 ): Promise<Found[]> {
   let matches: Found[] = []
   const started = lists.find((list) => list._id === after?.listId)
@@ -145,11 +145,11 @@ async function firstMatches(
         { projection: fields },
       )
       .sort({ id: 1 })
-      .limit(most)
+      .limit(max)
       .toArray()
   }
   const ahead = lists.filter((list) => list._id > (after?.listId ?? 0))
-  for (let first = 0; first < ahead.length && matches.length < most; first += listsAtOnce) {
+  for (let first = 0; first < ahead.length && matches.length < max; first += listsAtOnce) {
     const { keys, others } = splitLists(ahead.slice(first, first + listsAtOnce), emailKey)
     const toSkip = first === 0 ? skip : 0
     // However the two kinds lie among each other, this many of the others are before the page.
@@ -162,13 +162,13 @@ async function firstMatches(
             .find({ mailing_list_id: { $in: others }, email_key: emailKey }, { projection: fields })
             .sort({ mailing_list_id: 1, id: 1 })
             .skip(ofOthers)
-            .limit(most + toSkip - ofOthers)
+            .limit(max + toSkip - ofOthers)
             .toArray(),
     ])
     const merged = found.flat().sort((a, b) => a.mailing_list_id - b.mailing_list_id || a.id - b.id)
     matches = matches.concat(merged.slice(toSkip - ofOthers))
   }
-  return matches.slice(0, most)
+  return matches.slice(0, max)
 }
 
 interface PointReads {
@@ -185,7 +185,7 @@ async function subscribersByKeys(
   return (await foundByReads(subscribers, reads)) ?? []
 }
 
-const foundByReads = gatheredRead(
+const foundByReads = batchedRead(
   async (
     subscribers: Collections['subscribers'],
     searches: PointReads[],

@@ -7,10 +7,10 @@ import { countSubscribers } from '../../../shared/store/subscriber-counts.ts'
 import type { SubscriberAddress } from '../../store/subscribers.ts'
 import { emailIdentity } from '../../../shared/values/email.ts'
 import type { TokenPaging } from '../../api/endpoint.ts'
-import { gatheredRead } from '../../api/batched-read.ts'
+import { batchedRead } from '../../api/batched-read.ts'
 import { JsonRecords, largeBytes, maxPageBytes, PageReader, type PageCall } from '../../api/json-page.ts'
 import { nextPiece, pieceBytes } from '../../api/pieces.ts'
-import { sharedRead } from '../../api/single-flight.ts'
+import { singleFlight } from '../../api/single-flight.ts'
 import { pageStart, tokenPaging, type TokenPageQuery } from '../../api/token-paging.ts'
 import { addressOfEmail, type SubscriberList } from './list-context.ts'
 import { toView } from './view.ts'
@@ -39,7 +39,7 @@ export async function listSubscribers(
   const { skip, after } = pageStart(deps, query, scope)
   const reader = new PageReader<SubscriberDocument>({
     call,
-    most: query.per_page,
+    max: query.per_page,
     views: (documents) => documents.map((document) => toView(document, context)),
   })
   const cursor = deps.database.collections.subscribers
@@ -53,18 +53,18 @@ export async function listSubscribers(
 }
 
 /** Pages of one list that are read at the same moment share the count. */
-const countOnce = sharedRead(countSubscribers)
+const countOnce = singleFlight(countSubscribers)
 
-const mostNamed = 100
+const maxNamed = 100
 /** An email on a list with another primary key may be that of any number of subscribers. */
-const mostFound = 500
+const maxMatches = 500
 
 /**
  * The subscribers that a comma-separated path segment names, in its order, each once; what names nobody is left out.
  * Throws `requested_too_many` for more than 100 names, more than 500 subscribers, or 8 MB of several.
  */
 export async function namedSubscribers(
-  { deps: { database }, beginLargeReply }: PageCall,
+  { deps: { database }, acquireLargeReply }: PageCall,
   context: SubscriberList,
   segment: string,
 ): Promise<JsonRecords> {
@@ -74,10 +74,10 @@ export async function namedSubscribers(
     .split(',')
     .map((name) => name.trim())
     .filter((name) => name !== '')
-  if (names.length > mostNamed)
+  if (names.length > maxNamed)
     throw new RequestError(
       'requested_too_many',
-      `${names.length} subscribers are asked for, and ${mostNamed} are possible at once`,
+      `${names.length} subscribers are asked for, and ${maxNamed} are possible at once`,
     )
   const addresses = names.map((name) => addressOf(list, name)).filter((address) => address !== null)
   const [only] = addresses
@@ -91,7 +91,7 @@ export async function namedSubscribers(
   let bytes = 0
   let pausedAt = 0
   for (const filter of filters) {
-    const cursor = subscribers.find(filter).limit(mostFound + 1)
+    const cursor = subscribers.find(filter).limit(maxMatches + 1)
     while (await cursor.hasNext())
       for (const subscriber of cursor.readBufferedDocuments()) {
         const { _id, id, email_key } = subscriber
@@ -103,16 +103,16 @@ export async function namedSubscribers(
             `what is asked for has more than ${maxPageBytes} bytes in all: ask for fewer subscribers at once`,
           )
         found.push({ _id, id, email_key, text })
-        if (bytes > largeBytes) await beginLargeReply(maxPageBytes)
+        if (bytes > largeBytes) await acquireLargeReply(maxPageBytes)
         if (bytes - pausedAt < pieceBytes) continue
         pausedAt = bytes
         await nextPiece()
       }
   }
-  if (new Set(found.map(({ id }) => id)).size > mostFound)
+  if (new Set(found.map(({ id }) => id)).size > maxMatches)
     throw new RequestError(
       'requested_too_many',
-      `more than ${mostFound} subscribers have what is asked for, and ${mostFound} are possible at once: go through them by pages of /mailing_lists/${list._id}/subscribers_by_email/:email`,
+      `more than ${maxMatches} subscribers have what is asked for, and ${maxMatches} are possible at once: go through them by pages of /mailing_lists/${list._id}/subscribers_by_email/:email`,
     )
   found.sort((a, b) => a.id - b.id)
   const named = new Map<number, string>()
@@ -139,13 +139,13 @@ export const subscriberAt = (
     ? subscriberByKey(database, address)
     : subscriberById(database, `${address.listId}:${address.id}`)
 
-const subscriberByKey = gatheredRead(async ({ collections }: Database, keys: string[]) => {
+const subscriberByKey = batchedRead(async ({ collections }: Database, keys: string[]) => {
   const found = await collections.subscribers.find({ _id: { $in: keys } }).toArray()
   return new Map(found.map((subscriber) => [subscriber._id, subscriber]))
 })
 
 /** Asked for as `<list id>:<id>`. */
-const subscriberById = gatheredRead(async ({ collections }: Database, keys: string[]) => {
+const subscriberById = batchedRead(async ({ collections }: Database, keys: string[]) => {
   const idsByList = new Map<number, number[]>()
   for (const key of keys) {
     const [listId, id] = key.split(':').map(Number) as [number, number]

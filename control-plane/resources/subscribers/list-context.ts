@@ -6,9 +6,9 @@ import type { MailingListDocument } from '../../../shared/contract/schemas/maili
 import type { SubscriberAddress } from '../../store/subscribers.ts'
 import { fieldReader, type FieldReader } from '../../../shared/values/field-value.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
-import { gatheredRead } from '../../api/batched-read.ts'
+import { batchedRead } from '../../api/batched-read.ts'
 import { missing, pathId, reaches, refuseRemoteList } from '../../api/scope.ts'
-import { sharedRead } from '../../api/single-flight.ts'
+import { singleFlight } from '../../api/single-flight.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { fieldFinder } from '../custom-fields/field-finder.ts'
 
@@ -48,12 +48,12 @@ export async function listWithContext(database: Database, id: number): Promise<S
   return { list, fields, fieldNamed, primaryKey, zone: zone ?? 'UTC' }
 }
 
-const listById = gatheredRead(async ({ collections }: Database, ids: number[]) => {
+const listById = batchedRead(async ({ collections }: Database, ids: number[]) => {
   const lists = await collections.mailingLists.find({ _id: { $in: ids } }).toArray()
   return new Map(lists.map((list) => [list._id, list]))
 })
 
-const zoneOfOrganization = gatheredRead(async ({ collections }: Database, ids: number[]) => {
+const zoneOfOrganization = batchedRead(async ({ collections }: Database, ids: number[]) => {
   const organizations = await collections.organizations
     .find({ _id: { $in: ids } }, { projection: { time_zone_name: 1 } })
     .toArray()
@@ -61,7 +61,7 @@ const zoneOfOrganization = gatheredRead(async ({ collections }: Database, ids: n
 })
 
 /** Every change of a list's fields raises the list's revision, so fields are read once for each of them. */
-const readFields = sharedRead(({ collections }: Database, listId: number) =>
+const readFields = singleFlight(({ collections }: Database, listId: number) =>
   collections.customFields.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray(),
 )
 type KnownFields = Pick<SubscriberList, 'fields' | 'fieldNamed'> & { revision: number }

@@ -32,14 +32,14 @@ export const takenIdentity = 'the list already has a subscriber with this identi
 
 export const takenProblem = (): RequestError => new RequestError('validation_failed', takenIdentity)
 
-const mostChecks = 20
+const maxChecks = 20
 
 /**
  * Does `write` again, from the start, when the list changed between the check and the write: so writes of subscribers
  * look the list up themselves, and read the body anew against it. Throws 503 when it changes again and again.
  */
-export async function checkedAgain<T>(write: () => Promise<{ done: T } | 'again'>): Promise<T> {
-  for (let tries = 0; tries < mostChecks; tries += 1) {
+export async function retryOnListChange<T>(write: () => Promise<{ done: T } | 'again'>): Promise<T> {
+  for (let tries = 0; tries < maxChecks; tries += 1) {
     const result = await write()
     if (result !== 'again') return result.done
   }

@@ -5,7 +5,7 @@ import type { ControlPlane } from '../../control-plane.ts'
 import { addressOf } from './find.ts'
 import type { SubscriberList } from './list-context.ts'
 
-const mostAtOnce = 10
+const maxConcurrent = 10
 
 /**
  * Removes the subscriber with an id, or up to ten of those with an email, lowest id first. Throws `not_found`, and
@@ -21,7 +21,7 @@ export async function deleteSubscribers(
   if (settings.DISABLE_SUBSCRIBER_DELETION) {
     const kept = await database.collections.subscribers
       .find(filterOf(address), { projection: { id: 1 } })
-      .limit(mostAtOnce)
+      .limit(maxConcurrent)
       .toArray()
     if (kept.length === 0) throw missing('subscriber', text)
     const ids = kept.map(({ id }) => id).sort((a, b) => a - b)
@@ -30,7 +30,12 @@ export async function deleteSubscribers(
       `subscriber ${ids.join(', ')} can't be deleted: the directive disable_subscriber_deletion is enabled`,
     )
   }
-  const { ids, moreRemaining } = await removeSubscribers(database, list.organization_id, address, mostAtOnce)
+  const { ids, moreRemaining } = await removeSubscribers(
+    database,
+    list.organization_id,
+    address,
+    maxConcurrent,
+  )
   if (ids.length === 0) throw missing('subscriber', text)
   return { subscriber_ids_removed: ids, more_remaining: moreRemaining }
 }

@@ -10,7 +10,7 @@ export interface Replacements {
 }
 
 /** They are stored with every reaction that the call queues. */
-const mostCharacters = 100_000
+const maxCharacters = 100_000
 const longestKey = 50
 
 /** Throws `invalid_request` for keys that don't do; what is wrong with values goes to `problems`. */
@@ -27,9 +27,9 @@ export function readReplacements(
   const characters = given
     .flatMap(([, hash]) => Object.entries(hash).flat())
     .reduce((sum: number, text) => sum + codePoints(String(text)), 0)
-  if (characters > mostCharacters)
+  if (characters > maxCharacters)
     problems.push(
-      `content_replacement_fields and content_replacement_fields_raw must have at most ${mostCharacters} characters together, and have ${characters}`,
+      `content_replacement_fields and content_replacement_fields_raw must have at most ${maxCharacters} characters together, and have ${characters}`,
     )
   return {
     ...(Object.keys(fields).length === 0 ? {} : { fields: fields as Record<string, string> }),

@@ -37,7 +37,7 @@ const subscriberPath = `${listPath}/:id_or_email`
 
 const noSubscriber = 'there is no subscriber 4711'
 const severalSubscribers = 'several subscribers have the email ann@example.com: name one of them by its id'
-const noPlace = [
+const quotaUnavailable = [
   "status can't be active: the organization's subscriber limit is reached",
   "status can't be active just now: imports hold what is left under the organization's subscriber limit, try again when they have ended",
 ]
@@ -117,7 +117,12 @@ export const subscriberEndpoints = [
     refusals: {
       invalid_request: remoteListRefusal,
       not_found: 'there is no confirmation form 3',
-      validation_failed: [...faultyValues, 'custom_fields.Plan is required', takenIdentity, ...noPlace],
+      validation_failed: [
+        ...faultyValues,
+        'custom_fields.Plan is required',
+        takenIdentity,
+        ...quotaUnavailable,
+      ],
     },
     async examine({ deps, caller, params }, given) {
       newSubscriber(given, await findSubscriberList(deps, caller, params['mailing_list_id']))
@@ -149,7 +154,7 @@ export const subscriberEndpoints = [
         ...faultyValues,
         "custom_fields.Plan is required and can't be unset",
         takenIdentity,
-        ...noPlace,
+        ...quotaUnavailable,
       ],
     },
     async examine({ deps, caller, params }, given) {
@@ -188,7 +193,7 @@ export const subscriberEndpoints = [
       not_found: [noSubscriber, ...faultyTriggering.not_found],
       multiple_records_found: severalSubscribers,
       requested_too_many: '101 autoresponders are asked for, and 100 entries are possible at once',
-      validation_failed: [...faultyTriggering.validation_failed, takenIdentity, ...noPlace],
+      validation_failed: [...faultyTriggering.validation_failed, takenIdentity, ...quotaUnavailable],
     },
     forbids: [`this needs ${describeNeed(needOfCreation)}`],
     async examine({ deps, caller, params }, given) {

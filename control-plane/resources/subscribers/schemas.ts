@@ -16,7 +16,7 @@ import { isHash } from '../../api/validation.ts'
 
 /** What goes into and comes out of the subscriber endpoints. */
 
-export const subscriberPage = tokenPagingQuery({ perPage: 100, most: 500 })
+export const subscriberPage = tokenPagingQuery({ perPage: 100, max: 500 })
 
 const time = () =>
   timeText().describe("ISO 8601 with `T`; without an offset it is the organization's local time")

@@ -1,6 +1,9 @@
 import type { Database } from '../../../shared/runtime/database.ts'
 import { RequestError } from '../../../shared/contract/errors.ts'
-import { delayProjection, type AutoresponderDocument } from '../../../shared/contract/schemas/autoresponder.ts'
+import {
+  delayProjection,
+  type AutoresponderDocument,
+} from '../../../shared/contract/schemas/autoresponder.ts'
 import type { Answering } from '../../../shared/store/reactions.ts'
 import { globMatcher } from '../autoresponders/glob.ts'
 import type { Triggering } from './trigger-schemas.ts'
@@ -9,7 +12,7 @@ import type { Triggering } from './trigger-schemas.ts'
 export type Chosen = Answering & Pick<AutoresponderDocument, 'name'>
 
 const projection = { name: 1, ...delayProjection } as const
-const mostEntries = 100
+const maxEntries = 100
 
 /**
  * The list's autoresponders that the entries match, each once, by id; whatever triggers them otherwise, paused ones too.
@@ -21,10 +24,10 @@ export async function chooseAutoresponders(
   { autoresponder_names: names = [], autoresponder_ids: ids = [] }: Triggering,
 ): Promise<Chosen[]> {
   const entries = Math.max(names.length, ids.length)
-  if (entries > mostEntries)
+  if (entries > maxEntries)
     throw new RequestError(
       'requested_too_many',
-      `${entries} autoresponders are asked for, and ${mostEntries} entries are possible at once`,
+      `${entries} autoresponders are asked for, and ${maxEntries} entries are possible at once`,
     )
   const known = await collections.autoresponders
     .find<Chosen>(

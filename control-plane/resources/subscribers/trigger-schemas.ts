@@ -30,7 +30,7 @@ export const triggering = z.object({
   skip_subscription_autoresponders: choice().describe(
     'hold back the on-subscription autoresponders that a creation by this call would trigger',
   ),
-  autoresponder_names: orNothing(z.array(boundedText({ most: 1_000 }))).describe(
+  autoresponder_names: orNothing(z.array(boundedText({ max: 1_000 }))).describe(
     'up to 100 names, `*` standing for any characters; either these or ids, and an empty array is none',
   ),
   autoresponder_ids: orNothing(z.array(positiveId())).describe(

@@ -16,14 +16,14 @@ import {
 import { refuseUnless } from '../../api/authorization.ts'
 import { permission } from '../../api/endpoint.ts'
 import { missing } from '../../api/scope.ts'
-import { refuseProblems, refusingTaken } from '../../api/validation.ts'
+import { refuseProblems, mapDuplicateKey } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { bodyAfterRecord, changeOf, refuseUnlessOne } from './change.ts'
+import { parseBodyAfterLookup, changeOf, refuseUnlessOne } from './change.ts'
 import { addressOf } from './find.ts'
 import { readGiven } from './given-values.ts'
 import { findSubscriberList, type SubscriberList } from './list-context.ts'
 import { newSubscriber } from './new-subscriber.ts'
-import { checkedAgain, refuseWrite, takenIdentity, takenProblem } from './outcomes.ts'
+import { retryOnListChange, refuseWrite, takenIdentity, takenProblem } from './outcomes.ts'
 import { readReplacements, type Replacements } from './replacements.ts'
 import { subscriberCreation } from './schemas.ts'
 import { chooseAutoresponders, onSubscriptionOf, type Chosen } from './trigger-choice.ts'
@@ -40,7 +40,7 @@ export const needOfCreation = permission('subscriber', 'create')
  * Queues a mail of each autoresponder that is named or has the id, for one subscriber, whatever its trigger. The
  * subscriber's change, or its creation, and the mails come about together or not at all. Throws `not_found` (list,
  * subscriber, autoresponder), `multiple_records_found`, `not_authorized` for a creation that the caller has no right to,
- * `invalid_request`, `requested_too_many`, `validation_failed`, and what `checkedAgain` throws.
+ * `invalid_request`, `requested_too_many`, `validation_failed`, and what `retryOnListChange` throws.
  */
 export async function triggerAutoresponders(
   deps: ControlPlane,
@@ -48,13 +48,13 @@ export async function triggerAutoresponders(
   path: { listText: string | undefined; subscriberText: string },
   { body, documentAsSent }: { body: () => Triggering; documentAsSent: () => unknown },
 ): Promise<Triggered> {
-  return checkedAgain(async () => {
+  return retryOnListChange(async () => {
     const context = await findSubscriberList(deps, caller, path.listText)
     const address = addressOf(context.list, path.subscriberText)
     if (address === null) throw missing('subscriber', path.subscriberText)
     const mayCreate = typeof address === 'string' || 'emailKey' in address
     const read = () => readTriggering(body(), context)
-    const asked = await bodyAfterRecord(read, async () => {
+    const asked = await parseBodyAfterLookup(read, async () => {
       if (!mayCreate || !asksToCreate(documentAsSent()))
         await refuseUnlessOne(deps, address, path.subscriberText)
     })
@@ -135,7 +135,7 @@ async function triggerExisting(call: TriggerCall): Promise<Attempt | 'missing'> 
     return changes
   }
   const options = { listRevision: list.revision, reactions: await reactionsOf(call, chosen) }
-  const outcome = await refusingTaken(takenIdentity, () =>
+  const outcome = await mapDuplicateKey(takenIdentity, () =>
     changeSubscriber(deps.database, list.organization_id, address, change, options),
   )
   if (outcome === 'list_changed') return 'again'

@@ -1,5 +1,5 @@
 import type { Caller } from '../../../shared/store/api-keys.ts'
-import { OrganizationTurns, refusalDelayMs, type TurnRequest } from '../../api/fair-semaphore.ts'
+import { FairSemaphore, refusalDelayMs, type SlotRequest } from '../../api/fair-semaphore.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 
 /** Whose turn a password hash takes: that of the caller's organization, not the user's, as the caller sends the requests. */
@@ -7,13 +7,13 @@ export const hashingFor = (
   { stopping }: ControlPlane,
   { organizationId }: Caller,
   clientGone?: AbortSignal,
-): TurnRequest => ({ organizationId, stopping, clientGone })
+): SlotRequest => ({ organizationId, stopping, clientGone })
 
-export const hashingTurns = (bounds: {
+export const hashingSlots = (bounds: {
   maxRunning: number
   maxWaitingPerOrganization: number
-}): OrganizationTurns =>
-  new OrganizationTurns({
+}): FairSemaphore =>
+  new FairSemaphore({
     ...bounds,
     tooMany: {
       message: 'too many passwords of this organization are being checked, try again in 10 s',

@@ -1,8 +1,8 @@
 import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
 import { normalizeText } from '../../../shared/values/normalized-text.ts'
-import type { TurnRequest } from '../../api/fair-semaphore.ts'
-import { hashingTurns } from './hashing-slots.ts'
+import type { SlotRequest } from '../../api/fair-semaphore.ts'
+import { hashingSlots } from './hashing-slots.ts'
 
 /**
  * Passwords as they are stored: Argon2id (RFC 9106) in the PHC string format, so that each hash knows its own
@@ -17,18 +17,18 @@ const tagLength = 32
 const saltLength = 16
 
 /** Two of one organization at once, as a third may be another's. */
-const turns = hashingTurns({ maxRunning: 3, maxWaitingPerOrganization: 200 })
+const slots = hashingSlots({ maxRunning: 3, maxWaitingPerOrganization: 200 })
 
 const compute = promisify(argon2)
 
-/** In the PHC format. Throws 429 and 503 when it has no turn to be computed (OrganizationTurns). */
-export async function hashPassword(password: string, of: TurnRequest): Promise<string> {
+/** In the PHC format. Throws 429 and 503 when it has no turn to be computed (FairSemaphore). */
+export async function hashPassword(password: string, of: SlotRequest): Promise<string> {
   const salt = randomBytes(saltLength)
   return format(parameters, salt, await computeTag(password, { ...parameters, salt, tagLength }, of))
 }
 
 /** Whether a password is the one that was hashed; takes as long for right and wrong ones. Throws as hashPassword. */
-export async function isPassword(password: string, hash: string, of: TurnRequest): Promise<boolean> {
+export async function isPassword(password: string, hash: string, of: SlotRequest): Promise<boolean> {
   const match = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([\w+/]+)\$([\w+/]+)$/.exec(hash)
   if (match === null) throw new Error('a stored password hash is no Argon2id hash in the PHC format')
   const [memory, passes, parallelism] = match.slice(1, 4).map(Number) as [number, number, number]
@@ -49,10 +49,10 @@ function format({ memory, passes, parallelism }: typeof parameters, salt: Buffer
 function computeTag(
   password: string,
   { salt, ...options }: typeof parameters & { salt: Buffer; tagLength: number },
-  of: TurnRequest,
+  of: SlotRequest,
 ): Promise<Buffer> {
   // One password may be typed as different sequences of code points on different machines.
   // One unit more than any stored password has: a longer one is wrong, and costs the same.
   const message = normalizeText(password.slice(0, maxPasswordBytes + 1), 'NFC')
-  return turns.run(of, () => compute('argon2id', { message, nonce: salt, ...options }))
+  return slots.run(of, () => compute('argon2id', { message, nonce: salt, ...options }))
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { refuseMore, refuseMoreThanAsked } from '../../api/authorization.ts'
+import { requireNotAbove, refuseMoreThanAsked } from '../../api/authorization.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
 import {
   lockoutReset,
@@ -97,7 +97,7 @@ export const userEndpoints = [
       schema: signIn,
       example: { user: { email: 'jane@example.com', password: 'correct horse battery' } },
     },
-    hasOwnTurns: true,
+    hasOwnSlots: true,
     reply: { data: userView, example: userExample },
     refusals: {
       not_authorized: 'the email or the password is wrong, or the user is inactive or locked out',
@@ -143,7 +143,7 @@ export const userEndpoints = [
         },
       },
     },
-    hasOwnTurns: true,
+    hasOwnSlots: true,
     reply: { data: userView, example: userExample },
     refusals: {
       validation_failed: [
@@ -170,7 +170,7 @@ export const userEndpoints = [
     tag,
     needs: 'admin',
     body: { wrapper: 'user', schema: userChange, isUpdate: true, example: { user: { active: false } } },
-    hasOwnTurns: true,
+    hasOwnSlots: true,
     reply: { data: userView, example: { ...userExample, active: false } },
     refusals: {
       not_found: noUser,
@@ -191,7 +191,7 @@ export const userEndpoints = [
     async handle({ deps, caller, params, body, documentAsSent, clientGone }) {
       const user = await findUser(deps, caller, params['id'])
       // Before any other rule about it, the body's shape included.
-      refuseMore(user, caller, 'a user')
+      requireNotAbove(user, caller, 'a user')
       refuseMoreThanAsked(documentAsSent(), caller, 'a user')
       return { data: await toView(deps, await changeUser(deps, caller, user, body(), clientGone)) }
     },
@@ -209,7 +209,7 @@ export const userEndpoints = [
     forbids: [more],
     async handle({ deps, caller, params, body }) {
       const user = await findUser(deps, caller, params['id'])
-      refuseMore(user, caller, 'a user')
+      requireNotAbove(user, caller, 'a user')
       body()
       const wasLocked = await resetLockout(deps, user)
       return { data: { result: wasLocked ? 'lockout_cleared' : 'not_locked_out' } }
@@ -230,7 +230,7 @@ export const userEndpoints = [
     reply: { data: z.null(), example: null },
     async handle({ deps, caller, params }) {
       const user = await findUser(deps, caller, params['id'])
-      refuseMore(user, caller, 'a user')
+      requireNotAbove(user, caller, 'a user')
       await deleteUser(deps, caller, user)
       return { data: null }
     },

@@ -98,17 +98,17 @@ const permissionsGiven = z.strictObject(
   },
 )
 
-const leastPasswordCharacters = 8
+const minPasswordCharacters = 8
 
 const password = z
   .string()
-  .refine((text) => Array.from(text).length >= leastPasswordCharacters, {
-    error: `must have at least ${leastPasswordCharacters} characters`,
+  .refine((text) => Array.from(text).length >= minPasswordCharacters, {
+    error: `must have at least ${minPasswordCharacters} characters`,
   })
   .refine((text) => Buffer.byteLength(text) <= maxPasswordBytes, {
     error: `must have at most ${maxPasswordBytes} bytes in UTF-8`,
   })
-  .meta({ minLength: leastPasswordCharacters, maxLength: maxPasswordBytes })
+  .meta({ minLength: minPasswordCharacters, maxLength: maxPasswordBytes })
 
 const fields = {
   full_name: nameText(100),
@@ -161,7 +161,7 @@ export const userChange = z
     error: 'must be the same as password1: a new password is given as both',
   })
 
-export const userQuery = tokenPagingQuery({ perPage: 2000, most: 2000 }).safeExtend({
+export const userQuery = tokenPagingQuery({ perPage: 2000, max: 2000 }).safeExtend({
   full_name: z.string().optional().describe('the whole name, without case'),
   full_name_contains: z.string().optional().describe('a part of the name, without case'),
   email: z.string().optional().describe('the whole email, without case'),

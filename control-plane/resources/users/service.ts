@@ -7,13 +7,13 @@ import { RequestError } from '../../../shared/contract/errors.ts'
 import { systemOrganizationId } from '../../../shared/contract/schemas/organization.ts'
 import type { UserDocument } from '../../../shared/contract/schemas/user.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
-import { refuseMore } from '../../api/authorization.ts'
+import { requireNotAbove } from '../../api/authorization.ts'
 import type { PageCall } from '../../api/json-page.ts'
 import { readPage } from '../../api/paging.ts'
 import { missing, missingOrganization, pathId, reaches } from '../../api/scope.ts'
-import { refuseProblems, refusingTaken, withoutUndefined } from '../../api/validation.ts'
+import { refuseProblems, mapDuplicateKey, withoutUndefined } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { takingTurns } from '../credential-changes.ts'
+import { changeCredentials } from '../credential-changes.ts'
 import { hashingFor } from './hashing-slots.ts'
 import { hashPassword } from './passwords.ts'
 import type { userChange, userCreation, userQuery } from './schemas.ts'
@@ -97,7 +97,7 @@ export function checkChange(deps: ControlPlane, found: UserDocument, given: User
 
 /**
  * The user as stored. Throws `validation_failed` with all that is wrong, or for an email that is taken; 429 and 503 when
- * the password has no turn to be hashed (OrganizationTurns); and what takingTurns throws.
+ * the password has no turn to be hashed (FairSemaphore); and what changeCredentials throws.
  */
 export async function createUser(
   deps: ControlPlane,
@@ -126,8 +126,8 @@ export async function createUser(
     password_tried_at: null,
     created_at: clock.now(),
   }
-  await refusingTaken(taken(given.email), () =>
-    takingTurns(deps, caller, (session) => collections.users.insertOne(document, { session })),
+  await mapDuplicateKey(taken(given.email), () =>
+    changeCredentials(deps, caller, (session) => collections.users.insertOne(document, { session })),
   )
   return document
 }
@@ -156,10 +156,10 @@ export async function changeUser(
   for (const [key, values] of Object.entries(permissions ?? {})) {
     if (values !== undefined) set[`permissions.${key}`] = values
   }
-  return refusingTaken(taken(given.email), () =>
-    takingTurns(deps, caller, async (session) => {
+  return mapDuplicateKey(taken(given.email), () =>
+    changeCredentials(deps, caller, async (session) => {
       const current = await findUser(deps, caller, String(found._id), session)
-      refuseMore(current, caller, 'a user')
+      requireNotAbove(current, caller, 'a user')
       if (Object.keys(set).length === 0) return current
       const changed = await deps.database.collections.users.findOneAndUpdate(
         { _id: current._id },
@@ -171,16 +171,16 @@ export async function changeUser(
   )
 }
 
-/** Throws `validation_failed` for the caller himself, `not_found` and 403 as changeUser, and as takingTurns. */
+/** Throws `validation_failed` for the caller himself, `not_found` and 403 as changeUser, and as changeCredentials. */
 export async function deleteUser(
   deps: ControlPlane,
   caller: Caller,
   { _id: id }: UserDocument,
 ): Promise<void> {
   const { users } = deps.database.collections
-  await takingTurns(deps, caller, async (session) => {
+  await changeCredentials(deps, caller, async (session) => {
     const user = await findUser(deps, caller, String(id), session)
-    refuseMore(user, caller, 'a user')
+    requireNotAbove(user, caller, 'a user')
     if (user._id === caller.userId)
       throw new RequestError('validation_failed', `nobody deletes himself: user ${user._id} is the caller`)
     await users.deleteOne({ _id: user._id }, { session })

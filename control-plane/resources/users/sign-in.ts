@@ -22,8 +22,8 @@ export async function authenticate(
   const { users } = deps.database.collections
   const found = await users.findOne({ email_key: comparisonForm(email.trim()) })
   const user = found !== null && reaches(caller, found.organization_id) ? found : null
-  const turn = hashingFor(deps, caller, clientGone)
-  const isRight = await isPassword(password, user?.password_hash ?? nobodysHash, turn)
+  const slotRequest = hashingFor(deps, caller, clientGone)
+  const isRight = await isPassword(password, user?.password_hash ?? nobodysHash, slotRequest)
   const after = user === null ? await noteForNobody(deps) : await noteTry(deps, user, isRight)
   if (!isRight || after === null || !after.active || after.locked_until !== null)
     throw new RequestError(

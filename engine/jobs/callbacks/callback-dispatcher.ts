@@ -5,14 +5,18 @@ import { databaseTime, type Database } from '../../../shared/runtime/database.ts
 import { messageOf } from '../../../shared/contract/errors.ts'
 import { openSecrets } from '../../../shared/runtime/import-secrets.ts'
 import type { Logger } from '../../../shared/runtime/logger.ts'
-import { hostOfQueue, organizationOfQueue, type CallbackDocument } from '../../../shared/contract/schemas/callback.ts'
+import {
+  hostOfQueue,
+  organizationOfQueue,
+  type CallbackDocument,
+} from '../../../shared/contract/schemas/callback.ts'
 import { NotOpened, type SecretBox } from '../../../shared/runtime/secret-box.ts'
 import type { MarkedFolder } from '../../../shared/storage/staging/marked-folder.ts'
 import { claimCallback, markDelivered, noteFailure, releaseCallback } from '../../store/callbacks.ts'
 import { readBeginnings, waitingCallbacks, type QueueBeginning } from '../../../shared/store/due-queues.ts'
 import { leadingEngine } from '../../store/engines.ts'
 import { dropSecrets } from '../../../shared/store/import-secrets.ts'
-import { LookLoop, lookEveryMs, untilDue } from '../../scheduler/poll-loop.ts'
+import { PollLoop, pollIntervalMs, untilDue } from '../../scheduler/poll-loop.ts'
 import type { EngineMetrics } from '../../metrics.ts'
 import { mayTakeSlot } from '../../scheduler/slots.ts'
 import type { CallbackBounds } from './callback-bounds.ts'
@@ -52,12 +56,12 @@ export class CallbackDispatcher {
   readonly #options: CallbackDispatcherOptions
   readonly #tries = new Set<Try>()
   readonly #broken = new AbortController()
-  readonly #loop: LookLoop
+  readonly #loop: PollLoop
 
   constructor(options: CallbackDispatcherOptions) {
     this.#options = options
-    this.#loop = new LookLoop({
-      look: () => this.#look(),
+    this.#loop = new PollLoop({
+      poll: () => this.#poll(),
       problem: "callbacks can't be looked for",
       log: options.log,
       shortestPauseMs,
@@ -83,11 +87,11 @@ export class CallbackDispatcher {
   }
 
   /** Begins what is due while there are slots. Resolves to how many milliseconds nothing will be due. */
-  async #look(): Promise<number> {
+  async #poll(): Promise<number> {
     const { database, engineId, folder } = this.#options
     // The key of their secrets may be there.
-    if (folder.problem !== null) return lookEveryMs
-    if ((await leadingEngine(database.collections)) !== engineId) return lookEveryMs
+    if (folder.problem !== null) return pollIntervalMs
+    if ((await leadingEngine(database.collections)) !== engineId) return pollIntervalMs
     const [now, beginnings] = await Promise.all([
       databaseTime(database.db),
       readBeginnings<CallbackDocument, string>(waitingCallbacks(database.collections)),
@@ -146,23 +150,23 @@ export class CallbackDispatcher {
   async #try(callback: CallbackDocument, token: string): Promise<void> {
     const { database, bounds, metrics, log } = this.#options
     const { collections } = database
-    const held = { importId: callback._id, token }
+    const lease = { importId: callback._id, token }
     const sent = await this.#send(callback)
     if (sent === null) {
-      await releaseCallback(collections, held)
+      await releaseCallback(collections, lease)
       return
     }
     metrics.callbackAttempt(sent.result)
     const facts = { import_id: callback._id, attempt: callback.failures + 1 }
     if (sent.result === 'delivered') {
-      await markDelivered(collections, held)
+      await markDelivered(collections, lease)
       log.info(facts, 'callback delivered')
       await this.#dropSecrets(callback)
       return
     }
     const { problem } = sent
     const waitMs = bounds.retryAfterMs[callback.failures] ?? null
-    if (!(await noteFailure(collections, held, { problem, waitMs }))) return
+    if (!(await noteFailure(collections, lease, { problem, waitMs }))) return
     if (waitMs === null) metrics.callbackGivenUp()
     const next = waitMs === null ? 'given up' : `tried again in ${waitMs / 1000} s`
     // Paths and queries of such URLs hold their receivers' tokens.

@@ -3,7 +3,7 @@ import type { Database } from '../../../shared/runtime/database.ts'
 import { fullViews } from '../../../shared/store/import-views.ts'
 import type { SecretBox } from '../../../shared/runtime/secret-box.ts'
 import { insertCallback } from '../../store/callbacks.ts'
-import { ring } from '../../../shared/store/wake-up.ts'
+import { notifyEngines } from '../../../shared/store/wake-up.ts'
 
 /**
  * Enters the callback of an ended import whose counts are final, if it has one. What is sent is fixed here, the reply
@@ -19,5 +19,6 @@ export async function queueCallback(
   const [view] = await fullViews(collections, [document], secrets)
   const body = JSON.stringify({ success: true, data: view, error_code: null, error_message: null })
   const webhookId = `msg_${randomBytes(18).toString('base64url')}`
-  if (await insertCallback(collections, document, { webhookId, body })) await ring(collections, 'callback')
+  if (await insertCallback(collections, document, { webhookId, body }))
+    await notifyEngines(collections, 'callback')
 }

@@ -27,7 +27,7 @@ export interface SendOptions {
 }
 
 /** Of an answer: its status counts, its body is nobody's. */
-const mostOfAnswer = { bytes: 64 * 1024, ms: 1_000 }
+const maxAnswerBytes = { bytes: 64 * 1024, ms: 1_000 }
 
 /** One try. Throws only when the signal has broken it off. */
 export async function sendCallback(webhook: Webhook, options: SendOptions): Promise<SendResult> {
@@ -45,7 +45,7 @@ export async function sendCallback(webhook: Webhook, options: SendOptions): Prom
     })
     body.on('error', () => undefined)
     await body
-      .dump({ limit: mostOfAnswer.bytes, signal: AbortSignal.timeout(mostOfAnswer.ms) })
+      .dump({ limit: maxAnswerBytes.bytes, signal: AbortSignal.timeout(maxAnswerBytes.ms) })
       .catch(() => undefined)
     if (statusCode >= 200 && statusCode < 300) return { result: 'delivered' }
     return { result: 'failed', problem: `it answered with status ${statusCode}, expected 2xx` }

@@ -1,6 +1,6 @@
 import type { Database } from '../../../shared/runtime/database.ts'
 import type { Logger } from '../../../shared/runtime/logger.ts'
-import { dropSecrets, settledWithSecrets } from '../../../shared/store/import-secrets.ts'
+import { dropSecrets, finalizedWithSecrets } from '../../../shared/store/import-secrets.ts'
 import type { Chore } from './maintenance.ts'
 
 /**
@@ -13,7 +13,7 @@ export function dropImportSecrets({ collections }: Database, log: Logger): Chore
     everyMs: 10 * 60_000,
     async run() {
       let imports = 0
-      for await (const id of settledWithSecrets(collections))
+      for await (const id of finalizedWithSecrets(collections))
         if (await dropSecrets(collections, id)) imports += 1
       if (imports > 0) log.info({ imports }, 'dropped the secrets of imports that need them no longer')
     },

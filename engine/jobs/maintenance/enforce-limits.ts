@@ -1,6 +1,6 @@
 import type { Database } from '../../../shared/runtime/database.ts'
 import type { Logger } from '../../../shared/runtime/logger.ts'
-import { ring } from '../../../shared/store/wake-up.ts'
+import { notifyEngines } from '../../../shared/store/wake-up.ts'
 import { heartbeatMs } from '../../../shared/store/leases.ts'
 import { enforcePendingLimits } from '../../../shared/store/subscriber-quota.ts'
 import { enforcePendingFences } from '../../../shared/store/fence.ts'
@@ -14,7 +14,7 @@ export function enforceLimits(database: Database, log: Logger): Chore {
     async run() {
       await enforcePendingFences({ database, log })
       const organizations = await enforcePendingLimits({ database, log })
-      if (organizations.length > 0) await ring(database.collections, 'limit')
+      if (organizations.length > 0) await notifyEngines(database.collections, 'limit')
     },
   }
 }

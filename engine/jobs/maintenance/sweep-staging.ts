@@ -2,7 +2,7 @@ import type { Database } from '../../../shared/runtime/database.ts'
 import type { Logger } from '../../../shared/runtime/logger.ts'
 import type { Staging } from '../../../shared/storage/staging/staging.ts'
 import { leaveImport } from '../../../shared/store/staged-usage.ts'
-import { listUnsettledAmong } from '../../../shared/store/imports.ts'
+import { listNotFinalizedAmong } from '../../../shared/store/imports.ts'
 import type { Uploads } from '../../../shared/storage/uploads/upload-store.ts'
 import type { Chore } from './maintenance.ts'
 
@@ -25,7 +25,7 @@ export function sweepStaging(
       const old = await staging.listImports({ olderThanMs: youngMs })
       // Before the imports are asked for: one that begins later needs its pin.
       const pinned = await uploads.listPinned()
-      const needed = new Set(await listUnsettledAmong(collections, [...old, ...pinned]))
+      const needed = new Set(await listNotFinalizedAmong(collections, [...old, ...pinned]))
       for (const id of pinned) if (!needed.has(id)) await uploads.unpin(id)
       for (const id of old) {
         if (needed.has(id)) continue

@@ -9,7 +9,7 @@ import {
   type QueueBeginning,
 } from '../../../shared/store/due-queues.ts'
 import { leadingEngine } from '../../store/engines.ts'
-import { LookLoop, lookEveryMs, untilDue } from '../../scheduler/poll-loop.ts'
+import { PollLoop, pollIntervalMs, untilDue } from '../../scheduler/poll-loop.ts'
 import type { EngineMetrics } from '../../metrics.ts'
 import { dropReactions, dueReactionFields, moveReactions, type DueReaction } from './move-reactions.ts'
 
@@ -48,7 +48,7 @@ const graceMs = 2_000
  */
 export class ReactionDispatcher {
   readonly #options: ReactionDispatcherOptions
-  readonly #loop: LookLoop
+  readonly #loop: PollLoop
   /** Organizations whose turn was last, latest last. */
   #served: number[] = []
   /** Autoresponders of the queues of this look that have no mail to send. */
@@ -56,8 +56,8 @@ export class ReactionDispatcher {
 
   constructor(options: ReactionDispatcherOptions) {
     this.#options = options
-    this.#loop = new LookLoop({
-      look: () => this.#look(),
+    this.#loop = new PollLoop({
+      poll: () => this.#poll(),
       problem: "reactions can't be moved into the outbox",
       log: options.log,
     })
@@ -78,11 +78,11 @@ export class ReactionDispatcher {
   }
 
   /** One round. Resolves to how many milliseconds there is nothing to do. */
-  async #look(): Promise<number> {
+  async #poll(): Promise<number> {
     const { database, engineId, metrics } = this.#options
     if ((await leadingEngine(database.collections)) !== engineId) {
       metrics.reactionLag = 0
-      return lookEveryMs
+      return pollIntervalMs
     }
     const [now, beginnings] = await Promise.all([
       databaseTime(database.db),
@@ -92,12 +92,12 @@ export class ReactionDispatcher {
     const open = await this.#openQueues(due)
     const first = [...open.values()]
       .flat()
-      .reduce((least, { dueAt }) => Math.min(least, dueAt.getTime()), Infinity)
+      .reduce((min, { dueAt }) => Math.min(min, dueAt.getTime()), Infinity)
     metrics.reactionLag = first === Infinity ? 0 : (now.getTime() - first) / 1000
     if (open.size > 0) {
       const moved = await this.#move(await this.#readRound(open, now))
       // None: others move them, or they were dropped.
-      return moved > 0 ? 0 : lookEveryMs
+      return moved > 0 ? 0 : pollIntervalMs
     }
     return untilDue(beginnings, now)
   }

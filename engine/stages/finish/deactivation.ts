@@ -40,9 +40,9 @@ import { runTransaction, TooManyConflicts } from '../write/transaction.ts'
 const subscribersPerTransaction = 1_000
 const noteEveryMs = 1_000
 /** Of a transaction that meets others' writes, before it is cut in halves. */
-const mostConflicts = 2
+const maxConflictRetries = 2
 /** For all attempts of one transaction. */
-const patienceMs = 120_000
+const timeoutMs = 120_000
 
 /**
  * Resumes where an earlier holder of the step got to; resolves when all are deactivated. Throws ImportError
@@ -97,12 +97,12 @@ export async function countAbsent(run: StepRun, enough: number): Promise<number>
 
 async function noteSearch(run: StepRun, search: ImportDocument['absent_search']): Promise<void> {
   const { document, step, database } = run
-  const isHeld = await writeInStep(
+  const isLeased = await writeInStep(
     database.collections,
     { ...step, state: 'importing' },
     { $set: { absent_search: search, ...noFailures } },
   )
-  if (!isHeld) throw stepLost(run)
+  if (!isLeased) throw stepLost(run)
   document.step_failures = 0
 }
 
@@ -236,9 +236,9 @@ async function deactivateAtOnce(
     session,
     attempt: () => writeDeactivated(run, { chunk, absent, next }),
     isStopped: () => signal.aborted,
-    patienceMs,
+    timeoutMs,
     onRetry: () => undefined,
-    mostConflicts: absent.length > 1 ? mostConflicts : Infinity,
+    maxConflictRetries: absent.length > 1 ? maxConflictRetries : Infinity,
   })
   if (!committed) throw signal.reason as Error
   progress.add()
@@ -261,14 +261,14 @@ async function writeDeactivated(
     .sort({ _id: 1 })
     .toArray()
   // A write, so that this and a pause or a cancel can't both commit.
-  const isHeld = await writeInStep(
+  const isLeased = await writeInStep(
     collections,
     { ...step, state: 'importing' },
     { $inc: { step_writes: 1 }, $set: noFailures },
     session,
   )
   const isOurs = await noteDeactivated(collections, session, { chunk, to: next, subscribers: still.length })
-  if (!isHeld || !isOurs) throw stepLost(run)
+  if (!isLeased || !isOurs) throw stepLost(run)
   if (still.length === 0) return
   const earlier = await collections.outcomes.findOne(
     { _id: { $gte: deactivationId(chunk._id, 0), $lt: `${chunk._id};` } },

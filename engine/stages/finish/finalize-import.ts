@@ -3,12 +3,12 @@ import { recordsIn } from '../../../shared/contract/schemas/import.ts'
 import { closeChunks, countsOfChunks, deleteChunks } from '../../../shared/store/chunks.ts'
 import { dropSecrets } from '../../../shared/store/import-secrets.ts'
 import type { EndedImport } from '../../store/import-queues.ts'
-import { fixTotals, markSettled } from '../../../shared/store/imports.ts'
+import { fixTotals, markFinalized } from '../../../shared/store/imports.ts'
 import { within } from '../../../shared/runtime/within.ts'
 import { queueCallback } from '../../jobs/callbacks/queue-callback.ts'
 import type { StepContext } from '../../scheduler/step.ts'
 
-export type SettlingContext = Pick<
+export type FinalizingContext = Pick<
   StepContext,
   'database' | 'secrets' | 'staging' | 'uploads' | 'quota' | 'metrics' | 'log'
 > & {
@@ -26,7 +26,7 @@ const maxRemovals = 4
  * callback is queued. Its files and chunks go, and its secrets unless the callback needs them. Any number of engines may
  * do so at once, and one may break off anywhere. False while a chunk is held.
  */
-export async function settleImport(document: EndedImport, context: SettlingContext): Promise<boolean> {
+export async function finalizeImport(document: EndedImport, context: FinalizingContext): Promise<boolean> {
   const { _id: importId, state, source } = document
   const { database, secrets, metrics, log } = context
   const { collections } = database
@@ -37,7 +37,7 @@ export async function settleImport(document: EndedImport, context: SettlingConte
   await dropSecrets(collections, importId)
   await removeWorkingData(document, context)
   // Another engine may have been faster.
-  if (!(await markSettled(collections, importId))) return true
+  if (!(await markFinalized(collections, importId))) return true
   metrics.importEnded(state, source.type)
   if (state !== 'finished' || totals.failed === 0 || totals.failed !== recordsIn(totals)) return true
   metrics.everyRowFailed()
@@ -46,7 +46,7 @@ export async function settleImport(document: EndedImport, context: SettlingConte
 }
 
 /** What can't be removed stays counted, and the sweep tries again. */
-async function removeWorkingData(document: EndedImport, context: SettlingContext): Promise<void> {
+async function removeWorkingData(document: EndedImport, context: FinalizingContext): Promise<void> {
   const { removals, log } = context
   const importId = document._id
   const left = (why: string) => {
@@ -71,7 +71,7 @@ async function removeWorkingData(document: EndedImport, context: SettlingContext
 
 async function removeFiles(
   document: EndedImport,
-  { staging, uploads, quota, removals }: SettlingContext,
+  { staging, uploads, quota, removals }: FinalizingContext,
 ): Promise<void> {
   const importId = document._id
   removals.add(importId)

@@ -11,7 +11,7 @@ import type { Uploads } from '../../../shared/storage/uploads/upload-store.ts'
  *
  * Elsewhere the engine tells sources apart where it must: an upload is kept before its import begins (import-starter.ts),
  * and one that is split where it lies is looked at again (split-import.ts); inline content, which is UTF-8, keeps the
- * name that the request gave it, and a URL has several tries (import-run.ts).
+ * name that the request gave it, and a URL has several tries (process-import.ts).
  *
  * Throws ImportError: `retryable` where a later try may go well; StillWritten where it is to be looked at again. Errors of
  * the staging are thrown as they are.

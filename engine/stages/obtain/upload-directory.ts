@@ -30,7 +30,7 @@ export const uploadDirectorySource: Source = async (document, context) => {
   try {
     const fingerprint = await pinned.fingerprint()
     if (pin.is_settled) refuseIfChanged(fingerprint, pin.fingerprint, filename)
-    else if (!(await looksWhole(document, pinned, fingerprint))) throw new StillWritten(filename, fingerprint)
+    else if (!(await seemsWhole(document, pinned, fingerprint))) throw new StillWritten(filename, fingerprint)
 
     const isAsItIs = pin.is_settled && !isToBePinned && !isGzipName(filename)
     const staged = isAsItIs ? await pinned.staged() : null
@@ -81,7 +81,7 @@ export async function refuseIfWrittenInto(
   }
 }
 
-async function looksWhole(
+async function seemsWhole(
   { upload }: ImportDocument,
   pinned: PinnedUpload,
   fingerprint: string,

@@ -93,7 +93,7 @@ export class PartitionOutput {
     if (buffers.length === 0) return
     await this.#file.append(buffers)
     for (const { buffer } of buffers) {
-      if (buffer.byteLength === this.#bufferSize && this.#free.length < mostFreeBuffers)
+      if (buffer.byteLength === this.#bufferSize && this.#free.length < maxFreeBuffers)
         this.#free.push(Buffer.from(buffer))
       else giveBack(buffer)
     }
@@ -105,7 +105,7 @@ const giveBack = (buffer: ArrayBufferLike): void => {
   if (buffer instanceof ArrayBuffer) buffer.transfer(0)
 }
 
-const mostFreeBuffers = 64
+const maxFreeBuffers = 64
 
 interface OpenRange extends Range {
   buffer: Buffer | null

@@ -8,7 +8,7 @@ import type { FileFormat, ImportPlan } from '../../../shared/contract/schemas/im
 import { FileWarnings, type Noticed } from './file-warnings.ts'
 import { RangeWriter, type PartitionOutput, type Range, type RecordToWrite } from './range-writer.ts'
 
-const mostRecords = 0xffffffff
+const maxRecords = 0xffffffff
 
 export interface SorterOptions {
   output: PartitionOutput
@@ -18,7 +18,7 @@ export interface SorterOptions {
   plan: ImportPlan
   format: FileFormat
   /** Not the file's beginning: there is no header, and nothing is checked there. */
-  isTail: boolean
+  isSecondHalf: boolean
 }
 
 /** Takes records as they are scanned: header, checks on the file as a whole, then each to its range. */
@@ -35,7 +35,7 @@ export class RecordSorter {
   readonly #targetBytes: number
   readonly #unidentified: RangeWriter[] = []
   #unidentifiedBytes = Infinity
-  readonly #isTail: boolean
+  readonly #isSecondHalf: boolean
   #headerIsNext: boolean
   #badlyEncoded = 0
   readonly #item: RecordToWrite = {
@@ -53,11 +53,11 @@ export class RecordSorter {
     this.warnings = new FileWarnings(options.plan, options.format)
     this.#format = options.format
     this.#identities = new IdentityReader(options.plan, options.format)
-    this.#isTail = options.isTail
+    this.#isSecondHalf = options.isSecondHalf
     this.#output = options.output
     this.#bufferSize = options.bufferSize
     this.#targetBytes = options.targetBytes
-    this.#headerIsNext = !options.isTail && options.format.csv_has_headers
+    this.#headerIsNext = !options.isSecondHalf && options.format.csv_has_headers
     this.#ranges = new RangeWriter({ ...options, within: { from: null, to: null } })
   }
 
@@ -69,7 +69,7 @@ export class RecordSorter {
       return
     }
     this.#count(1)
-    if (!this.#isTail) this.#checkBeginning(record)
+    if (!this.#isSecondHalf) this.#checkBeginning(record)
     this.warnings.notice(record)
 
     const identityLength = this.#identities.read(record)
@@ -88,7 +88,7 @@ export class RecordSorter {
 
   /** All ranges between the borders, those without records too. */
   finish(): { sorted: Range[]; unidentified: Range[] } {
-    if (!this.#isTail && this.records < checkedRecords) this.#refuseIfMostlyBad(this.records)
+    if (!this.#isSecondHalf && this.records < checkedRecords) this.#refuseIfMostlyBad(this.records)
     const unidentified = this.#unidentified
       .flatMap((writer) => writer.finish())
       .map((range): Range => ({ ...range, kind: 'unidentified' }))
@@ -103,10 +103,10 @@ export class RecordSorter {
 
   #count(records: number): void {
     this.records += records
-    if (this.records > mostRecords)
+    if (this.records > maxRecords)
       throw new ImportError(
         'content_refused',
-        `the file has more than ${mostRecords} records: split it into several files`,
+        `the file has more than ${maxRecords} records: split it into several files`,
       )
   }
 

@@ -21,7 +21,7 @@ import { refuseIfWrittenInto } from '../obtain/upload-directory.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import type { Range } from './range-writer.ts'
 import { splitFile, type SplitResult } from './split.ts'
-import type { SecondThread } from './tail-scan.ts'
+import type { HelperThread } from './tail-scan.ts'
 
 /**
  * The part of a step that makes chunks of a staged source: splits it, enters the chunks, and removes what is of no use any
@@ -31,19 +31,19 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
   const { document, staging, uploads, pool, log, signal } = run
   await refuseIfWrittenInto(document, staged, uploads)
   const partition = stagedPartition(document._id, randomUUID())
-  const tail = `${partition}-tail`
-  const second: SecondThread = {
+  const secondHalf = `${partition}-tail`
+  const second: HelperThread = {
     source: staged,
-    output: tail,
-    leastBytes: run.twoThreadsFrom,
+    output: secondHalf,
+    minBytes: run.twoThreadsFrom,
     progress: run.progress.shared,
-    scan: (task) => pool.runTail(task),
+    scan: (task) => pool.runSecondHalf(task),
     onBrokenOff: (error) => {
       if (!signal.aborted)
         log.warn(`a worker's part of a split broke off, it is done without: ${messageOf(error)}`)
     },
     removeOutput: () =>
-      staging.remove(tail).catch((error: unknown) => {
+      staging.remove(secondHalf).catch((error: unknown) => {
         log.debug(`a worker's part of a split stays until the split's end: ${messageOf(error)}`)
       }),
   }
@@ -60,7 +60,8 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
       const result = await splitFile({
         source,
         output,
-        reopen: (tail) => openPartition(staging, { partition, ...(tail && { partition_tail: tail }) }),
+        reopen: (secondHalf) =>
+          openPartition(staging, { partition, ...(secondHalf && { partition_tail: secondHalf }) }),
         second,
         plan,
         format: contentFormat(document),
@@ -134,7 +135,7 @@ async function enterImporting(
       header: result.header,
       warnings: [...document.warnings, ...result.warnings],
       partition,
-      ...(result.tail === null ? {} : { partition_tail: result.tail }),
+      ...(result.secondHalf === null ? {} : { partition_tail: result.secondHalf }),
     }
     const update = { $set: set, $unset: { missing: '' as const } }
     if (!(await writeInStep(collections, { ...step, state: 'splitting' }, update, session))) return false

@@ -1,17 +1,12 @@
 import { checkedRecords, contentStart } from '../../../shared/csv/file-beginning.ts'
 import { IdentityReader } from '../../../shared/csv/identity-reader.ts'
-import {
-  checksumOf,
-  readInPieces,
-  readRecordAt,
-  type Partition,
-} from '../../../shared/csv/partition-file.ts'
-import type { FileFormat, ImportPlan, PartitionTail } from '../../../shared/contract/schemas/import.ts'
+import { checksumOf, readInPieces, readRecordAt, type Partition } from '../../../shared/csv/partition-file.ts'
+import type { FileFormat, ImportPlan, PartitionSecondHalf } from '../../../shared/contract/schemas/import.ts'
 import type { StagedFile, StagedWriter } from '../../../shared/storage/staging/staging.ts'
 import { filledRanges, PartitionOutput, RangeWriter, type Range, type RangeContent } from './range-writer.ts'
 import { bordersOf, IdentitySample, sampleIdentities } from './sampling.ts'
 import { SourceScan } from './source-scan.ts'
-import { TailScan, type SecondThread, type TailReport } from './tail-scan.ts'
+import { SecondHalfScan, type HelperThread, type SecondHalfReport } from './tail-scan.ts'
 
 /**
  * Splits an import's file into chunks: one scan that hands every record to the range of its identity, so that all
@@ -30,9 +25,9 @@ export interface SplitOptions {
   source: StagedFile
   output: StagedWriter
   /** Opens what was written to `output`, and to the tail's. */
-  reopen: (tail: PartitionTail | null) => Promise<Partition>
+  reopen: (secondHalf: PartitionSecondHalf | null) => Promise<Partition>
   /** Another thread, for the tail of a large source; where it's left out, this one does it all. */
-  second?: SecondThread
+  second?: HelperThread
   plan: ImportPlan
   format: FileFormat
   signal: AbortSignal
@@ -42,19 +37,19 @@ export interface SplitResult {
   /** In the order of their identities, those without any last. */
   ranges: Range[]
   /** Of the second file, where extents lie in there. */
-  tail: PartitionTail | null
+  secondHalf: PartitionSecondHalf | null
   records: number
   header: string[] | null
   warnings: string[]
 }
 
 const targetRangeBytes = 1_500_000
-const leastRangeBytes = 128_000
+const minRangeBytes = 128_000
 /** Ranges that a small file is split into, so that every lane has something to do. */
 const rangesOfSmallFile = 24
-const mostRanges = 4_096
+const maxRanges = 4_096
 const buffersBytes = 24 * 1024 * 1024
-const mostBufferBytes = 64 * 1024
+const maxBufferBytes = 64 * 1024
 /** A range so many times the target is split again. */
 const oversizeFactor = 4
 /** Below, a second thread has no time to be of use. */
@@ -80,8 +75,8 @@ export async function splitFile(options: SplitOptions): Promise<SplitResult> {
 async function splitInto(output: PartitionOutput, options: SplitOptions): Promise<SplitResult> {
   const { source, second, plan, format, signal } = options
   const start = await contentStart(source)
-  const tailStart = second === undefined ? null : await findTail(source, start, format, second)
-  const sizes = rangeSizes(source.size, tailStart === null ? 1 : 2)
+  const secondHalfStart = second === undefined ? null : await findSecondHalf(source, start, format, second)
+  const sizes = rangeSizes(source.size, secondHalfStart === null ? 1 : 2)
   const sample = await sampleIdentities({
     source,
     start,
@@ -92,29 +87,29 @@ async function splitInto(output: PartitionOutput, options: SplitOptions): Promis
   })
   const borders = bordersOf(sample, sizes.ranges)
   const part = { borders, bufferSize: sizes.bufferSize, targetBytes: sizes.target, plan, format }
-  const scan = new SourceScan({ ...part, source, from: start, output, isTail: false })
-  let report: TailReport | null = null
-  if (second !== undefined && tailStart !== null) {
-    const tail = new TailScan(second, { ...part, from: tailStart, to: source.size })
-    report = await scanInTwo(scan, tail, tailStart, signal)
+  const scan = new SourceScan({ ...part, source, from: start, output, isSecondHalf: false })
+  let report: SecondHalfReport | null = null
+  if (second !== undefined && secondHalfStart !== null) {
+    const secondHalf = new SecondHalfScan(second, { ...part, from: secondHalfStart, to: source.size })
+    report = await scanInTwo(scan, secondHalf, secondHalfStart, signal)
     // This thread may need the space for what it goes on to write.
     if (report === null) await second.removeOutput()
   }
   if (report === null) await scan.scanTo(source.size, stoppedBy(signal))
-  const tail =
+  const secondHalf =
     report === null ? null : { name: second!.output, records: scan.sorter.records, lines: scan.lines }
   const { sorted, unidentified } = await scan.end()
   if (report !== null) scan.sorter.noteRest(report, scan.lines)
 
   const ranges = sorted.map((range, i) => (report === null ? range : joined(range, report.sorted[i]!)))
-  const reopen = () => options.reopen(tail)
+  const reopen = () => options.reopen(secondHalf)
   return {
     ranges: [
       ...(await splitOversized(filledRanges(ranges), { reopen, output, sizes, signal })),
       ...unidentified,
       ...(report?.unidentified ?? []),
     ],
-    tail,
+    secondHalf,
     records: scan.sorter.records,
     header: scan.sorter.header,
     warnings: scan.sorter.warnings.sentences,
@@ -130,13 +125,13 @@ const stoppedBy = (signal: AbortSignal) => (): boolean => {
  * Where a record seems to begin in the middle; null where the source isn't large, or no line ends there. The lines before
  * and behind a line feed in an enclosed cell mostly have an odd number of enclosures.
  */
-async function findTail(
+async function findSecondHalf(
   source: StagedFile,
   start: number,
   { csv_field_enclosure: enclosure }: FileFormat,
-  { leastBytes = largeSourceBytes }: SecondThread,
+  { minBytes = largeSourceBytes }: HelperThread,
 ): Promise<number | null> {
-  if (source.size < leastBytes) return null
+  if (source.size < minBytes) return null
   const middle = start + Math.floor((source.size - start) / 2)
   const searched = Buffer.allocUnsafeSlow(searchedBytes)
   const lines = searched.toString('latin1', 0, await source.read(searched, middle)).split('\n')
@@ -154,29 +149,29 @@ async function findTail(
  */
 async function scanInTwo(
   scan: SourceScan,
-  tail: TailScan,
-  tailStart: number,
+  secondHalf: SecondHalfScan,
+  secondHalfStart: number,
   signal: AbortSignal,
-): Promise<TailReport | null> {
-  const stop = () => void tail.stop()
+): Promise<SecondHalfReport | null> {
+  const stop = () => void secondHalf.stop()
   signal.addEventListener('abort', stop)
   try {
-    await scan.scanTo(tailStart, stoppedBy(signal))
+    await scan.scanTo(secondHalfStart, stoppedBy(signal))
     const isOfUse = scan.isBetweenRecords && scan.sorter.records >= checkedRecords
-    return isOfUse ? await tail.report() : null
+    return isOfUse ? await secondHalf.report() : null
   } finally {
     signal.removeEventListener('abort', stop)
-    await tail.stop()
+    await secondHalf.stop()
   }
 }
 
 /** The records of a range: those before the tail, then those in there. */
-const joined = (range: Range, inTail: RangeContent): Range => ({
+const joined = (range: Range, inSecondHalf: RangeContent): Range => ({
   ...range,
-  extents: range.extents.concat(inTail.extents),
-  length: range.length + inTail.length,
-  crc32: checksumOf(range.crc32, inTail.crc32),
-  records: range.records + inTail.records,
+  extents: range.extents.concat(inSecondHalf.extents),
+  length: range.length + inSecondHalf.length,
+  crc32: checksumOf(range.crc32, inSecondHalf.crc32),
+  records: range.records + inSecondHalf.records,
 })
 
 interface RangeSizes {
@@ -186,16 +181,13 @@ interface RangeSizes {
 }
 
 function rangeSizes(fileSize: number, threads: number): RangeSizes {
-  const target = Math.min(
-    targetRangeBytes,
-    Math.max(leastRangeBytes, Math.ceil(fileSize / rangesOfSmallFile)),
-  )
-  const ranges = Math.min(mostRanges, Math.max(1, Math.ceil(fileSize / target)))
+  const target = Math.min(targetRangeBytes, Math.max(minRangeBytes, Math.ceil(fileSize / rangesOfSmallFile)))
+  const ranges = Math.min(maxRanges, Math.max(1, Math.ceil(fileSize / target)))
   // Where the number of ranges is capped they are larger by themselves.
   return {
     target: Math.max(target, Math.ceil(fileSize / ranges)),
     ranges,
-    bufferSize: Math.min(mostBufferBytes, Math.floor(buffersBytes / threads / ranges)),
+    bufferSize: Math.min(maxBufferBytes, Math.floor(buffersBytes / threads / ranges)),
   }
 }
 
@@ -227,7 +219,7 @@ async function splitRange(range: Range, { reopen, output, sizes, signal }: Split
     }
     const borders = bordersOf(
       sample.identities(),
-      Math.min(mostRanges, Math.ceil(range.length / sizes.target)),
+      Math.min(maxRanges, Math.ceil(range.length / sizes.target)),
     )
     const writer = new RangeWriter({ output, bufferSize: sizes.bufferSize, borders, within: range })
     for await (const { bytes } of readInPieces(file, range.extents)) {

@@ -1,5 +1,5 @@
 import { BatchReader, type Batch, type ReadRecord } from '../../../shared/csv/chunk-records.ts'
-import { takesPlace, type Decision, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
+import { needsQuota, type Decision, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
 import { readRow } from '../../../shared/csv/row-reader.ts'
 import {
   contentFormat,
@@ -20,7 +20,7 @@ import type { ImportContext } from './import-context.ts'
 import type { DueTimes } from './reaction-writer.ts'
 
 /** Where a batch's new documents, and its updates of old ones, are put together. */
-export interface BatchRooms {
+export interface BatchBuffers {
   subscribers: BsonWriter
   updates: BsonWriter
   reactions: BsonWriter
@@ -44,17 +44,17 @@ export interface BatchStart {
   /** What its rows get as their times, and what delays of reactions count from. */
   now: Date
   /** Further rows that would take a place are over the subscriber limit; Infinity while more places may be had. */
-  mostPlaces: number
+  maxQuota: number
 }
 
 /** What a batch writes at most. Long defaults and many reactions make much of a short row. */
-const mostBytes = 4 * 1024 * 1024
+const maxBytes = 4 * 1024 * 1024
 
 /** Rows that bring more, with the import's defaults, are held against what a subscriber may hold. */
 export const longRowBytes = 64 * 1024
 
 /** Records of a batch at most, where each writes so many bytes. */
-export const recordsWithin = (bytes: number): number => Math.max(1, Math.floor(mostBytes / bytes))
+export const recordsWithin = (bytes: number): number => Math.max(1, Math.floor(maxBytes / bytes))
 
 /** Thrown by a batch that would write more than a transaction should; its first `fitting` records would not. */
 export class BatchTooLarge extends Error {
@@ -81,12 +81,12 @@ export class BatchDraft {
   /** Of the records, in the file that is imported. */
   bytesRead = 0
   /** Places under the subscriber limit that its rows take; those that they free don't count. */
-  placesTaken = 0
+  quotaUsed = 0
   lastIdentity: string | null
   /** As the start has it. */
   readonly now: Date
   /** The lane's, filled by `take` with what the batch writes. */
-  readonly rooms: BatchRooms
+  readonly buffers: BatchBuffers
 
   readonly #context: ImportContext
   readonly #chunk: ChunkDocument
@@ -94,15 +94,15 @@ export class BatchDraft {
   readonly #dueTimes: DueTimes
   readonly #logs: Partial<Record<Exclude<LogKind, 'failed'>, LineWriter>> = {}
 
-  constructor(context: ImportContext, chunk: ChunkDocument, rooms: BatchRooms, start: BatchStart) {
+  constructor(context: ImportContext, chunk: ChunkDocument, buffers: BatchBuffers, start: BatchStart) {
     this.#context = context
     this.#chunk = chunk
-    this.rooms = rooms
+    this.buffers = buffers
     this.#start = start
     this.lastIdentity = start.lastIdentity
     this.now = start.now
     this.#dueTimes = context.reactions.dueTimes(this.now)
-    for (const room of Object.values(rooms) as BsonWriter[]) room.clear()
+    for (const buffer of Object.values(buffers) as BsonWriter[]) buffer.clear()
   }
 
   /** Throws BatchTooLarge. */
@@ -111,7 +111,7 @@ export class BatchDraft {
     let taken = 0
     let read = 0
     for (let record = reader.read(); record !== null; record = reader.read()) {
-      if (this.#written() > mostBytes) throw new BatchTooLarge(Math.max(1, taken - 1))
+      if (this.#written() > maxBytes) throw new BatchTooLarge(Math.max(1, taken - 1))
       this.#takeRecord(record, this.#start.position + taken, reader.bytesRead - read)
       read = reader.bytesRead
       taken += 1
@@ -152,12 +152,12 @@ export class BatchDraft {
       this.#fail(record, valuesTooLarge)
       return
     }
-    if (takesPlace(decision)) {
-      if (this.placesTaken >= this.#start.mostPlaces) {
+    if (needsQuota(decision)) {
+      if (this.quotaUsed >= this.#start.maxQuota) {
         this.#log('skipped_over_limit', email)
         return
       }
-      this.placesTaken += 1
+      this.quotaUsed += 1
     }
     switch (decision.result) {
       case 'failed':
@@ -165,7 +165,7 @@ export class BatchDraft {
         return
       case 'added': {
         const { status } = decision.subscriber
-        writeSubscriber(this.rooms.subscribers, decision.subscriber)
+        writeSubscriber(this.buffers.subscribers, decision.subscriber)
         addMove(this.statusChanges, null, status)
         this.#react({ result: 'added', subscriberId: newId, status, reactivations: 0 }, position)
         break
@@ -175,7 +175,7 @@ export class BatchDraft {
         const { id, reactivations } = subscriber!
         addMove(this.statusChanges, from, to)
         // A deletion at the same moment must meet the row that a reaction is queued for, also one that stays as it is.
-        writeUpdate(this.rooms.updates, key, update, reactions.queuesForUpdates)
+        writeUpdate(this.buffers.updates, key, update, reactions.queuesForUpdates)
         if (from === 'active' && to !== 'active') this.leaving.push(id)
         this.#react(
           {
@@ -205,7 +205,7 @@ export class BatchDraft {
   }
 
   #written(): number {
-    const { subscribers, updates, reactions, failures } = this.rooms
+    const { subscribers, updates, reactions, failures } = this.buffers
     return subscribers.length + updates.length + reactions.length + failures.length
   }
 
@@ -220,7 +220,7 @@ export class BatchDraft {
   ): void {
     const { reactions, reactionsPerRecord } = this.#context
     if (reactionsPerRecord === 0) return
-    reactions.write(this.rooms.reactions, {
+    reactions.write(this.buffers.reactions, {
       ...row,
       firstId: this.#chunk.first_reaction_id + position * reactionsPerRecord,
       existing: this.#start.reactions,
@@ -232,7 +232,7 @@ export class BatchDraft {
 
   #fail(record: ReadRecord, reason: string): void {
     const { document } = this.#context
-    const { failures } = this.rooms
+    const { failures } = this.buffers
     // The log pads it to the mapping: blanks for 2,000 columns would be all that a short row takes in the database.
     const line = writeLine([...record.cells, reason], document.options.file_format)
     this.counts.failed += 1

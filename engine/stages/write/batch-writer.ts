@@ -19,9 +19,9 @@ import { dropReactionsInList, noteTriggered } from '../../../shared/store/reacti
 import { countMovesOfLane } from '../../../shared/store/subscriber-counts.ts'
 import { findValueSizes, isDocumentTooLarge, type ValueSizes } from '../../../shared/store/value-bytes.ts'
 import { subscriberKey } from '../../../shared/values/identity.ts'
-import { BatchDraft, BatchTooLarge, longRowBytes, recordsWithin, type BatchRooms } from './batch-draft.ts'
+import { BatchDraft, BatchTooLarge, longRowBytes, recordsWithin, type BatchBuffers } from './batch-draft.ts'
 import { insertBson, updateBson } from './bson-commands.ts'
-import { ChunkPlaces, PlacesMissing } from './chunk-quota.ts'
+import { ChunkQuota, QuotaMissing } from './chunk-quota.ts'
 import { findExisting } from './existing-subscribers.ts'
 import type { ImportContext } from './import-context.ts'
 import { BatchAbandoned, runTransaction, TooManyConflicts, type RetryReason } from './transaction.ts'
@@ -33,7 +33,7 @@ export interface BatchWriterOptions {
   /** The counter stripe that no other lane writes. */
   stripe: string
   /** The lane's memory for what a batch writes. */
-  rooms: BatchRooms
+  buffers: BatchBuffers
   context: ImportContext
   chunk: ChunkDocument & { token: string }
   /** Reads the organization's subscriber limit. */
@@ -56,13 +56,13 @@ export interface BatchReport {
 }
 
 /** The lease is renewed with every batch; a batch that takes longer than this is given up before it runs out. */
-const batchPatienceMs = 40_000
+const batchTimeoutMs = 40_000
 
 /** Longer than that without a commit: the process may have been suspended, and the import paused unheard. */
 const suspiciousGapMs = 1_000
 
 /** Attempts of a batch that fail because others write the same rows, before it is cut into smaller ones. */
-const mostConflicts = 2
+const maxConflictRetries = 2
 
 /**
  * Writes the batches of one chunk, one after the other, each in one transaction: the subscribers, the lane's stripe
@@ -71,10 +71,10 @@ const mostConflicts = 2
  */
 export class BatchWriter {
   readonly #options: BatchWriterOptions
-  readonly #places: ChunkPlaces
+  readonly #quota: ChunkQuota
   #chunkCounts: ImportCounts
-  #looksForExisting: boolean
-  #looksForReactions = false
+  #readsExisting: boolean
+  #readsReactions = false
   /** Identity of the last record that was written. */
   #lastIdentity: string | null = null
   /** Records of the chunk before the batch: their subscriber ids are spoken for. */
@@ -95,9 +95,9 @@ export class BatchWriter {
 
   constructor(options: BatchWriterOptions) {
     this.#options = options
-    this.#places = new ChunkPlaces(options)
+    this.#quota = new ChunkQuota(options)
     this.#chunkCounts = options.chunk.counts
-    this.#looksForExisting = !options.context.plan.list_was_empty
+    this.#readsExisting = !options.context.plan.list_was_empty
     const { updated } = options.context.defaultBytes
     if (updated > longRowBytes) this.#size = this.#largest = recordsWithin(updated)
   }
@@ -144,14 +144,14 @@ export class BatchWriter {
     const { collections, chunk, context, onCommit } = this.#options
     const startedAt = clock.monotonicMs()
     const records = work.batch.offsets.length
-    await this.#places.prepare(records, chunk.record_count - this.#position)
+    await this.#quota.prepare(records, chunk.record_count - this.#position)
     const draft = await this.#commit(work)
     if (draft === null) return false
     this.#lastCommitAt = this.#readyAt
     this.#lastIdentity = draft.lastIdentity
     this.#position += records
     this.#chunkCounts = sumCounts(this.#chunkCounts, draft.counts)
-    this.#places.take(draft.placesTaken)
+    this.#quota.take(draft.quotaUsed)
     const writeMs = clock.monotonicMs() - startedAt
     onCommit({ counts: draft.counts, bytes: draft.bytesRead, writeMs, retries: this.#retries })
     this.#retries = {}
@@ -167,8 +167,8 @@ export class BatchWriter {
       try {
         return await this.#commitOnce(work)
       } catch (error) {
-        if (!(error instanceof PlacesMissing)) throw error
-        if (!(await this.#places.demand(error.needed))) return null
+        if (!(error instanceof QuotaMissing)) throw error
+        if (!(await this.#quota.waitFor(error.needed))) return null
       }
     }
   }
@@ -179,13 +179,13 @@ export class BatchWriter {
     const committed = await runTransaction({
       session,
       isStopped,
-      patienceMs: batchPatienceMs,
-      mostConflicts: work.batch.offsets.length === 1 ? Infinity : mostConflicts,
+      timeoutMs: batchTimeoutMs,
+      maxConflictRetries: work.batch.offsets.length === 1 ? Infinity : maxConflictRetries,
       onRetry: (reason) => {
         this.#retries[reason] = (this.#retries[reason] ?? 0) + 1
         // Somebody made a subscriber of this list since the import began: from now on every batch looks first.
         // Or a subscriber that the import has met before goes by another identity now, and has its reactions already.
-        if (reason === 'duplicate_key') this.#looksForExisting = this.#looksForReactions = true
+        if (reason === 'duplicate_key') this.#readsExisting = this.#readsReactions = true
       },
       attempt: async () => {
         draft = null
@@ -196,13 +196,13 @@ export class BatchWriter {
   }
 
   async #attempt({ batch, isLast, isTooLarge }: BatchWork): Promise<BatchDraft> {
-    const { db, collections, session, chunk, context, rooms } = this.#options
+    const { db, collections, session, chunk, context, buffers } = this.#options
     const [existing, now] = await Promise.all([
       this.#findExisting(batch),
       // Reactions are sent by the database's clock. Else the time is only shown.
       context.reactionsPerRecord === 0 ? clock.now() : databaseTime(db),
     ])
-    const draft = new BatchDraft(context, chunk, rooms, {
+    const draft = new BatchDraft(context, chunk, buffers, {
       now,
       position: this.#position,
       lastIdentity: this.#lastIdentity,
@@ -210,10 +210,10 @@ export class BatchWriter {
       valueSizes: await this.#findValueSizes(batch, existing),
       isTooLarge,
       reactions: await this.#findReactions(existing),
-      mostPlaces: this.#places.areLast ? this.#places.free : Infinity,
+      maxQuota: this.#quota.isExhausted ? this.#quota.free : Infinity,
     })
     draft.take(batch)
-    if (draft.placesTaken > this.#places.free) throw new PlacesMissing(draft.placesTaken)
+    if (draft.quotaUsed > this.#quota.free) throw new QuotaMissing(draft.quotaUsed)
     // First of the writes: who lost the chunk is told before he meets what the new holder wrote.
     const isOurs = await advanceChunk(collections, session, {
       chunk,
@@ -221,10 +221,10 @@ export class BatchWriter {
       to: this.#position + batch.offsets.length,
       isLast,
       counts: sumCounts(this.#chunkCounts, draft.counts),
-      places: this.#places.after(draft.placesTaken),
+      quota: this.#quota.after(draft.quotaUsed),
     })
     if (!isOurs) throw new BatchAbandoned('the chunk has another holder')
-    await insertBson({ db, collection: collections.failures, session }, draft.rooms.failures)
+    await insertBson({ db, collection: collections.failures, session }, draft.buffers.failures)
     const logs = compressed(draft.logs)
     if (logs !== null)
       await collections.outcomes.insertOne(
@@ -241,7 +241,7 @@ export class BatchWriter {
 
   async #findExisting(batch: Batch): Promise<Map<string, ExistingSubscriber>> {
     const { db, collections, session, chunk, context } = this.#options
-    if (!this.#looksForExisting || chunk.kind === 'unidentified') return new Map()
+    if (!this.#readsExisting || chunk.kind === 'unidentified') return new Map()
     const keys: string[] = []
     let last: string | null = null
     // Records of one identity follow each other.
@@ -272,7 +272,7 @@ export class BatchWriter {
   async #findReactions(existing: Map<string, ExistingSubscriber>): Promise<Set<string>> {
     const { collections, session, context } = this.#options
     const { document, reactions, reactionsPerRecord } = context
-    if (!this.#looksForReactions || reactionsPerRecord === 0 || !document.options.overwrite) return new Set()
+    if (!this.#readsReactions || reactionsPerRecord === 0 || !document.options.overwrite) return new Set()
     const keys = [...existing.values()].flatMap(({ id }) => reactions.idsOfUpdate(id))
     const found = await collections.reactions
       .find({ _id: { $in: keys } }, { session, projection: { _id: 1 }, batchSize: keys.length + 1 })
@@ -280,13 +280,13 @@ export class BatchWriter {
     return new Set(found.map(({ _id }) => _id))
   }
 
-  async #writeSubscribers({ rooms, leaving, statusChanges }: BatchDraft): Promise<void> {
+  async #writeSubscribers({ buffers, leaving, statusChanges }: BatchDraft): Promise<void> {
     const { db, collections, session, stripe, context } = this.#options
     const { mailing_list_id: listId, organization_id: organizationId } = context.document
     const subscribers = { db, collection: collections.subscribers, session }
-    await insertBson(subscribers, rooms.subscribers)
-    await insertBson({ db, collection: collections.reactions, session }, rooms.reactions)
-    await updateBson(subscribers, rooms.updates)
+    await insertBson(subscribers, buffers.subscribers)
+    await insertBson({ db, collection: collections.reactions, session }, buffers.reactions)
+    await updateBson(subscribers, buffers.updates)
     await dropReactionsInList(collections, session, listId, leaving)
     const moved = { organizationId, listId, changes: statusChanges }
     await countMovesOfLane(collections, session, stripe, moved)

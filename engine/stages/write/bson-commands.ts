@@ -29,7 +29,7 @@ async function sendAll<T extends Document>(
   name: 'documents' | 'updates',
   writes: BsonWriter,
 ): Promise<void> {
-  for (const bytes of writes.pieces(mostBytesOfMessage)) {
+  for (const bytes of writes.pieces(maxMessageBytes)) {
     const sequence = new DocumentSequence(name)
     sequence.push(null, bytes)
     const reply = await db.command(
@@ -47,4 +47,4 @@ async function sendAll<T extends Document>(
 }
 
 /** The server takes messages of 48,000,000 bytes. Only long defaults in thousands of rows come near that. */
-const mostBytesOfMessage = 32 * 1024 * 1024
+const maxMessageBytes = 32 * 1024 * 1024

@@ -24,12 +24,12 @@ export class BsonWriter extends ByteWriter {
   }
 
   /** The documents in portions of so many bytes at most, a larger document alone in its own. */
-  *pieces(mostBytes: number): Generator<Buffer> {
+  *pieces(maxBytes: number): Generator<Buffer> {
     const { bytes } = this
     let start = 0
     for (let at = 0; at < bytes.length;) {
       const end = at + bytes.readInt32LE(at)
-      if (end - start > mostBytes && at > start) {
+      if (end - start > maxBytes && at > start) {
         yield bytes.subarray(start, at)
         start = at
       }
@@ -144,13 +144,13 @@ export class BsonWriter extends ByteWriter {
 
 /** Names are few and come again in every document: their bytes, with the zero at the end, are kept. */
 const knownNames = new Map<string, Buffer>()
-const mostKnownNames = 10_000
+const maxKnownNames = 10_000
 
 function nameBytes(name: string): Buffer {
   let bytes = knownNames.get(name)
   if (bytes === undefined) {
     bytes = Buffer.from(`${name}\0`)
-    if (knownNames.size >= mostKnownNames) knownNames.clear()
+    if (knownNames.size >= maxKnownNames) knownNames.clear()
     knownNames.set(name, bytes)
   }
   return bytes

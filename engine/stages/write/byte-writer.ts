@@ -2,7 +2,7 @@
 const shortText = 12
 
 /** Memory that is kept for the next use; more is rarely needed, and there are several writers in each lane. */
-const mostKept = 2 * 1024 * 1024
+const maxKept = 2 * 1024 * 1024
 
 /** Bytes that are written one after the other into memory that grows to what is needed. */
 export class ByteWriter {
@@ -27,7 +27,7 @@ export class ByteWriter {
 
   clear(): void {
     this.at = 0
-    if (this.target.length > mostKept) this.target = Buffer.allocUnsafeSlow(this.#initialBytes)
+    if (this.target.length > maxKept) this.target = Buffer.allocUnsafeSlow(this.#initialBytes)
   }
 
   /** Writes the text in UTF-8. Room for three bytes a unit must have been reserved. */

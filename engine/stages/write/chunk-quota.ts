@@ -2,10 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { ChunkDocument } from '../../../shared/contract/schemas/import.ts'
-import { holdPlaces, type PlacesHeld } from '../../../shared/store/subscriber-quota.ts'
+import { reserveQuota, type QuotaReservation } from '../../../shared/store/subscriber-quota.ts'
 import { runTransaction } from './transaction.ts'
 
-export interface ChunkPlacesOptions {
+export interface ChunkQuotaOptions {
   collections: Collections
   session: ClientSession
   chunk: ChunkDocument & { token: string }
@@ -17,10 +17,10 @@ export interface ChunkPlacesOptions {
 const firstPauseMs = 20
 const longestPauseMs = 200
 /** For one look at what is free, conflicts with others included. */
-const patienceMs = 30_000
+const timeoutMs = 30_000
 
 /** Thrown by a batch's attempt that needs more places than its chunk holds, which nobody knows before it has looked. */
-export class PlacesMissing extends Error {
+export class QuotaMissing extends Error {
   readonly needed: number
 
   constructor(needed: number) {
@@ -33,27 +33,27 @@ export class PlacesMissing extends Error {
  * The places under the organization's subscriber limit that a chunk holds for its next rows: shared/store/subscriber-quota.ts
  * says by which rules. Without a limit there is nothing to hold and nothing is asked.
  */
-export class ChunkPlaces {
-  readonly #options: ChunkPlacesOptions
-  #limit: { most: number | null } | null = null
+export class ChunkQuota {
+  readonly #options: ChunkQuotaOptions
+  #limit: { max: number | null } | null = null
   /** The chunk's whole need couldn't be had at once: from then on each batch asks for its own. */
-  #askedInVain = false
-  #held = 0
+  #wasRefused = false
+  #reserved = 0
   #used: number
   #isLast = false
 
-  constructor(options: ChunkPlacesOptions) {
+  constructor(options: ChunkQuotaOptions) {
     this.#options = options
     this.#used = options.chunk.places_used
   }
 
   /** Rows that may take a place in the next batch. */
   get free(): number {
-    return this.#limit?.most === null ? Infinity : this.#held
+    return this.#limit?.max === null ? Infinity : this.#reserved
   }
 
   /** Rows beyond `free` are over the limit, and not merely in want of places that could be had. */
-  get areLast(): boolean {
+  get isExhausted(): boolean {
     return this.#isLast
   }
 
@@ -61,56 +61,61 @@ export class ChunkPlaces {
   async prepare(records: number, recordsLeft: number): Promise<void> {
     this.#isLast = false
     // Read when the chunk was claimed: whoever changes the limit takes running chunks from their holders.
-    this.#limit ??= { most: await this.#options.limit() }
-    const isShort = this.#held === 0 && this.#askedInVain
-    if (this.#limit.most === null || isShort || this.#held >= records) return
-    const held = await this.#hold(0, recordsLeft)
-    this.#askedInVain = typeof held === 'object' && held.held === 0 && !held.isLast
+    this.#limit ??= { max: await this.#options.limit() }
+    const isShort = this.#reserved === 0 && this.#wasRefused
+    if (this.#limit.max === null || isShort || this.#reserved >= records) return
+    const reserved = await this.#reserve(0, recordsLeft)
+    this.#wasRefused = typeof reserved === 'object' && reserved.reserved === 0 && !reserved.isLast
   }
 
   /** Waits until the chunk holds so many places, or all that are left. False when it was stopped or lost meanwhile. */
-  async demand(needed: number): Promise<boolean> {
+  async waitFor(needed: number): Promise<boolean> {
     for (let tries = 0; ; tries += 1) {
-      const held = await this.#hold(needed, needed)
-      if (held === 'lost') return false
-      if (held !== 'busy') return true
+      const reserved = await this.#reserve(needed, needed)
+      if (reserved === 'lost') return false
+      if (reserved !== 'busy') return true
       await sleep(Math.min(longestPauseMs, firstPauseMs * 2 ** tries) * (0.5 + Math.random()))
       if (this.#options.isStopped()) return false
     }
   }
 
   /** What the chunk's document says after a batch that takes so many. */
-  after(taken: number): { held: number; used: number } {
+  after(taken: number): { reserved: number; used: number } {
     const { dry_run: isDryRun } = this.#options.chunk
     return {
-      held: Math.max(0, this.#held - taken),
-      used: this.#limit?.most !== null && isDryRun ? this.#used + taken : this.#used,
+      reserved: Math.max(0, this.#reserved - taken),
+      used: this.#limit?.max !== null && isDryRun ? this.#used + taken : this.#used,
     }
   }
 
   /** The batch was committed. */
   take(taken: number): void {
-    const { held, used } = this.after(taken)
-    this.#held = held
+    const { reserved, used } = this.after(taken)
+    this.#reserved = reserved
     this.#used = used
   }
 
-  async #hold(needed: number, wanted: number): Promise<PlacesHeld> {
+  async #reserve(needed: number, wanted: number): Promise<QuotaReservation> {
     const { collections, session, chunk, isStopped } = this.#options
-    let held: PlacesHeld = 'lost'
+    let reserved: QuotaReservation = 'lost'
     const committed = await runTransaction({
       session,
       isStopped,
-      patienceMs,
+      timeoutMs,
       onRetry: () => undefined,
       attempt: async () => {
-        held = await holdPlaces(collections, session, { chunk, limit: this.#limit!.most!, needed, wanted })
+        reserved = await reserveQuota(collections, session, {
+          chunk,
+          limit: this.#limit!.max!,
+          needed,
+          wanted,
+        })
       },
     })
-    if (!committed) held = 'lost'
+    if (!committed) reserved = 'lost'
     // Narrowing doesn't see the assignment in the closure.
-    const result = held as PlacesHeld
-    this.#held = typeof result === 'object' ? result.held : 0
+    const result = reserved as QuotaReservation
+    this.#reserved = typeof result === 'object' ? result.reserved : 0
     this.#isLast = typeof result === 'object' && result.isLast
     return result
   }

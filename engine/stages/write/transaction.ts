@@ -17,10 +17,10 @@ export interface TransactionOptions {
   /** Asked before every further attempt: no more when it is true. */
   isStopped: () => boolean
   /** Milliseconds after which no further attempt begins; the lease must not run out under a commit. */
-  patienceMs: number
+  timeoutMs: number
   onRetry: (reason: RetryReason) => void
   /** Attempts that may fail because others write the same rows; then it throws TooManyConflicts. */
-  mostConflicts?: number
+  maxConflictRetries?: number
 }
 
 /** Why an attempt, or a commit of one, was repeated. */
@@ -42,15 +42,15 @@ export class TooManyConflicts extends Error {}
 const firstPauseMs = 4
 const longestPauseMs = 500
 /** Times that a key may have been taken by somebody since the attempt looked. */
-const mostKeysTaken = 20
+const maxDuplicateKeyRetries = 20
 
 /**
  * Resolves to true when it is committed, to false when it was given up by `isStopped` or a BatchAbandoned. Throws
- * TooManyConflicts, and what the database said last when its patience, in ms, is over.
+ * TooManyConflicts, and what the database said last when `timeoutMs` is over.
  */
 export async function runTransaction(options: TransactionOptions): Promise<boolean> {
   const { session } = options
-  const deadline = clock.monotonicMs() + options.patienceMs
+  const deadline = clock.monotonicMs() + options.timeoutMs
   let conflicts = 0
   let keysTaken = 0
   for (let tries = 0; ; tries += 1) {
@@ -66,8 +66,8 @@ export async function runTransaction(options: TransactionOptions): Promise<boole
       if (reason === null || clock.monotonicMs() > deadline) throw error
       options.onRetry(reason)
       if (reason === 'write_conflict') conflicts += 1
-      if (reason === 'duplicate_key' && (keysTaken += 1) > mostKeysTaken) throw error
-      if (conflicts > (options.mostConflicts ?? Infinity)) throw new TooManyConflicts()
+      if (reason === 'duplicate_key' && (keysTaken += 1) > maxDuplicateKeyRetries) throw error
+      if (conflicts > (options.maxConflictRetries ?? Infinity)) throw new TooManyConflicts()
       await sleep(pauseMs(tries))
       if (options.isStopped()) return false
     }

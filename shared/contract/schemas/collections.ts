@@ -72,10 +72,10 @@ import {
 } from './subscriber.ts'
 import { uploadLockDocument, type UploadLockDocument } from './upload-lock.ts'
 import {
-  settledUploadDocument,
+  stableUploadDocument,
   uploadNameDocument,
   uploadUsageDocument,
-  type SettledUploadDocument,
+  type StableUploadDocument,
   type UploadNameDocument,
   type UploadUsageDocument,
 } from './upload.ts'
@@ -91,10 +91,10 @@ export interface CollectionDefinition {
 export const unpurgedIndex = 'finished_at_with_logs'
 
 /** The lists that an import has for itself. */
-export const heldListsIndex = { mailing_list_id: 1, holds_list: 1 } as const
+export const lockedListsIndex = { mailing_list_id: 1, holds_list: 1 } as const
 
 /** Imports for which an engine still has something to do; settled ones, nearly all there are, aren't in it. */
-export const unsettledIndex = { begins_at: 1, _id: 1 } as const
+export const notFinalizedIndex = { begins_at: 1, _id: 1 } as const
 
 /**
  * Imports that are not started, by list; dry runs, which need no list for themselves, by organization. The constants come
@@ -138,7 +138,7 @@ export const callbacksIndex = { state: 1, queue: 1, due_at: 1, _id: 1 } as const
 /** Organizations whose limit was changed a moment ago. */
 export const limitChangeIndex = { limit_change: 1 } as const
 
-export const placesHeldIndex = 'organization_id_with_places_held'
+export const reservedQuotaIndex = 'organization_id_with_places_held'
 
 /** Every collection with its documents' shape and its indexes; `_id` has its index anyway. */
 export const collectionDefinitions: CollectionDefinition[] = [
@@ -270,10 +270,10 @@ export const collectionDefinitions: CollectionDefinition[] = [
     indexes: [
       // One import at a time has a list: the index is the lock.
       {
-        keys: heldListsIndex,
+        keys: lockedListsIndex,
         options: { unique: true, partialFilterExpression: { holds_list: true } },
       },
-      { keys: unsettledIndex, options: { partialFilterExpression: { settled: false } } },
+      { keys: notFinalizedIndex, options: { partialFilterExpression: { settled: false } } },
       {
         keys: waitingOfListIndex,
         options: { partialFilterExpression: { state: 'scheduled', 'options.dry_run': false } },
@@ -308,7 +308,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
       // Chunks that hold places under an organization's subscriber limit: few, and none where there is no limit.
       {
         keys: { organization_id: 1 },
-        options: { name: placesHeldIndex, partialFilterExpression: { places_held: { $gt: 0 } } },
+        options: { name: reservedQuotaIndex, partialFilterExpression: { places_held: { $gt: 0 } } },
       },
     ],
   },
@@ -337,7 +337,7 @@ export const collectionDefinitions: CollectionDefinition[] = [
   },
   {
     name: 'settled_uploads',
-    schema: settledUploadDocument,
+    schema: stableUploadDocument,
     // Older files need no mark: their age says it.
     indexes: [{ keys: { published_at: 1 }, options: { expireAfterSeconds: 3_600 } }],
   },
@@ -371,7 +371,7 @@ function pieces(bucket: string): CollectionDefinition {
 }
 
 /** Capped: old rings fall out by themselves, and readers can wait at its end. */
-export const doorbellName = 'doorbell'
+export const wakeUpCollectionName = 'doorbell'
 
 /** The collections of a database by name, typed. */
 export function collectionsOf(db: Db) {
@@ -411,10 +411,10 @@ export function collectionsOf(db: Db) {
     uploadLocks: db.collection<UploadLockDocument>('upload_locks'),
     uploadUsage: db.collection<UploadUsageDocument>('upload_usage'),
     uploadNames: db.collection<UploadNameDocument>('upload_names'),
-    settledUploads: db.collection<SettledUploadDocument>('settled_uploads'),
+    settledUploads: db.collection<StableUploadDocument>('settled_uploads'),
     staging: gridBucket(db, 'staging'),
     uploads: gridBucket(db, 'uploads'),
-    doorbell: db.collection<{ reason: string }>(doorbellName) as Collection<{ reason: string }>,
+    doorbell: db.collection<{ reason: string }>(wakeUpCollectionName) as Collection<{ reason: string }>,
   }
 }
 

@@ -160,13 +160,13 @@ const uploadDocument = z.object({
 })
 export type UploadDocument = z.infer<typeof uploadDocument>
 
-const partitionTail = z.object({
+const partitionSecondHalf = z.object({
   name: z.string(),
   /** How many are in the source before it. */
   records: integer().min(0),
   lines: integer().min(0),
 })
-export type PartitionTail = z.infer<typeof partitionTail>
+export type PartitionSecondHalf = z.infer<typeof partitionSecondHalf>
 
 export const importDocument = z.object({
   _id: id(),
@@ -234,7 +234,7 @@ export const importDocument = z.object({
   /** Name of the staged partition that the chunks' extents lie in. */
   partition: z.string().nullable(),
   /** The same of what came of the source's tail, where another thread split that (shared/csv/partition-file.ts). */
-  partition_tail: partitionTail.optional(),
+  partition_tail: partitionSecondHalf.optional(),
   /** The counts once nothing can change them any more; until then they are the sum over the chunks. */
   totals: importCounts.nullable(),
   error_message: z.string().nullable(),

@@ -57,9 +57,9 @@ export const uploadUsageDocument = z.object({
 export type UploadUsageDocument = z.infer<typeof uploadUsageDocument>
 
 /** A file that our FTP server published and that nobody has touched since: an import need not watch it first. */
-export const settledUploadDocument = z.object({
+export const stableUploadDocument = z.object({
   /** `<organization id>/<fingerprint>`, see shared/storage/uploads/file-fingerprint.ts. */
   _id: z.string(),
   published_at: instant(),
 })
-export type SettledUploadDocument = z.infer<typeof settledUploadDocument>
+export type StableUploadDocument = z.infer<typeof stableUploadDocument>

@@ -5,28 +5,28 @@ import { clock } from '../clock.ts'
 /**
  * A figure that has to be asked for: of the database, of the disk. Scrapes share one reading, which counts for
  * `freshMs`, or for 200 times as long as it took, so that however many scrape, a process keeps what it asks busy for
- * 0.5 % of the time; but never for longer than `mostFreshMs`, since a reading may take long for other reasons than its
- * size, and alerts need what is true now. Nobody waits for a reading longer than `patienceMs`: who asks gets null
+ * 0.5 % of the time; but never for longer than `maxAgeMs`, since a reading may take long for other reasons than its
+ * size, and alerts need what is true now. Nobody waits for a reading longer than `timeoutMs`: who asks gets null
  * then. A reading that took longer than that must count at the scrapes after it, which come every 10 s, or nobody would
  * ever see one; and the next one is begun before its time is over, so that its gauges don't come and go. A reading that
  * failed is null too, for `freshMs`.
  */
-export class Figure<T> {
+export class CachedMetric<T> {
   readonly #read: () => Promise<T>
   readonly #freshMs: number
-  readonly #mostFreshMs: { seen: number; unseen: number }
-  readonly #patienceMs: number
+  readonly #maxAgeMs: { seen: number; unseen: number }
+  readonly #timeoutMs: number
   #last: { value: T | null; againAt: number; staleAt: number } | null = null
-  #reading: { done: Promise<T | null>; impatientAt: number } | null = null
+  #reading: { done: Promise<T | null>; timeoutAt: number } | null = null
 
   constructor(
     read: () => Promise<T>,
-    options: { freshMs?: number; mostFreshMs?: number; patienceMs?: number } = {},
+    options: { freshMs?: number; maxAgeMs?: number; timeoutMs?: number } = {},
   ) {
     this.#read = read
     this.#freshMs = options.freshMs ?? 500
-    this.#mostFreshMs = { seen: options.mostFreshMs ?? 5_000, unseen: options.mostFreshMs ?? 25_000 }
-    this.#patienceMs = options.patienceMs ?? 1_000
+    this.#maxAgeMs = { seen: options.maxAgeMs ?? 5_000, unseen: options.maxAgeMs ?? 25_000 }
+    this.#timeoutMs = options.timeoutMs ?? 1_000
   }
 
   async value(): Promise<T | null> {
@@ -35,13 +35,13 @@ export class Figure<T> {
       if (clock.monotonicMs() >= againAt) this.#begin()
       return value
     }
-    const { done, impatientAt } = this.#begin()
-    const leftMs = impatientAt - clock.monotonicMs()
+    const { done, timeoutAt } = this.#begin()
+    const leftMs = timeoutAt - clock.monotonicMs()
     if (leftMs <= 0) return null
     const answered = new AbortController()
-    const patience = sleep(leftMs, null, { signal: answered.signal }).catch(() => null)
+    const timedOut = sleep(leftMs, null, { signal: answered.signal }).catch(() => null)
     try {
-      return await Promise.race([done, patience])
+      return await Promise.race([done, timedOut])
     } finally {
       answered.abort()
     }
@@ -50,7 +50,7 @@ export class Figure<T> {
   #begin() {
     return (this.#reading ??= {
       done: this.#readOnce(),
-      impatientAt: clock.monotonicMs() + this.#patienceMs,
+      timeoutAt: clock.monotonicMs() + this.#timeoutMs,
     })
   }
 
@@ -60,29 +60,29 @@ export class Figure<T> {
     const value = await this.#read().catch(() => null)
     const now = clock.monotonicMs()
     const tookMs = now - startedAt
-    const isUnseen = tookMs > this.#patienceMs
-    const mostMs = isUnseen ? this.#mostFreshMs.unseen : this.#mostFreshMs.seen
-    const countsMs = Math.max(this.#freshMs, value === null ? 0 : Math.min(200 * tookMs, mostMs))
+    const isUnseen = tookMs > this.#timeoutMs
+    const maxMs = isUnseen ? this.#maxAgeMs.unseen : this.#maxAgeMs.seen
+    const countsMs = Math.max(this.#freshMs, value === null ? 0 : Math.min(200 * tookMs, maxMs))
     this.#last = { value, againAt: now + (isUnseen ? countsMs / 2 : countsMs), staleAt: now + countsMs }
     this.#reading = null
     return value
   }
 }
 
-export interface FigureGauge<T> {
+export interface CachedMetricGauge<T> {
   name: string
   help: string
   /** One label at most. */
   label?: string
   /** The value, or the values by the label's. */
-  of: (figures: T) => number | Record<string, number>
+  of: (stats: T) => number | Record<string, number>
 }
 
 /** Gauges of a figure. They are missing from a scrape when the figure is. */
 export function registerGauges<T>(
   registry: Registry,
-  figure: Pick<Figure<T>, 'value'>,
-  gauges: FigureGauge<T>[],
+  metric: Pick<CachedMetric<T>, 'value'>,
+  gauges: CachedMetricGauge<T>[],
 ): void {
   for (const { name, help, label, of } of gauges)
     new Gauge({
@@ -91,12 +91,12 @@ export function registerGauges<T>(
       labelNames: label === undefined ? [] : [label],
       registers: [registry],
       async collect() {
-        const figures = await figure.value()
+        const stats = await metric.value()
         // `reset` alone would leave a 0 where there is no label.
         if (label === undefined) this.remove()
         else this.reset()
-        if (figures === null) return
-        const values = of(figures)
+        if (stats === null) return
+        const values = of(stats)
         if (typeof values === 'number') this.set(values)
         else for (const [key, value] of Object.entries(values)) this.set({ [label!]: key }, value)
       },

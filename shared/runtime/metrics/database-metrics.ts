@@ -3,7 +3,7 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { clock } from '../clock.ts'
 import type { Database } from '../database.ts'
 import { databaseProblem } from '../start-database.ts'
-import { Figure, registerGauges } from './cached-metric.ts'
+import { CachedMetric, registerGauges } from './cached-metric.ts'
 
 /**
  * Whether MongoDB is the limit: what this process waits for (connections, and how long commands keep them), and what
@@ -15,7 +15,7 @@ export function observeDatabase(registry: Registry, database: Database): void {
   const admin = database.db.client.db('admin')
   // The very question of /readyz, so that the two never contradict each other for longer than a reading counts.
   const problem = databaseProblem(database)
-  const up = new Figure(async () => ((await problem()) === null ? 1 : 0), { mostFreshMs: 0 })
+  const up = new CachedMetric(async () => ((await problem()) === null ? 1 : 0), { maxAgeMs: 0 })
   new Gauge({
     name: 'rollcall_database_up',
     help: 'Whether MongoDB answers this process',
@@ -24,7 +24,7 @@ export function observeDatabase(registry: Registry, database: Database): void {
       this.set((await up.value()) ?? 0)
     },
   })
-  observeServer(registry, new Figure(async () => serverFigures(await admin.command(serverStatus))))
+  observeServer(registry, new CachedMetric(async () => serverStats(await admin.command(serverStatus))))
 }
 
 const durations = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
@@ -93,7 +93,7 @@ const serverStatus = {
   ),
 } satisfies Document
 
-interface ServerFigures {
+interface ServerStats {
   connections: number
   queued: Record<string, number>
   cache: Record<string, number>
@@ -106,7 +106,7 @@ interface ServerFigures {
 const kinds = ['reads', 'writes', 'commands', 'transactions']
 
 /** What a server tells depends on its version, its kind (mongos has no cache) and the user's rights. */
-function serverFigures(status: Document): ServerFigures {
+function serverStats(status: Document): ServerStats {
   const at = (...path: string[]): number => {
     let value: unknown = status
     for (const key of path) value = (value as Record<string, unknown> | undefined)?.[key]
@@ -136,11 +136,11 @@ function serverFigures(status: Document): ServerFigures {
   }
 }
 
-function observeServer(registry: Registry, figure: Figure<ServerFigures>): void {
+function observeServer(registry: Registry, metric: CachedMetric<ServerStats>): void {
   const known = (values: Record<string, number>) =>
     Object.fromEntries(Object.entries(values).filter(([, value]) => !Number.isNaN(value)))
   const knownAlone = (value: number) => (Number.isNaN(value) ? {} : value)
-  registerGauges(registry, figure, [
+  registerGauges(registry, metric, [
     {
       name: 'rollcall_database_server_connections',
       help: "Connections of all clients to the server that this process's commands go to",
@@ -170,12 +170,12 @@ function observeServer(registry: Registry, figure: Figure<ServerFigures>): void 
       of: ({ tickets }) => known(tickets),
     },
   ])
-  serverCounter(registry, figure, {
+  serverCounter(registry, metric, {
     name: 'rollcall_database_server_operations_total',
     help: 'Operations of all clients that the server has done, by kind',
     of: ({ operations }) => known(operations),
   })
-  serverCounter(registry, figure, {
+  serverCounter(registry, metric, {
     name: 'rollcall_database_server_operation_seconds_total',
     help: 'Time that the server has spent on operations of all clients, by kind',
     of: ({ operationSeconds }) => known(operationSeconds),
@@ -185,8 +185,8 @@ function observeServer(registry: Registry, figure: Figure<ServerFigures>): void 
 /** The server's counter is taken over as it stands. */
 function serverCounter(
   registry: Registry,
-  figure: Figure<ServerFigures>,
-  { name, help, of }: { name: string; help: string; of: (figures: ServerFigures) => Record<string, number> },
+  metric: CachedMetric<ServerStats>,
+  { name, help, of }: { name: string; help: string; of: (stats: ServerStats) => Record<string, number> },
 ): void {
   new Counter({
     name,
@@ -194,10 +194,10 @@ function serverCounter(
     labelNames: ['kind'],
     registers: [registry],
     async collect() {
-      const figures = await figure.value()
+      const stats = await metric.value()
       this.reset()
-      if (figures === null) return
-      for (const [kind, value] of Object.entries(of(figures))) this.inc({ kind }, value)
+      if (stats === null) return
+      for (const [kind, value] of Object.entries(of(stats))) this.inc({ kind }, value)
     },
   })
 }

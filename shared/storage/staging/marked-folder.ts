@@ -12,7 +12,7 @@ export class FolderUnavailable extends Error {
 }
 
 /** Between two looks at a folder with a problem. */
-const lookAgainMs = 5_000
+const recheckDelayMs = 5_000
 /** A folder that hasn't answered for so long is unavailable. */
 const answerTimeoutMs = 5_000
 const graceMs = 250
@@ -36,7 +36,7 @@ export class MarkedFolder implements Part {
   #isStopped = false
   /** A comparison that gave no answer in time: another one would only take one more thread. */
   #hanging: Promise<MarkProblem | null> | null = null
-  #lookingAgain: NodeJS.Timeout | undefined
+  #rechecking: NodeJS.Timeout | undefined
 
   /** Throws a StartError where the folder belongs to another installation, and the database's errors. */
   static async open(location: MarkLocation, collections: Collections, log: Logger): Promise<MarkedFolder> {
@@ -80,7 +80,7 @@ export class MarkedFolder implements Part {
     } catch (error) {
       // Without the database an unmarked folder stays unmarked.
       this.#log.warn(`DATA_DIR can't be compared with the database, trying again: ${messageOf(error)}`)
-      if (this.#problem !== null) this.#lookAgainLater()
+      if (this.#problem !== null) this.#recheckLater()
     }
     return this.#problem
   }
@@ -94,7 +94,7 @@ export class MarkedFolder implements Part {
 
   stop(): Promise<void> {
     this.#isStopped = true
-    clearTimeout(this.#lookingAgain)
+    clearTimeout(this.#rechecking)
     return Promise.resolve()
   }
 
@@ -105,7 +105,7 @@ export class MarkedFolder implements Part {
     this.#checkedAt = clock.monotonicMs()
     const before = this.#problem
     this.#problem = problem
-    if (problem !== null) this.#lookAgainLater()
+    if (problem !== null) this.#recheckLater()
     if (problem === before) return
     if (problem === null) this.#log.info('DATA_DIR has the mark of this installation: work goes on')
     else this.#log.error(`nothing is done with files until DATA_DIR is available: ${problem}`)
@@ -118,10 +118,10 @@ export class MarkedFolder implements Part {
     return null
   }
 
-  #lookAgainLater(): void {
-    clearTimeout(this.#lookingAgain)
+  #recheckLater(): void {
+    clearTimeout(this.#rechecking)
     if (this.#isStopped) return
-    this.#lookingAgain = setTimeout(() => void this.check(), lookAgainMs).unref()
+    this.#rechecking = setTimeout(() => void this.check(), recheckDelayMs).unref()
   }
 
   /** A mount whose server is away may never answer. */

@@ -9,9 +9,9 @@ import type { UploadStore } from './upload-store.ts'
  */
 
 /** Counting meets changes; it is tried so often, and what is known holds otherwise. */
-const mostCounts = 3
+const maxCounts = 3
 /** They are few, and counted fast. */
-const mostPinnedCounts = 20
+const maxPinnedCounts = 20
 
 /** For all of the process that want it now, once. */
 export function countUsage(
@@ -33,7 +33,7 @@ const counts = new WeakMap<Collections, Map<number, Promise<void>>>()
 
 /** Leaves the figures as they are when others change them each time that they are counted. */
 async function countNow(collections: Collections, organizationId: number, store: UploadStore): Promise<void> {
-  for (let tries = 0; tries < mostCounts; tries += 1) {
+  for (let tries = 0; tries < maxCounts; tries += 1) {
     const usage = await readUsage(collections, organizationId)
     const uploads = await listLiveUploads(collections, usage)
     const { finished, unfinished } = await store.count()
@@ -61,7 +61,7 @@ export async function countPinned(
   organizationId: number,
   store: UploadStore,
 ): Promise<void> {
-  for (let tries = 0; tries < mostPinnedCounts; tries += 1) {
+  for (let tries = 0; tries < maxPinnedCounts; tries += 1) {
     const usage = await readUsage(collections, organizationId)
     if (usage === null) return
     const isNone = (usage.imports ?? []).length === 0

@@ -16,7 +16,7 @@ export interface DiskUploadOptions {
   size: number
   isCopy: boolean
   /** Notes that the file of this fingerprint is whole. */
-  settled: (fingerprint: string) => Promise<void>
+  onStable: (fingerprint: string) => Promise<void>
 }
 
 /** The hidden file of an upload on disk. Who takes it up renames it first: then there is none that this could publish. */
@@ -55,11 +55,11 @@ export class DiskUpload implements UploadInProgress {
   }
 
   async prepare(): Promise<void> {
-    const { handle, settled } = this.#options
+    const { handle, onStable } = this.#options
     await this.#syncing
     await handle.sync()
     // Before the move: an import that finds the file need not watch it.
-    await settled(fingerprintOf(await handle.stat({ bigint: true })))
+    await onStable(fingerprintOf(await handle.stat({ bigint: true })))
   }
 
   async publish(): Promise<boolean> {

@@ -117,7 +117,7 @@ function diskDirectory(
         final: pathOf(name),
         size: (await handle.stat()).size,
         isCopy,
-        settled: async (fingerprint) => {
+        onStable: async (fingerprint) => {
           const _id = `${organizationId}/${fingerprint}`
           await collections.settledUploads.updateOne(
             { _id },

@@ -93,9 +93,9 @@ export class StagedQuota {
       for await (const piece of content) {
         size += piece.length
         if (size > granted) {
-          const least = size - granted
-          const wanted = Math.max(least, portionBytes)
-          const more = (await grow(wanted)) ? wanted : await this.#growAtLeast(organizationId, least, grow)
+          const minBytes = size - granted
+          const wanted = Math.max(minBytes, portionBytes)
+          const more = (await grow(wanted)) ? wanted : await this.#growAtLeast(organizationId, minBytes, grow)
           if (more === 0) throw this.#overQuota(within)
           granted += more
         }

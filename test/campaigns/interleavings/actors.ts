@@ -4,14 +4,14 @@ import {
   batch,
   enforce,
   fail,
-  failAndSettle,
+  failAndFinalize,
   moveDueReactions,
   settle,
   start,
   step,
   takeOver,
   takeOverAndFinish,
-  takeOverAndHold,
+  takeOverAndLease,
   type Other,
 } from './engine-acts.ts'
 import { replacement, upload, uploaded, type Fixture, type FixtureName } from './fixtures.ts'
@@ -52,8 +52,8 @@ export const actors = {
   fail: (side) => fail(side),
   'take over': (side) => takeOver(side),
   'take over and finish': (side, _fixture, other) => takeOverAndFinish(side, other),
-  'take over and hold': (side, _fixture, other) => takeOverAndHold(side, other),
-  'fail and settle': (side) => failAndSettle(side),
+  'take over and hold': (side, _fixture, other) => takeOverAndLease(side, other),
+  'fail and settle': (side) => failAndFinalize(side),
   'enforce limits': (side) => enforce(side),
   'move reactions': (side) => moveDueReactions(side),
   // FTP servers.

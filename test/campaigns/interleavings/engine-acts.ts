@@ -2,20 +2,20 @@ import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Document } from 'mongodb'
 import { ImportStarter } from '../../../engine/scheduler/import-starter.ts'
-import { runStep } from '../../../engine/scheduler/import-run.ts'
+import { processImport } from '../../../engine/process-import.ts'
 import { sweepStaging } from '../../../engine/jobs/maintenance/sweep-staging.ts'
 import { takeOverFromEngines } from '../../../engine/scheduler/take-over.ts'
 import { enforceLimits } from '../../../engine/jobs/maintenance/enforce-limits.ts'
 import { removeDeletedFieldValues } from '../../../engine/jobs/maintenance/remove-deleted-field-values.ts'
 import { moveReactions } from '../../../engine/jobs/reactions/move-reactions.ts'
-import { settleImport } from '../../../engine/stages/finish/finalize-import.ts'
-import { runChunk } from '../../../engine/workers/chunk-run.ts'
+import { finalizeImport } from '../../../engine/stages/finish/finalize-import.ts'
+import { processChunk } from '../../../engine/process-chunk.ts'
 import { importContext } from '../../../engine/stages/write/import-context.ts'
-import { claimChunk, countChunkStates, releaseChunk, type HeldChunk } from '../../../shared/store/chunks.ts'
+import { claimChunk, countChunkStates, releaseChunk, type LeasedChunk } from '../../../shared/store/chunks.ts'
 import { claimStep, releaseStep } from '../../../shared/store/import-steps.ts'
 import {
   listEndedImports,
-  listOrganizationsToSettle,
+  listOrganizationsToFinalize,
   listWorkingImports,
 } from '../../../engine/store/import-queues.ts'
 import { failImport, failImportOfChunk } from '../../../shared/store/imports.ts'
@@ -61,7 +61,7 @@ async function claimNextStep(side: Side): Promise<Claimed | null> {
     if (document === null) continue
     return {
       read: () => collections.imports.findOne({ _id: entry._id }),
-      run: () => runStep(document, token, { ...side.context, signal: new AbortController().signal }),
+      run: () => processImport(document, token, { ...side.context, signal: new AbortController().signal }),
     }
   }
   return null
@@ -83,15 +83,15 @@ async function claimNextChunk(side: Side, maxBatches: number): Promise<Claimed |
   return null
 }
 
-async function writeChunk(side: Side, held: HeldChunk, maxBatches: number): Promise<void> {
+async function writeChunk(side: Side, held: LeasedChunk, maxBatches: number): Promise<void> {
   const { db, collections } = side.database
   let committed = 0
-  const report = await runChunk({
+  const report = await processChunk({
     db,
     collections,
     staging: side.context.staging,
     lane: side.lane,
-    task: { kind: 'chunk', ...held, control: new SharedArrayBuffer(4) },
+    task: { kind: 'chunk', ...held, cancellation: new SharedArrayBuffer(4) },
     importContext: async (id) => {
       const document = await collections.imports.findOne({ _id: id })
       return document === null ? null : importContext(document)
@@ -102,7 +102,7 @@ async function writeChunk(side: Side, held: HeldChunk, maxBatches: number): Prom
   })
   if (report.end === 'done') return
   if (report.end !== 'failed' || report.retryable)
-    await releaseChunk(collections, { ...held, blameless: true })
+    await releaseChunk(collections, { ...held, countsAsAttempt: false })
   // An engine that has lost the chunk fails nothing: the files of the import may be gone by then.
   else if (await failImportOfChunk(collections, side.context.session, held, report.message))
     throw new Error(`a chunk failed: ${report.message}`)
@@ -124,9 +124,9 @@ export async function batch(side: Side, maxBatches = Infinity): Promise<boolean>
 
 export async function settle(side: Side): Promise<boolean> {
   const { collections } = side.database
-  for (const organizationId of await listOrganizationsToSettle(collections)) {
+  for (const organizationId of await listOrganizationsToFinalize(collections)) {
     const [ended] = await listEndedImports(collections, organizationId, { without: [], limit: 1 })
-    if (ended !== undefined) return settleImport(ended, { ...side.context, removals: new Set() })
+    if (ended !== undefined) return finalizeImport(ended, { ...side.context, removals: new Set() })
   }
   return false
 }
@@ -180,7 +180,7 @@ export async function takeOverAndFinish(side: Side, other: Other): Promise<boole
 }
 
 /** Claims what the other engine had in hand, and works on it when that one has gone on: nothing of it may have changed. */
-export async function takeOverAndHold(side: Side, other: Other): Promise<boolean> {
+export async function takeOverAndLease(side: Side, other: Other): Promise<boolean> {
   await takeOverFrom(side, other)
   const claimed = (await claimNextChunk(side, Infinity)) ?? (await claimNextStep(side))
   if (claimed === null) return false
@@ -193,7 +193,7 @@ export async function takeOverAndHold(side: Side, other: Other): Promise<boolean
 }
 
 /** The holder of another chunk, or of the step, fails the import, and its end is looked after at once. */
-export async function failAndSettle(side: Side): Promise<boolean> {
+export async function failAndFinalize(side: Side): Promise<boolean> {
   return (await fail(side)) && settle(side)
 }
 

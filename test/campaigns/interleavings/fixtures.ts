@@ -69,7 +69,7 @@ export const replacement = linesOf(rows, 'blue')
 const presentBefore = 5
 const there = 12
 /** Of the 35 subscribers that an import adds. */
-const freePlaces = 30
+const freeQuota = 30
 
 type Post = (path: string, body: Json) => Promise<Json>
 
@@ -82,7 +82,7 @@ export async function makeFixture(name: FixtureName, side: Side, base: Kept): Pr
     return answer.body.data
   }
   const isFirst = name === 'first import'
-  const limit = name === 'nearly full' ? there + freePlaces : null
+  const limit = name === 'nearly full' ? there + freeQuota : null
   const organization = await post('/organizations', {
     organization: { name: `Fixture ${name}`, subscriber_limit: limit },
   })

@@ -12,7 +12,7 @@ import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { MissedFiles } from '../../../engine/scheduler/missed-files.ts'
 import type { StepContext } from '../../../engine/scheduler/step.ts'
 import { stepBounds } from '../../../engine/scheduler/step-progress.ts'
-import type { Lane } from '../../../engine/workers/chunk-run.ts'
+import type { Lane } from '../../../engine/process-chunk.ts'
 import type { WorkerPool } from '../../../engine/workers/pool.ts'
 import { BsonWriter } from '../../../engine/stages/write/bson-writer.ts'
 import { UploadDirectory } from '../../../ftp/uploads/upload-directory.ts'
@@ -133,8 +133,8 @@ export async function openSide(options: {
     lane: {
       session: laneSession,
       stripe: `e${number * 1_024 + 1}`,
-      room: Buffer.alloc(0),
-      batchRooms: {
+      buffer: Buffer.alloc(0),
+      batchBuffers: {
         subscribers: new BsonWriter(),
         updates: new BsonWriter(),
         reactions: new BsonWriter(1024),

@@ -40,11 +40,11 @@ export interface Sides {
 }
 
 /** How long the second may take until it counts as waiting for the first. */
-const patienceMs = 400
+const timeoutMs = 400
 /** All work of an import takes longer, and the engine that does it waits for none that it took for dead. */
 const secondMs = ({ second }: Pair | Interleaving): number =>
-  second === 'take over and finish' ? 10 * patienceMs : patienceMs
-const mostMs = 30_000
+  second === 'take over and finish' ? 10 * timeoutMs : timeoutMs
+const maxMs = 30_000
 
 export const titleOf = ({ fixture, first, second, how }: Pair, at: number): string =>
   `${fixture}: ${first} ${described[how]} command ${at}, then ${second}`
@@ -119,8 +119,8 @@ export async function interleave(sides: Sides, interleaving: Interleaving): Prom
     other.catch(() => undefined)
     await Promise.race([other, waits.promise, sleep(secondMs(interleaving))]).catch(() => undefined)
     gate.release()
-    const late = sleep(mostMs, undefined, { ref: false }).then(() => {
-      throw new Error(`they didn't end within ${mostMs / 1000} s`)
+    const late = sleep(maxMs, undefined, { ref: false }).then(() => {
+      throw new Error(`they didn't end within ${maxMs / 1000} s`)
     })
     const done = (await Promise.race([Promise.all([one, other]), late])) as Done[]
     return [

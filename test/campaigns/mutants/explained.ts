@@ -115,11 +115,11 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: 'shared/values/field-value.ts',
-    text: 'if (text.length <= most && text.length >= least * 2) return text',
+    text: 'if (text.length <= max && text.length >= min * 2) return text',
     replacements: [
       'if (false) return text',
-      'if (text.length < most && text.length >= least * 2) return text',
-      'if (text.length <= most && text.length > least * 2) return text',
+      'if (text.length < max && text.length >= min * 2) return text',
+      'if (text.length <= max && text.length > min * 2) return text',
     ],
     why: 'saves counting the characters of texts that are long or short enough in any case',
   },

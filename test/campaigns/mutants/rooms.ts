@@ -6,7 +6,7 @@ export interface Room {
 
 export const rooms: Readonly<Record<string, Room>> = {
   values: {
-    files: ['shared/values/*.ts'],
+    files: ['shared/values/*.ts', 'shared/csv/csv-line.ts'],
     tests: [
       'csv-line',
       'date-time',
@@ -18,7 +18,7 @@ export const rooms: Readonly<Record<string, Room>> = {
     ].map((name) => `test/unit/values/${name}.test.ts`),
   },
   rows: {
-    files: ['shared/rows/*.ts'],
+    files: ['shared/csv/row-decision.ts', 'shared/csv/row-reader.ts'],
     tests: ['test/unit/rows/row-decision.test.ts', 'test/unit/rows/row-reader.test.ts'],
   },
   formulas: {

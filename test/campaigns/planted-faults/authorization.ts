@@ -260,13 +260,13 @@ const faults: readonly Fault[] = [
   {
     name: 'an organization admin makes system admins',
     file: 'control-plane/api/authorization.ts',
-    text: '  if (asked !== undefined) refuseMore(',
-    replacement: '  if (asked === caller.role) refuseMore(',
+    text: '  if (asked !== undefined) requireNotAbove(',
+    replacement: '  if (asked === caller.role) requireNotAbove(',
   },
   {
     name: 'an organization admin changes users who are more than he is',
     file: `${resources}/users/routes.ts`,
-    text: "      // Before any other rule about it, the body's shape included.\n      refuseMore(user, caller, 'a user')\n",
+    text: "      // Before any other rule about it, the body's shape included.\n      requireNotAbove(user, caller, 'a user')\n",
     replacement: '',
   },
   {
@@ -384,13 +384,13 @@ const ofRaces: readonly Fault[] = [
   {
     name: 'a user who was promoted meanwhile is changed',
     file: `${resources}/users/service.ts`,
-    text: "refuseMore(current, caller, 'a user')\n",
+    text: "requireNotAbove(current, caller, 'a user')\n",
     replacement: '\n',
   },
   {
     name: 'a user who was promoted meanwhile is deleted',
     file: `${resources}/users/service.ts`,
-    text: "refuseMore(user, caller, 'a user')\n",
+    text: "requireNotAbove(user, caller, 'a user')\n",
     replacement: '\n',
   },
   {

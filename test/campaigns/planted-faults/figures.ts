@@ -14,7 +14,7 @@ const wrong = (name: string, file: string, text: string, replacement: string): P
 
 const resources = 'control-plane/resources'
 
-export const figureFaults: readonly PlantedFault[] = [
+export const boundFaults: readonly PlantedFault[] = [
   wrong('logs are kept for 8 days', 'shared/contract/schemas/import.ts', 'logDays = 7', 'logDays = 8'),
   wrong('logs are purged by the hour', 'shared/store/imports.ts', "unit: 'day'", "unit: 'hour'"),
   wrong(
@@ -76,38 +76,38 @@ export const figureFaults: readonly PlantedFault[] = [
   wrong(
     'a page of imports has at most 1,000',
     `${resources}/subscriber-imports/schemas.ts`,
-    'perPage: 100, most: 500',
-    'perPage: 100, most: 1000',
+    'perPage: 100, max: 500',
+    'perPage: 100, max: 1000',
   ),
   wrong(
     'a page of subscribers has 50',
     `${resources}/subscribers/schemas.ts`,
-    'perPage: 100, most: 500',
-    'perPage: 50, most: 500',
+    'perPage: 100, max: 500',
+    'perPage: 50, max: 500',
   ),
   wrong(
     'a page of reactions has at most 1,000',
     `${resources}/reactions/schemas.ts`,
-    'perPage: 100, most: 500',
-    'perPage: 100, most: 1000',
+    'perPage: 100, max: 500',
+    'perPage: 100, max: 1000',
   ),
   wrong(
     'a page of users has 1,000',
     `${resources}/users/schemas.ts`,
-    'perPage: 2000, most: 2000',
-    'perPage: 1000, most: 2000',
+    'perPage: 2000, max: 2000',
+    'perPage: 1000, max: 2000',
   ),
   wrong(
     'a page of jobs has at most 500',
     `${resources}/jobs/schemas.ts`,
-    'perPage: 2000, most: 2000',
-    'perPage: 500, most: 500',
+    'perPage: 2000, max: 2000',
+    'perPage: 500, max: 500',
   ),
   wrong(
     'a page of custom fields has 100',
     `${resources}/custom-fields/routes.ts`,
-    'perPage: 2000, most: 2000',
-    'perPage: 100, most: 2000',
+    'perPage: 2000, max: 2000',
+    'perPage: 100, max: 2000',
   ),
   wrong(
     'a name of a custom field may have 50 characters',
@@ -148,8 +148,8 @@ export const figureFaults: readonly PlantedFault[] = [
   wrong(
     'a deletion by email removes 11',
     `${resources}/subscribers/removal.ts`,
-    'mostAtOnce = 10',
-    'mostAtOnce = 11',
+    'maxConcurrent = 10',
+    'maxConcurrent = 11',
   ),
   wrong(
     'a key of a replacement may have 51 characters',
@@ -167,8 +167,8 @@ export const figureFaults: readonly PlantedFault[] = [
   wrong(
     '2,000 delivery events are taken',
     `${resources}/delivery-events/schemas.ts`,
-    'mostEvents = 1_000',
-    'mostEvents = 2_000',
+    'maxEvents = 1_000',
+    'maxEvents = 2_000',
   ),
   wrong(
     'inspection shows 21 records',
@@ -179,8 +179,8 @@ export const figureFaults: readonly PlantedFault[] = [
   wrong(
     'inspection reads 2 MB',
     `${resources}/import-inspection/sample.ts`,
-    'mostBytes = 1024 * 1024',
-    'mostBytes = 2 * 1024 * 1024',
+    'maxBytes = 1024 * 1024',
+    'maxBytes = 2 * 1024 * 1024',
   ),
   wrong(
     'a megabyte of a body has 1,000,000 bytes',
@@ -222,8 +222,8 @@ export const figureFaults: readonly PlantedFault[] = [
   wrong(
     'an enclosure may have 10,000 lines',
     'shared/csv/record-scanner.ts',
-    'mostEnclosureLines = 1_000',
-    'mostEnclosureLines = 10_000',
+    'maxEnclosureLines = 1_000',
+    'maxEnclosureLines = 10_000',
   ),
   wrong(
     'the rule of the half looks at 2,000 records',
@@ -231,7 +231,7 @@ export const figureFaults: readonly PlantedFault[] = [
     'checkedRecords = 1_000',
     'checkedRecords = 2_000',
   ),
-  wrong('101 NULs are taken', 'shared/csv/file-beginning.ts', 'leastNuls = 100', 'leastNuls = 101'),
+  wrong('101 NULs are taken', 'shared/csv/file-beginning.ts', 'minNuls = 100', 'minNuls = 101'),
   wrong(
     'a warning comes of 30 lines',
     'engine/stages/split/file-warnings.ts',
@@ -248,8 +248,8 @@ export const figureFaults: readonly PlantedFault[] = [
   wrong(
     'a pause waits 5 s for a batch that hangs',
     'shared/store/fence.ts',
-    'patienceMs = 2_000',
-    'patienceMs = 5_000',
+    'timeoutMs = 2_000',
+    'timeoutMs = 5_000',
   ),
   wrong(
     'a removal that hangs has a minute',
@@ -278,8 +278,8 @@ export const figureFaults: readonly PlantedFault[] = [
   wrong(
     'files up to 20 MB go inline',
     'control-plane/cli/commands/send-file.ts',
-    'mostInline = 10 *',
-    'mostInline = 20 *',
+    'maxInlineBytes = 10 *',
+    'maxInlineBytes = 20 *',
   ),
   wrong(
     'a field may have 1,024 options',

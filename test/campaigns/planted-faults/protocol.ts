@@ -86,8 +86,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a chunk is given back by who lost it',
     file: chunks,
-    text: "{ _id: held.chunkId, state: 'running', token: held.token },",
-    replacement: "{ _id: held.chunkId, state: 'running' },",
+    text: "{ _id: lease.chunkId, state: 'running', token: lease.token },",
+    replacement: "{ _id: lease.chunkId, state: 'running' },",
     tests: [stores],
   },
   {
@@ -107,7 +107,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a step that was paused or taken over goes on deactivating',
     file: 'engine/stages/finish/deactivation.ts',
-    text: '  if (!isHeld || !isOurs) throw stepLost(run)',
+    text: '  if (!isLeased || !isOurs) throw stepLost(run)',
     replacement: '  if (!isOurs) throw stepLost(run)',
     tests: [interleaved('written: step stopped before .* then pause')],
   },
@@ -298,21 +298,21 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'two chunks take the last places',
     file: places,
-    text: '  if (held > own) await takeTurn(collections, session, chunk.organization_id)\n',
+    text: '  if (reserved > own) await bumpQuotaRevision(collections, session, chunk.organization_id)\n',
     replacement: '',
     tests: [interleaved('nearly full: last batch stopped before .* then last batch')],
   },
   {
     name: 'a request takes places that chunks hold',
     file: places,
-    text: "if (active + (held[0]?.places ?? 0) + amount > limit) return 'busy'",
+    text: "if (active + (reserved[0]?.places ?? 0) + amount > limit) return 'busy'",
     replacement: 'void held',
     tests: [interleaved('nearly full: last batch stopped before .* then create another subscriber')],
   },
   {
     name: 'two requests take the last place',
     file: places,
-    text: "  await takeTurn(collections, session, organizationId)\n  return 'taken'",
+    text: "  await bumpQuotaRevision(collections, session, organizationId)\n  return 'taken'",
     replacement: "  return 'taken'",
     tests: [stores],
   },

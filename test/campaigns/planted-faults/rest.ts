@@ -81,8 +81,8 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a chunk that always fails is tried for ever',
     file: lanes,
-    text: 'chunkId: chunk._id, token, blameless: report.retryable })',
-    replacement: 'chunkId: chunk._id, token, blameless: true })',
+    text: 'countsAsAttempt: !report.retryable',
+    replacement: 'countsAsAttempt: false',
     tests: [lostChunk],
   },
   {
@@ -194,7 +194,7 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'what an engine claims after it was cleared up stays held',
     file: takeOver,
-    text: 'await releaseHolds(database, engine, { died: false, log })\n          continue',
+    text: 'await releaseLeases(database, engine, { died: false, log })\n          continue',
     replacement: 'continue',
     tests: [stores],
   },

@@ -117,7 +117,7 @@ export async function findsOnlyWhatBelongsTogether(t: Test, subject: Subject): P
   // A word, such as a log's kind, means the same everywhere.
   if (others !== undefined && ofMissing === undefined) return
   for (const foreignName of params) {
-    for (const key of [await subject.leastKey(), world.admin, world.system]) {
+    for (const key of [await subject.weakestKey(), world.admin, world.system]) {
       const own = await subject.good()
       const foreign = await row.good(world.foreign)
       const mixed = { ...own.params, [foreignName]: foreign.params![foreignName]! }

@@ -74,7 +74,7 @@ export async function limitedOrganization(
 }
 
 /** The same, where an import holds the only place and doesn't give it back. */
-export async function heldOrganization(world: World): Promise<{ listId: number; key: string }> {
+export async function lockedOrganization(world: World): Promise<{ listId: number; key: string }> {
   const limited = await limitedOrganization(world, 1)
   const holder = { _id: `held:${limited.listId}`, organization_id: limited.organizationId, places_held: 1 }
   await world.service.db

@@ -35,7 +35,7 @@ export class Subject {
   }
 
   /** The key of whoever may do just this. */
-  async leastKey(): Promise<string> {
+  async weakestKey(): Promise<string> {
     const { needs } = this.described
     if (typeof needs !== 'string') return this.world.holderOf(...needs.permission)
     return { any_key: this.world.nobody, admin: this.world.admin, system_admin: this.world.system }[needs]
@@ -48,7 +48,7 @@ export class Subject {
     const path = this.described.path.replaceAll(/:(\w+)/g, (_, name: string) =>
       encodeURIComponent(String(sent.params?.[name] ?? '1')).replaceAll('%2C', ','),
     )
-    const key = options.key === null ? null : (options.key ?? sent.key ?? (await this.leastKey()))
+    const key = options.key === null ? null : (options.key ?? sent.key ?? (await this.weakestKey()))
     const method = options.method ?? this.described.method.toUpperCase()
     const { headers = {} } = sent
     const more = { key, headers }

@@ -3,7 +3,7 @@ import { keyHashSecret } from '../../../shared/store/api-keys.ts'
 import type { Json } from '../service.ts'
 import { newForm } from './confirmation-forms.ts'
 import {
-  heldOrganization,
+  lockedOrganization,
   limitedOrganization,
   newSubscriber,
   noSuchSubscriber,
@@ -133,7 +133,7 @@ export const subscriberRows: Rows = {
   createSubscriber: {
     slowFailures: {
       'a place that an import holds': async (world) => {
-        const { listId, key } = await heldOrganization(world)
+        const { listId, key } = await lockedOrganization(world)
         return {
           sent: {
             params: { mailing_list_id: listId },
@@ -218,7 +218,7 @@ export const subscriberRows: Rows = {
   updateSubscriber: {
     slowFailures: {
       'a place that an import holds': async (world) => {
-        const { listId, key } = await heldOrganization(world)
+        const { listId, key } = await lockedOrganization(world)
         const subscriber = await world.service.post(`/mailing_lists/${listId}/subscribers`, {
           subscriber: { email: 'a@example.com', status: 'bounced' },
         })

@@ -1,6 +1,6 @@
 import type { Json } from '../service.ts'
 import {
-  heldOrganization,
+  lockedOrganization,
   limitedOrganization,
   newSubscriber,
   noSuchSubscriber,
@@ -40,7 +40,7 @@ const refusedFields = (for_all: object, message: RegExp): MakeFailure =>
   refused({ custom_fields: { for_all } }, 'validation_failed', message)
 
 /** A bounced subscriber of a full organization is to be reactivated. */
-async function withoutPlace(
+async function withoutQuota(
   world: World,
   { listId, key }: { listId: number; key: string },
   message: RegExp,
@@ -79,7 +79,7 @@ export const triggeringRows: Rows = {
     otherParams: { id_or_email: noSuchSubscriber.map((value) => ({ value, code: 'not_found' })) },
     slowFailures: {
       'a place that an import holds': async (world) =>
-        withoutPlace(world, await heldOrganization(world), /^status can't be active just now/),
+        withoutQuota(world, await lockedOrganization(world), /^status can't be active just now/),
     },
     failures: {
       'a Remote List': onRemoteList({ body: { autoresponder_names: ['*'] } }, { id_or_email: 1 }),
@@ -148,7 +148,7 @@ export const triggeringRows: Rows = {
         }
       },
       'one more than the limit': async (world) =>
-        withoutPlace(world, await limitedOrganization(world, 0), /limit is reached$/),
+        withoutQuota(world, await limitedOrganization(world, 0), /limit is reached$/),
       'a text without a key': refusedTexts({ '': 'x' }, 'invalid_request', /1 to 50 characters$/),
       'a key that holds NUL': refusedTexts({ 'a\0': 'x' }, 'invalid_request', /NUL characters$/),
       'a key without a letter': refusedTexts({ ' - ': 'x' }, 'invalid_request', /letter or a digit$/),

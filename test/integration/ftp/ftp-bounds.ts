@@ -103,7 +103,7 @@ const closed = (server: ReturnType<typeof createServer>) => new Promise((resolve
 t.test('passive ports are in no order', async (t) => {
   const { first, servers } = await listenInARow(60)
   await Promise.all(servers.map(closed))
-  const ports = new PassivePorts({ host: '127.0.0.1', first, last: first + 59, patienceMs: 30_000 })
+  const ports = new PassivePorts({ host: '127.0.0.1', first, last: first + 59, timeoutMs: 30_000 })
   const leases = []
   for (let count = 0; count < 20; count += 1) leases.push(await ports.take(1, never))
   const taken = leases.map(({ port }) => port)
@@ -119,7 +119,7 @@ t.test('a search that found no port wakes nobody, a port that comes free does', 
   const { first, servers } = await listenInARow(3)
   await Promise.all(servers.slice(1).map(closed))
   t.teardown(() => closed(servers[0]!))
-  const ports = new PassivePorts({ host: '127.0.0.1', first, last: first + 2, patienceMs: 30_000 })
+  const ports = new PassivePorts({ host: '127.0.0.1', first, last: first + 2, timeoutMs: 30_000 })
   const held = [await ports.take(1, never), await ports.take(2, never)]
   let tries = 0
   const count = () => {

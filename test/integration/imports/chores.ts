@@ -12,7 +12,7 @@ import { diskStaging } from '../../../shared/storage/staging/disk-staging.ts'
 import { leaveImport } from '../../../shared/store/staged-usage.ts'
 import { openUploads } from '../../../shared/storage/uploads/open-uploads.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
-import { holdRow } from '../../helpers/held-row.ts'
+import { lockRow } from '../../helpers/held-row.ts'
 import { createList, importText, testMongodbUri, until, type Json } from '../../helpers/service.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 import { service } from './service.ts'
@@ -183,7 +183,7 @@ t.test('10,000 subscribers lose a deleted field, also when the walk breaks off o
   const holders = () => subscribers.countDocuments({ mailing_list_id: 1, [path]: { $exists: true } })
 
   const inOrder = people.map(({ _id }) => _id).sort()
-  const letGo = await holdRow(database, inOrder[7_000]!)
+  const letGo = await lockRow(database, inOrder[7_000]!)
   const broken = removeDeletedFieldValues(database, log).run()
   const waits = { $match: { ns: subscribers.namespace, op: 'update' } }
   const admin = service.client.db('admin')

@@ -4,7 +4,7 @@ import { nextIds, openDatabase } from '../../../shared/runtime/database.ts'
 import { idsOfImport } from '../../../shared/contract/schemas/import.ts'
 import { insertSubscriber } from '../../../control-plane/store/subscribers.ts'
 import { insertTogether } from '../../../control-plane/store/subscribers-together.ts'
-import { holdRow } from '../../helpers/held-row.ts'
+import { lockRow } from '../../helpers/held-row.ts'
 import { countsOf, createList, importEnd, importText, until, type Json } from '../../helpers/service.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 import { service } from './service.ts'
@@ -426,7 +426,7 @@ t.test('a subscriber whose addition commits after an import began is not deactiv
       },
     })
   })
-  const letGo = await holdRow(service, `${list.id}:z@x.co`)
+  const letGo = await lockRow(service, `${list.id}:z@x.co`)
   const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
     subscriber_import: {
       ...{ column_mapping: ['email'], overwrite: true, deactivate_subscribers_not_in_import: true },
@@ -470,7 +470,7 @@ t.test(
   async (t) => {
     const list = await createList(service)
     await importText(service, list.id, 'email\na@x.co\nb@x.co\nc@x.co\nz@x.co')
-    const letGo = await holdRow(service, `${list.id}:b@x.co`)
+    const letGo = await lockRow(service, `${list.id}:b@x.co`)
     const { id } = await post(`/mailing_lists/${list.id}/subscriber_imports`, {
       subscriber_import: {
         ...{ column_mapping: ['email'], deactivate_subscribers_not_in_import: true },

@@ -18,7 +18,7 @@ import * as steps from '../../../shared/store/import-steps.ts'
 import * as imports from '../../../shared/store/imports.ts'
 import { readPrimaryClock } from '../../../shared/store/leases.ts'
 import * as outbox from '../../../shared/store/outbox.ts'
-import { enforcePendingLimits, holdPlaces, takePlace } from '../../../shared/store/subscriber-quota.ts'
+import { enforcePendingLimits, reserveQuota, takeQuota } from '../../../shared/store/subscriber-quota.ts'
 import * as staged from '../../../shared/store/staged-usage.ts'
 import { countMoves, countMovesOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
 import { changeInPlace } from '../../../control-plane/store/subscribers.ts'
@@ -79,21 +79,21 @@ const mine = { engineId: 'mine', token: 'mine' }
 // ---- chunks ----
 
 const chunk = (changes: Partial<ChunkDocument>): ChunkDocument => storedChunk(1, 0, changes)
-const held = { state: 'running', token: 'mine', engine_id: 'mine', lease_until: future } as const
+const leased = { state: 'running', token: 'mine', engine_id: 'mine', lease_until: future } as const
 const ofAnother = { token: 'theirs', engine_id: 'theirs' }
-const notHeld = [
+const notLeased = [
   ofAnother,
   { state: 'ready', token: null, engine_id: null, lease_until: null },
   { state: 'done' },
 ] as const
-const heldChunk = chunk({ ...held, next_record: 5 }) as ChunkDocument & { token: string }
+const leasedChunk = chunk({ ...leased, next_record: 5 }) as ChunkDocument & { token: string }
 const progress = {
-  chunk: heldChunk,
+  chunk: leasedChunk,
   from: 5,
   to: 6,
   isLast: false,
   counts: noCounts(),
-  places: { held: 1, used: 0 },
+  quota: { reserved: 1, used: 0 },
 }
 
 t.test('chunks', async (t) => {
@@ -112,49 +112,49 @@ t.test('chunks', async (t) => {
     work: (session: Parameters<Parameters<typeof inTransaction<T>>[1]>[0]) => Promise<T>,
   ) => inTransaction(database, work)
   const faults = await faultsOf(collections.chunks, chunk, [
-    write('claimChunk', {}, [held, { state: 'done' }, { fence: 3 }, { import_id: 2 }], () =>
+    write('claimChunk', {}, [leased, { state: 'done' }, { fence: 3 }, { import_id: 2 }], () =>
       chunks.claimChunk(collections, { _id: 1, fence: 2 }, mine),
     ),
     write(
       'advanceChunk',
-      { ...held, next_record: 5 },
-      [...notHeld, { next_record: 6 }, { next_record: 4 }],
+      { ...leased, next_record: 5 },
+      [...notLeased, { next_record: 6 }, { next_record: 4 }],
       () => inSession((session) => chunks.advanceChunk(collections, session, progress)),
     ),
-    write('advanceChunk, last', { ...held, next_record: 5 }, [...notHeld, { next_record: 6 }], () =>
+    write('advanceChunk, last', { ...leased, next_record: 5 }, [...notLeased, { next_record: 6 }], () =>
       inSession((session) => chunks.advanceChunk(collections, session, { ...progress, isLast: true })),
     ),
-    write('notePlacesHeld', held, notHeld, () =>
-      inSession((session) => chunks.notePlacesHeld(collections, session, heldChunk, 7)),
+    write('recordReservation', leased, notLeased, () =>
+      inSession((session) => chunks.recordReservation(collections, session, leasedChunk, 7)),
     ),
-    write('releaseChunk', held, notHeld, () =>
-      chunks.releaseChunk(collections, { chunkId: heldChunk._id, token: 'mine', blameless: true }),
+    write('releaseChunk', leased, notLeased, () =>
+      chunks.releaseChunk(collections, { chunkId: leasedChunk._id, token: 'mine', countsAsAttempt: false }),
     ),
-    write('releaseFailedChunk', held, notHeld, () =>
+    write('releaseFailedChunk', leased, notLeased, () =>
       inSession((session) =>
         chunks.releaseFailedChunk(collections, session, {
           importId: 1,
-          chunkId: heldChunk._id,
+          chunkId: leasedChunk._id,
           token: 'mine',
         }),
       ),
     ),
-    write('releaseChunkUnder', held, [...notHeld, { engine_id: 'theirs' }, { token: 'theirs' }], () =>
+    write('releaseChunkUnder', leased, [...notLeased, { engine_id: 'theirs' }, { token: 'theirs' }], () =>
       chunks.releaseChunkUnder(collections, mine),
     ),
-    write('releaseChunksOf', held, [{ engine_id: 'theirs' }, { state: 'done' }], () =>
+    write('releaseChunksOf', leased, [{ engine_id: 'theirs' }, { state: 'done' }], () =>
       chunks.releaseChunksOf(collections, 'mine', { died: true }),
     ),
     write(
       'releaseExpiredChunks',
-      { ...held, lease_until: past },
+      { ...leased, lease_until: past },
       [{ lease_until: future }, { state: 'done' }],
       () => chunks.releaseExpiredChunks(collections),
     ),
     write(
       'noteDeactivated',
       { state: 'done', deactivated_to: '1:b' },
-      [{ deactivated_to: '1:c' }, { deactivated_to: null }, held],
+      [{ deactivated_to: '1:c' }, { deactivated_to: null }, leased],
       () =>
         inSession((session) =>
           chunks.noteDeactivated(collections, session, {
@@ -165,19 +165,19 @@ t.test('chunks', async (t) => {
         ),
     ),
     write('closeChunks', {}, [{ state: 'done' }, { import_id: 2 }], () => chunks.closeChunks(collections, 1)),
-    write('fenceChunks', held, [{ state: 'done' }, { fence: 4 }, { _id: '2:000000', import_id: 2 }], () =>
+    write('fenceChunks', leased, [{ state: 'done' }, { fence: 4 }, { _id: '2:000000', import_id: 2 }], () =>
       fenceChunks(context, { _id: 1, fence: 4 }),
     ),
-    write('preemptChunks', held, [{ state: 'done' }, { state: 'ready' }, { import_id: 2 }], () =>
+    write('preemptChunks', leased, [{ state: 'done' }, { state: 'ready' }, { import_id: 2 }], () =>
       preemptChunks(context, [1]),
     ),
   ])
   t.same(faults, [])
 
   await collections.chunks.deleteMany({})
-  await collections.chunks.insertOne(chunk(held))
+  await collections.chunks.insertOne(chunk(leased))
   t.equal(await chunks.closeChunks(collections, 1), 1, 'a held chunk is counted as not over')
-  t.match(await collections.chunks.findOne({}), held, 'and stays held')
+  t.match(await collections.chunks.findOne({}), leased, 'and stays held')
 })
 
 /** The collection, in which something happens between the read of a list and the writes that follow from it. */
@@ -216,7 +216,7 @@ t.test('what got on between a look and the write that follows is not taken over'
   ]
   for (const advanced of advances) {
     await collections.chunks.deleteMany({})
-    await collections.chunks.insertOne(chunk({ ...held, lease_until: past }))
+    await collections.chunks.insertOne(chunk({ ...leased, lease_until: past }))
     const looking = withEventAfterRead(collections.chunks, () =>
       collections.chunks.updateOne({}, { $set: advanced }),
     )
@@ -247,7 +247,11 @@ t.test('what got on between a look and the write that follows is not taken over'
 
 t.test('the two states in which nobody may write are kept by the fence', async (t) => {
   await collections.chunks.deleteMany({})
-  await collections.chunks.insertMany([chunk(held), storedChunk(1, 1), storedChunk(1, 2, { state: 'done' })])
+  await collections.chunks.insertMany([
+    chunk(leased),
+    storedChunk(1, 1),
+    storedChunk(1, 2, { state: 'done' }),
+  ])
   await fenceChunks(context, { _id: 1, fence: 4 })
   t.match(await collections.chunks.find().sort({ _id: 1 }).toArray(), [
     { state: 'ready', token: null, fence: 4 },
@@ -360,7 +364,7 @@ t.test('steps', async (t) => {
       leaves: [...stepLost, { upload: { pin: null, waiting: { since: past, fingerprint: 'x' } } }],
       run: () =>
         steps.waitForUpload(collections, ours, {
-          ...{ fingerprint: 'x', lookAgainMs: 1_000, longestWaitMinutes: 5, filename: 'rows.csv' },
+          ...{ fingerprint: 'x', recheckDelayMs: 1_000, longestWaitMinutes: 5, filename: 'rows.csv' },
         }),
     },
   ])
@@ -414,10 +418,10 @@ t.test('imports', async (t) => {
       run: () => imports.fixTotals(collections, 1, totals),
     },
     {
-      write: 'markSettled',
+      write: 'markFinalized',
       changes: { ...ended, totals },
       leaves: [{ totals: null }, { state: 'importing' }, { settled: true }],
-      run: () => imports.markSettled(collections, 1),
+      run: () => imports.markFinalized(collections, 1),
     },
   ])
   t.same(faults, [])
@@ -430,15 +434,15 @@ t.test('an import of whose chunk the engine is not the holder does not fail', as
     imports.failImportOfChunk(
       collections,
       session,
-      { importId: 1, chunkId: heldChunk._id, token: 'mine' },
+      { importId: 1, chunkId: leasedChunk._id, token: 'mine' },
       'its records can’t be read',
     )
   const put = async (ofImport: Partial<ImportDocument>, ofChunk: object): Promise<void> => {
     await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
     await collections.imports.insertOne(importOf({ state: 'importing', ...ofImport }))
-    await collections.chunks.insertOne(chunk({ ...held, ...ofChunk }))
+    await collections.chunks.insertOne(chunk({ ...leased, ...ofChunk }))
   }
-  for (const lost of notHeld) {
+  for (const lost of notLeased) {
     await put({}, lost)
     t.equal(await fail(), false)
     t.match(await collections.imports.findOne({ _id: 1 }), { state: 'importing', error_message: null })
@@ -468,7 +472,7 @@ t.test('a new fence is in the write of the pause and of the cancel', async (t) =
   for (const move of [imports.pauseImport, imports.cancelImport]) {
     await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
     await collections.imports.insertOne(importOf({ state: 'importing', fence: 6 }))
-    await collections.chunks.insertMany([chunk(held), storedChunk(1, 1)])
+    await collections.chunks.insertMany([chunk(leased), storedChunk(1, 1)])
     t.match(await move(context, 1), { fence: 7 })
     t.match(await collections.chunks.find().toArray(), [
       { state: 'ready', token: null, fence: 7 },
@@ -497,12 +501,12 @@ t.test('a pause or a cancel whose request died is enforced', async (t) => {
   for (const state of ['paused', 'cancelled', 'importing'] as const) {
     await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
     await collections.imports.insertOne(importOf({ state, fence: 4 }))
-    await collections.chunks.insertOne(chunk(held))
+    await collections.chunks.insertOne(chunk(leased))
     const isStopped = state !== 'importing'
     t.equal(await enforcePendingFences(context), isStopped ? 1 : 0, state)
     t.match(
       await collections.chunks.findOne({}),
-      isStopped ? { state: 'ready', token: null, fence: 4 } : held,
+      isStopped ? { state: 'ready', token: null, fence: 4 } : leased,
       state,
     )
   }
@@ -719,15 +723,19 @@ t.test('values are changed in place only while the fields were read a moment ago
 
 t.test('what is written in a transaction is taken back with it', async (t) => {
   const moved = { organizationId: 1, listId: 1, changes: { ...noStatusCounts(), active: 3 } }
-  const request = { amount: 1, isInTurn: true }
+  const request = { amount: 1, hasQuotaLock: true }
   const writes: Record<string, (session: ClientSession) => Promise<unknown>> = {
     countMoves: (session) => countMoves(database, session, moved),
     countMovesOfLane: (session) => countMovesOfLane(collections, session, 'e1', moved),
-    takePlace: (session) => takePlace(collections, session, 1, request),
+    takeQuota: (session) => takeQuota(collections, session, 1, request),
     advanceChunk: (session) => chunks.advanceChunk(collections, session, progress),
-    notePlacesHeld: (session) => chunks.notePlacesHeld(collections, session, heldChunk, 7),
+    recordReservation: (session) => chunks.recordReservation(collections, session, leasedChunk, 7),
     releaseFailedChunk: (session) =>
-      chunks.releaseFailedChunk(collections, session, { importId: 1, chunkId: heldChunk._id, token: 'mine' }),
+      chunks.releaseFailedChunk(collections, session, {
+        importId: 1,
+        chunkId: leasedChunk._id,
+        token: 'mine',
+      }),
     replaceChunks: (session) => chunks.replaceChunks(collections, session, 1, [storedChunk(1, 5)]),
     noteDeactivated: (session) =>
       chunks.noteDeactivated(collections, session, {
@@ -753,7 +761,7 @@ t.test('what is written in a transaction is taken back with it', async (t) => {
   await Promise.all(touched.map((collection) => collection.deleteMany({})))
   await collections.organizations.insertOne(organization({}))
   await collections.imports.insertOne(importOf({ step }))
-  await collections.chunks.insertMany([heldChunk, storedChunk(1, 1, { state: 'done' })])
+  await collections.chunks.insertMany([leasedChunk, storedChunk(1, 1, { state: 'done' })])
   const before = await everything()
   const session = client.startSession()
   for (const [name, write] of Object.entries(writes)) {
@@ -789,7 +797,7 @@ t.test('a limit whose request died is enforced on all that may still write by th
       created_at: past,
     })
     await collections.imports.insertOne(importOf(writing))
-    await collections.chunks.insertOne(chunk(held))
+    await collections.chunks.insertOne(chunk(leased))
     t.same(await enforcePendingLimits(context), [1])
     t.match(
       await collections.chunks.findOne({}),
@@ -820,9 +828,9 @@ t.test('places under the limit are taken once', async (t) => {
       ...{ active: 6, bounced: 0, unsubscribed: 0, scomp: 0, deactivated: 0 },
     })
     await collections.chunks.insertMany([
-      storedChunk(1, 0, { ...held, places_held: 3 }),
-      storedChunk(1, 1, { ...held, token: 'second' }),
-      storedChunk(1, 2, { ...held, token: 'third' }),
+      storedChunk(1, 0, { ...leased, places_held: 3 }),
+      storedChunk(1, 1, { ...leased, token: 'second' }),
+      storedChunk(1, 2, { ...leased, token: 'third' }),
     ])
   }
   /** Two transactions at the same moment: both do their work before either commits. Resolves to how many committed. */
@@ -846,13 +854,13 @@ t.test('places under the limit are taken once', async (t) => {
     return committed.filter(({ status }) => status === 'fulfilled').length
   }
   const requests = (amount: number) =>
-    inTransaction(database, (session) => takePlace(collections, session, 1, { amount, isInTurn: true }))
+    inTransaction(database, (session) => takeQuota(collections, session, 1, { amount, hasQuotaLock: true }))
   await prepare()
   t.equal(await requests(1), 'taken')
   t.equal(await requests(2), 'busy', 'a chunk holds what would be left')
   t.equal(await requests(5), 'full', 'active subscribers alone leave too little')
   t.equal(
-    await together((session) => takePlace(collections, session, 1, { amount: 1, isInTurn: true })),
+    await together((session) => takeQuota(collections, session, 1, { amount: 1, hasQuotaLock: true })),
     1,
     'two requests for the last place',
   )
@@ -862,7 +870,7 @@ t.test('places under the limit are taken once', async (t) => {
   })
   t.equal(
     await together((session, which) =>
-      holdPlaces(collections, session, {
+      reserveQuota(collections, session, {
         chunk: which === 0 ? chunkNumber(1, 'second') : chunkNumber(2, 'third'),
         ...{ limit: 10, needed: 1, wanted: 1 },
       }),
@@ -874,8 +882,8 @@ t.test('places under the limit are taken once', async (t) => {
   t.equal(
     await together((session, which) =>
       which === 0
-        ? takePlace(collections, session, 1, { amount: 1, isInTurn: true })
-        : holdPlaces(collections, session, {
+        ? takeQuota(collections, session, 1, { amount: 1, hasQuotaLock: true })
+        : reserveQuota(collections, session, {
             chunk: chunkNumber(1, 'second'),
             limit: 10,
             needed: 1,
@@ -888,7 +896,7 @@ t.test('places under the limit are taken once', async (t) => {
   await prepare()
   t.equal(
     await inTransaction(database, (session) =>
-      holdPlaces(collections, session, { chunk: chunkNumber(1, 'lost'), limit: 100, needed: 1, wanted: 1 }),
+      reserveQuota(collections, session, { chunk: chunkNumber(1, 'lost'), limit: 100, needed: 1, wanted: 1 }),
     ),
     'lost',
   )

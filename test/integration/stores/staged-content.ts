@@ -1,6 +1,6 @@
 import { readdir, stat } from 'node:fs/promises'
 import path from 'node:path'
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setImmediate as yieldToEventLoop } from 'node:timers/promises'
 import t from 'tap'
 import { StagedContent } from '../../../control-plane/api/body/staged-content.ts'
 import { diskStaging } from '../../../shared/storage/staging/disk-staging.ts'
@@ -27,14 +27,14 @@ t.test('a staging that is slow makes the client wait, and loses nothing', async 
   const feeding = (async () => {
     for (; taken < 200; taken++) {
       staged.add(piece)
-      await staged.settle()
+      await staged.flush()
     }
   })()
   const first = await until(
     'a pause',
     async () => {
       const before = taken
-      for (let i = 0; i < 1_000; i++) await nextTurn()
+      for (let i = 0; i < 1_000; i++) await yieldToEventLoop()
       return { before, after: taken }
     },
     ({ before, after }) => before > 0 && before === after,
@@ -78,7 +78,7 @@ t.test('a full disk is said, whenever it shows, and nothing stays', async (t) =>
       async () => {
         for (let i = 0; i < 60; i++) {
           staged.add(piece)
-          await staged.settle()
+          await staged.flush()
         }
         staged.end(false)
         await staged.finish()

@@ -3,7 +3,7 @@ import { mkdir, open, readdir, utimes, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { Registry } from 'prom-client'
 import t from 'tap'
-import { runStep } from '../../../engine/scheduler/import-run.ts'
+import { processImport } from '../../../engine/process-import.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { MissedFiles } from '../../../engine/scheduler/missed-files.ts'
 import type { StepContext } from '../../../engine/scheduler/step.ts'
@@ -21,7 +21,7 @@ import { StagedQuota } from '../../../shared/storage/uploads/staged-quota.ts'
 import type { PinnedUpload, UploadPin } from '../../../shared/storage/uploads/upload-store.ts'
 import { noKeys } from '../../helpers/no-keys.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
-import { settleUpload } from '../../helpers/settled-upload.ts'
+import { finalizeUpload } from '../../helpers/settled-upload.ts'
 import { storedImport } from '../../helpers/stored-import.ts'
 
 const { database, folder } = await databaseAndFolder(t)
@@ -86,7 +86,7 @@ async function stepOf(
     pool: undefined as never,
   }
   return async () => {
-    await runStep(document, token, context)
+    await processImport(document, token, context)
     await session.endSession()
   }
 }
@@ -123,7 +123,7 @@ async function hasPartition(id: number): Promise<boolean> {
 
 t.test('a split that was taken over removes nothing of its successor', async (t) => {
   await beginImport(4, {})
-  await settleUpload(upload)
+  await finalizeUpload(upload)
   await collections.imports.updateOne(
     { _id: 4 },
     { $set: { upload: { pin: await pinned(4), waiting: null } } },
@@ -136,7 +136,7 @@ t.test('a split that was taken over removes nothing of its successor', async (t)
 /** An upload of which a copy is taken, as it looks the same at the second look. */
 async function beginCopy(id: number): Promise<{ append: () => Promise<void>; pin: UploadPin }> {
   await beginImport(id, {})
-  await settleUpload(upload)
+  await finalizeUpload(upload)
   const pin = { ...(await pinned(id)), is_settled: false }
   const waiting = { since: new Date(), fingerprint: pin.fingerprint }
   await collections.imports.updateOne({ _id: id }, { $set: { upload: { pin, waiting } } })
@@ -180,7 +180,7 @@ t.test('a step that was taken over finds its upload still being written: the fil
   await collections.imports.updateOne({ _id: 1 }, { $set: { upload: { pin, waiting: null } } })
   /** Suspended before its look at the file, for as long as its successor needs for the whole step. */
   const suspended = await stepOf(1, 'suspended', async (file) => {
-    await settleUpload(upload)
+    await finalizeUpload(upload)
     await succeed(1, 'suspended')
     await utimes(upload, new Date(), new Date())
     return file

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
-import { releaseHoldsOfUnknown, takeOverFromEngines } from '../../../engine/scheduler/take-over.ts'
+import { releaseLeasesOfUnknown, takeOverFromEngines } from '../../../engine/scheduler/take-over.ts'
 import { ensureSchema } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
@@ -43,7 +43,7 @@ t.test(
     await addStep(2, stays)
     await addStep(3, leaves)
     await unregister(database.db, 'engines', leaves)
-    await releaseHoldsOfUnknown(collections)
+    await releaseLeasesOfUnknown(collections)
     t.same(await countChunkStates(collections, importId), { ready: 1, running: 1, done: 0 })
     t.match(await collections.chunks.findOne({ state: 'running' }), { engine_id: stays })
     t.match(await collections.imports.findOne({ _id: 2 }), {
@@ -78,7 +78,7 @@ t.test(
         },
       }),
     })
-    await releaseHoldsOfUnknown(suspended('chunks', 'distinct'))
+    await releaseLeasesOfUnknown(suspended('chunks', 'distinct'))
     t.match(await collections.chunks.findOne({ engine_id: newcomer }), { state: 'running' })
   },
 )
@@ -117,6 +117,6 @@ t.test(
 
 t.test('a step is released though nobody holds a chunk, by the name alone', async (t) => {
   await addStep(4, randomUUID())
-  await releaseHoldsOfUnknown(collections)
+  await releaseLeasesOfUnknown(collections)
   t.match(await collections.imports.findOne({ _id: 4 }), { step: null })
 })

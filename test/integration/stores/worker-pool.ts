@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, open, rm } from 'node:fs/promises'
 import { hostname, tmpdir } from 'node:os'
 import path from 'node:path'
 import t from 'tap'
-import type { TailTask } from '../../../engine/stages/split/tail-scan.ts'
+import type { SecondHalfTask } from '../../../engine/stages/split/tail-scan.ts'
 import { startWorkerPool } from '../../../engine/workers/pool.ts'
 import { openDatabase } from '../../../shared/runtime/database.ts'
 import { registerEngine } from '../../../engine/store/engines.ts'
@@ -37,7 +37,7 @@ t.test('tails of large sources leave half of the lanes to chunks', async (t) => 
       laneCounter: new SharedArrayBuffer(4),
     },
     onBatch: () => undefined,
-    onTailEnd: () => (lanesAfter = pool.lanesForChunks()),
+    onSecondHalfEnd: () => (lanesAfter = pool.lanesForChunks()),
     onError: () => undefined,
   })
   t.teardown(() => pool.destroy())
@@ -46,16 +46,16 @@ t.test('tails of large sources leave half of the lanes to chunks', async (t) => 
   const source = path.join(folder, 'staging', '1', 'source')
   await mkdir(path.dirname(source), { recursive: true })
   execFileSync('mkfifo', [source])
-  const task = (output: string): TailTask => ({
-    kind: 'tail',
+  const task = (output: string): SecondHalfTask => ({
+    kind: 'second_half',
     ...{ source: '1/source', output, from: 0, to: 100, borders: [], bufferSize: 1_024, targetBytes: 1_024 },
-    ...{ plan: makePlan(), format: utf8Format, control: new SharedArrayBuffer(8) },
+    ...{ plan: makePlan(), format: utf8Format, cancellation: new SharedArrayBuffer(8) },
     progress: new SharedArrayBuffer(4),
   })
   t.equal(pool.lanesForChunks(), 2)
-  const first = pool.runTail(task('1/first'))
+  const first = pool.runSecondHalf(task('1/first'))
   t.equal(pool.lanesForChunks(), 1)
-  t.equal(await pool.runTail(task('1/second')), null, 'a second one at once is for its own thread')
+  t.equal(await pool.runSecondHalf(task('1/second')), null, 'a second one at once is for its own thread')
   t.equal(lanesAfter, null)
   const writer = await open(source, 'w')
   // No part of a source: it can't be read from any position.

@@ -2,12 +2,12 @@ import t from 'tap'
 import {
   describeAuthorization,
   describeNeed,
-  isMoreThan,
+  outranks,
   meets,
   needText,
   organizationOf,
   refuseCaller,
-  refuseMore,
+  requireNotAbove,
   refuseMoreThanAsked,
   refuseUnless,
   scopeOf,
@@ -147,7 +147,7 @@ t.test('roles hold what they hold', (t) => {
   const everything: Need[] = ['any_key', importing, 'admin', 'system_admin']
   const pausing: Need = {
     permission: ['autoresponder', 'update'],
-    or: { permission: ['autoresponder', 'update_state'], enoughFor: 'pausing' },
+    or: { permission: ['autoresponder', 'update_state'], alternativePermission: 'pausing' },
   }
   const mayPause = (...values: string[]) => meets(caller('standard', { autoresponder: values }), pausing)
   t.same([mayPause('update'), mayPause('update_state'), mayPause('create', 'delete')], [true, true, false])
@@ -160,11 +160,11 @@ t.test('roles hold what they hold', (t) => {
   t.same(held(caller('system_admin')), everything)
 
   const reader = caller('standard', { subscriber: ['read'] })
-  t.equal(isMoreThan({ role: 'standard', permissions: { subscriber: ['read'] } }, reader), false)
-  t.equal(isMoreThan({ role: 'standard', permissions: { subscriber: ['read', 'export'] } }, reader), true)
-  t.equal(isMoreThan({ role: 'organization_admin', permissions: {} }, reader), true)
-  t.equal(isMoreThan(reader, caller('organization_admin')), false)
-  t.equal(isMoreThan(caller('system_admin'), caller('organization_admin')), true)
+  t.equal(outranks({ role: 'standard', permissions: { subscriber: ['read'] } }, reader), false)
+  t.equal(outranks({ role: 'standard', permissions: { subscriber: ['read', 'export'] } }, reader), true)
+  t.equal(outranks({ role: 'organization_admin', permissions: {} }, reader), true)
+  t.equal(outranks(reader, caller('organization_admin')), false)
+  t.equal(outranks(caller('system_admin'), caller('organization_admin')), true)
   t.end()
 })
 
@@ -175,7 +175,7 @@ const readingOrImporting: Need = {
 }
 const updatingOrPausing: Need = {
   permission: ['autoresponder', 'update'],
-  or: { permission: ['autoresponder', 'update_state'], enoughFor: 'pausing' },
+  or: { permission: ['autoresponder', 'update_state'], alternativePermission: 'pausing' },
 }
 
 t.test('a refusal says what is needed, with a 403', (t) => {
@@ -281,15 +281,15 @@ t.test('no caller makes a key or a user that may do more than the caller', (t) =
     message: `nobody makes, changes or deletes ${what} that may do more than he himself`,
   })
   t.throws(() => {
-    refuseMore({ role: 'standard', permissions: { subscriber: ['import'] } }, reader, 'an API key')
+    requireNotAbove({ role: 'standard', permissions: { subscriber: ['import'] } }, reader, 'an API key')
   }, refused('an API key'))
   t.throws(() => {
-    refuseMore({ role: 'standard', permissions: { custom_field: ['read'] } }, reader, 'a user')
+    requireNotAbove({ role: 'standard', permissions: { custom_field: ['read'] } }, reader, 'a user')
   }, refused('a user'))
-  refuseMore({ role: 'standard', permissions: { subscriber: ['export'] } }, reader, 'a user')
-  refuseMore({ role: 'standard', permissions: {} }, reader, 'a user')
+  requireNotAbove({ role: 'standard', permissions: { subscriber: ['export'] } }, reader, 'a user')
+  requireNotAbove({ role: 'standard', permissions: {} }, reader, 'a user')
   // Among admins of one rank permissions don't count: all of them hold all.
-  refuseMore({ role: 'organization_admin', permissions: { unknown: ['x'] } }, admin, 'a user')
+  requireNotAbove({ role: 'organization_admin', permissions: { unknown: ['x'] } }, admin, 'a user')
 
   t.throws(() => {
     refuseMoreThanAsked({ role: 'system_admin' }, admin, 'an API key')

@@ -2,9 +2,9 @@ import type { IncomingMessage } from 'node:http'
 import { PassThrough, type Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { bodyPieces, type BodyPatience } from '../../../control-plane/api/body/body-pieces.ts'
+import { bodyPieces, type BodyTimeouts } from '../../../control-plane/api/body/body-pieces.ts'
 
-async function bytesOf(body: Readable, patience: BodyPatience): Promise<number> {
+async function bytesOf(body: Readable, patience: BodyTimeouts): Promise<number> {
   let bytes = 0
   const request = Object.assign(body, { headers: {} }) as unknown as IncomingMessage
   for await (const piece of bodyPieces(request, 1_000, patience)) bytes += piece.length

@@ -1,10 +1,10 @@
 import t from 'tap'
-import { OrganizationTurns } from '../../../control-plane/api/fair-semaphore.ts'
+import { FairSemaphore } from '../../../control-plane/api/fair-semaphore.ts'
 
 const { signal: stopping } = new AbortController()
 
 const turnsOf = (options: { maxRunning: number; maxRunningPerOrganization?: number; maxWaitMs?: number }) =>
-  new OrganizationTurns({
+  new FairSemaphore({
     maxWaitingPerOrganization: 10,
     tooMany: { message: 'too many', retryAfterSeconds: 5, delayMs: { min: 0, max: 0 } },
     stoppingMessage: 'stopping',

@@ -5,13 +5,13 @@ import t from 'tap'
 import {
   betterOf,
   judge,
-  leastParts,
+  lowestParts,
   lowestOf,
   ratiosOf,
   recordsFor,
   withRecord,
   works,
-  type LeastParts,
+  type LowestParts,
   type Ratios,
   type Recorded,
   type Rounds,
@@ -169,27 +169,27 @@ t.test(
       ) as unknown as Rounds
     const recorded = ratiosOf(roundsOf(20))
     t.match(recorded, { 'new rows, client': 2, 'new rows, server': 8, 'new rows, elapsed': 10 })
-    const fallen = (client: number, parts: LeastParts = leastParts.here, elapsed?: number) =>
+    const fallen = (client: number, parts: LowestParts = lowestParts.here, elapsed?: number) =>
       judge(recorded, ratiosOf(roundsOf(client, elapsed)), parts)
         .filter(({ hasFallen }) => hasFallen)
         .map(({ name }) => name)
     t.strictSame(fallen(24), [])
     const clients = ['new rows, client', 'overwriting, client', 'all skipped, client']
     t.strictSame(fallen(26), clients)
-    t.strictSame(fallen(33, leastParts.elsewhere), [])
-    t.strictSame(fallen(34, leastParts.elsewhere), clients)
+    t.strictSame(fallen(33, lowestParts.elsewhere), [])
+    t.strictSame(fallen(34, lowestParts.elsewhere), clients)
     const times = ['new rows, elapsed', 'overwriting, elapsed', 'all skipped, elapsed']
-    t.strictSame(fallen(20, leastParts.here, 27), [], 'a neighbour on one of two cores')
-    t.strictSame(fallen(20, leastParts.here, 28), times, 'a wait that costs no CPU time')
-    t.strictSame(fallen(20, leastParts.elsewhere, 37), [])
-    t.strictSame(fallen(20, leastParts.elsewhere, 38), times)
+    t.strictSame(fallen(20, lowestParts.here, 27), [], 'a neighbour on one of two cores')
+    t.strictSame(fallen(20, lowestParts.here, 28), times, 'a wait that costs no CPU time')
+    t.strictSame(fallen(20, lowestParts.elsewhere, 37), [])
+    t.strictSame(fallen(20, lowestParts.elsewhere, 38), times)
     const once = betterOf(ratiosOf(roundsOf(26)), ratiosOf(roundsOf(21)))
     t.ok(
-      judge(recorded, once, leastParts.here).every(({ hasFallen }) => !hasFallen),
+      judge(recorded, once, lowestParts.here).every(({ hasFallen }) => !hasFallen),
       'a neighbour that went',
     )
     t.ok(
-      judge(recorded, {} as Ratios, leastParts.elsewhere).every(({ hasFallen }) => hasFallen),
+      judge(recorded, {} as Ratios, lowestParts.elsewhere).every(({ hasFallen }) => hasFallen),
       'what was not measured has fallen',
     )
   },

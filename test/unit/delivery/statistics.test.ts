@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import { statisticsOf } from '../../../control-plane/resources/autoresponder-statistics/formulas.ts'
-import { Figures } from '../../../control-plane/resources/delivery-events/counts.ts'
+import { DayCounts } from '../../../control-plane/resources/delivery-events/counts.ts'
 import {
   earlier,
   noDailyCounts,
@@ -24,17 +24,17 @@ const seed = Number(process.env['ROLLCALL_SEED'] ?? 1)
 const zones = ['UTC', 'Europe/Berlin', 'Australia/Lord_Howe', 'Asia/Kathmandu', 'Pacific/Apia']
 
 /** What calls with these events add to each day, as the store sums it up. */
-function sumsOf(calls: MadeEvent[][], moved: ReadonlySet<unknown>, zone: string): Figures[] {
+function sumsOf(calls: MadeEvent[][], moved: ReadonlySet<unknown>, zone: string): DayCounts[] {
   const stored = new Map<string, DeliveryMessageDocument>()
   const links = new Set<string>()
   return calls.map((events) => {
-    const figures = new Figures()
+    const dayCounts = new DayCounts()
     const before = new Map(stored)
     for (const told of events) {
       const event = { ...told, occurred_at: new Date(told.occurred_at) } as unknown as DeliveryEventDocument
       const day = localDay(event.occurred_at, zone)
       if (event.type === 'skipped') {
-        figures.count(told.autoresponder_id, day, `skips_${event.reason!}`)
+        dayCounts.count(told.autoresponder_id, day, `skips_${event.reason!}`)
         continue
       }
       const key = deliveryMessageKey(told.autoresponder_id, told.subscriber_id, told.message_id)
@@ -45,8 +45,8 @@ function sumsOf(calls: MadeEvent[][], moved: ReadonlySet<unknown>, zone: string)
       stored.set(key, message)
     }
     for (const [key, after] of stored)
-      if (before.get(key) !== after) figures.replace(1, before.get(key) ?? unknownMessage(key), after)
-    return figures
+      if (before.get(key) !== after) dayCounts.replace(1, before.get(key) ?? unknownMessage(key), after)
+    return dayCounts
   })
 }
 
@@ -68,7 +68,7 @@ t.test(`${cases} streams of events come to what a plain recount of them comes to
       if (random.chance(0.2)) calls.push([])
       calls.at(-1)!.push(event)
     }
-    const figures = sumsOf(calls, moved, zone)
+    const dayCounts = sumsOf(calls, moved, zone)
     const days = ['20260329', '20261025', '20260615', '20260404', '20270101', '20260301']
     for (const period of [
       {},
@@ -79,7 +79,7 @@ t.test(`${cases} streams of events come to what a plain recount of them comes to
       const counts = noDailyCounts()
       const codes: Record<string, number> = {}
       const isAsked = (key: string) => first <= key.slice(2) && key.slice(2) <= last
-      for (const { days: ofDays, codes: ofCodes } of figures) {
+      for (const { days: ofDays, codes: ofCodes } of dayCounts) {
         for (const [key, day] of ofDays)
           if (isAsked(key)) for (const name of dailyCounters) counts[name] += day[name]
         for (const [key, byCode] of ofCodes)

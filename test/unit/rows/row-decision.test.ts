@@ -2,7 +2,7 @@ import { BSON } from 'mongodb'
 import t from 'tap'
 import { BsonWriter } from '../../../engine/stages/write/bson-writer.ts'
 import { subscriberWriter, updateWriter } from '../../../engine/stages/write/subscriber-writer.ts'
-import { rowDecider, takesPlace, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
+import { rowDecider, needsQuota, type ExistingSubscriber } from '../../../shared/csv/row-decision.ts'
 import { rowReader, type Row } from '../../../shared/csv/row-reader.ts'
 import type { ImportOptions, ImportPlan } from '../../../shared/contract/schemas/import.ts'
 import { makeField, makeOptions, makePlan } from '../../helpers/make-plan.ts'
@@ -434,7 +434,7 @@ t.test('who becomes active takes a place', async (t) => {
     [['a@b.co', 'bounced'], 'scomp', false],
   ]
   for (const [cells, from, takes] of cases)
-    t.equal(takesPlace(decide(cells, from && { status: from })), takes, `${cells[1]} after ${from}`)
-  t.equal(takesPlace({ result: 'failed', reason: '' }), false)
-  t.equal(takesPlace({ result: 'skipped_overwrite' }), false)
+    t.equal(needsQuota(decide(cells, from && { status: from })), takes, `${cells[1]} after ${from}`)
+  t.equal(needsQuota({ result: 'failed', reason: '' }), false)
+  t.equal(needsQuota({ result: 'skipped_overwrite' }), false)
 })

@@ -8,7 +8,7 @@ import { crc32 } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { seededRandom } from '../../../bench/load/random.ts'
 import { splitFile, type SplitResult } from '../../../engine/stages/split/split.ts'
-import { scanTail, type SecondThread } from '../../../engine/stages/split/tail-scan.ts'
+import { scanSecondHalf, type HelperThread } from '../../../engine/stages/split/tail-scan.ts'
 import {
   checksumOf,
   openPartition,
@@ -38,7 +38,7 @@ interface Split {
 async function split(
   content: string | Buffer,
   format: FileFormat = utf8Format,
-  scan?: SecondThread['scan'],
+  scan?: HelperThread['scan'],
 ): Promise<Split> {
   const id = (files += 1)
   await staging.write(
@@ -51,27 +51,27 @@ async function split(
   const output = await staging.create(`${id}/partition`)
   const brokenOff: unknown[] = []
   const onBrokenOff = (error: unknown) => void brokenOff.push(error)
-  const tail = `${id}/tail`
-  const removeOutput = () => staging.remove(tail)
+  const secondHalf = `${id}/tail`
+  const removeOutput = () => staging.remove(secondHalf)
   const progress = new SharedArrayBuffer(4)
   const second = {
-    ...{ source: `${id}/source`, output: tail, leastBytes: 0, progress },
+    ...{ source: `${id}/source`, output: secondHalf, minBytes: 0, progress },
     ...{ onBrokenOff, removeOutput },
   }
   try {
     const result = await splitFile({
       source,
       output,
-      reopen: (tail) => reopen(id, tail),
+      reopen: (secondHalf) => reopen(id, secondHalf),
       ...(scan && { second: { ...second, scan } }),
       plan: makePlan(),
       format,
       signal: new AbortController().signal,
     })
-    const tailFile = await staging.open(tail)
-    await tailFile?.close()
-    assert.equal(tailFile !== null, result.tail !== null, 'the file of a useless tail is gone')
-    const partition = await reopen(id, result.tail)
+    const secondHalfFile = await staging.open(secondHalf)
+    await secondHalfFile?.close()
+    assert.equal(secondHalfFile !== null, result.secondHalf !== null, 'the file of a useless tail is gone')
+    const partition = await reopen(id, result.secondHalf)
     const ranges = []
     for (const range of result.ranges) {
       const { bytes, crc } = await readExtents(partition, range.extents)
@@ -102,8 +102,8 @@ async function split(
   }
 }
 
-async function reopen(id: number, tail: SplitResult['tail']): Promise<Partition> {
-  const names = { partition: `${id}/partition`, ...(tail && { partition_tail: tail }) }
+async function reopen(id: number, secondHalf: SplitResult['secondHalf']): Promise<Partition> {
+  const names = { partition: `${id}/partition`, ...(secondHalf && { partition_tail: secondHalf }) }
   return openPartition(staging, names)
 }
 
@@ -306,8 +306,8 @@ t.test('what looks like a mistake is said', async (t) => {
 })
 
 /** As a worker would: everything is copied on its way from thread to thread. */
-const inWorker: SecondThread['scan'] = async (task) =>
-  structuredClone(await scanTail(staging, structuredClone(task)))
+const inWorker: HelperThread['scan'] = async (task) =>
+  structuredClone(await scanSecondHalf(staging, structuredClone(task)))
 
 /** All that a split found out; extents and checksums, and where the unidentified ones are cut, may differ. */
 function outcomeOf({ result, ranges }: Split) {
@@ -410,7 +410,7 @@ for (const [name, { content, format, isTwo }] of Object.entries(awkward)) {
   t.test(`two threads make of a file what one does: ${name}`, async (t) => {
     const alone = await split(content, format)
     const together = await split(content, format, inWorker)
-    t.equal(together.result.tail !== null, isTwo)
+    t.equal(together.result.secondHalf !== null, isTwo)
     checkPartition(t, together, alone.result.records)
     assert.deepEqual(outcomeOf(together), outcomeOf(alone))
   })
@@ -443,7 +443,7 @@ t.test('and of anything', async (t) => {
     const content = lines(1_000, (n) => `u${n}@b.co\n`) + rest
     const alone = await split(content)
     const together = await split(content, utf8Format, inWorker)
-    if (together.result.tail !== null) inTwo += 1
+    if (together.result.secondHalf !== null) inTwo += 1
     assert.deepEqual(outcomeOf(together), outcomeOf(alone), `file ${i}`)
   }
   t.comment(`${inTwo} by two threads`)
@@ -453,16 +453,17 @@ t.test('and of anything', async (t) => {
 t.test('one thread goes on alone where the other never begins, or breaks off', async (t) => {
   const content = lines(5_000, row)
   const alone = outcomeOf(await split(content))
-  const scans: Record<string, SecondThread['scan']> = {
+  const scans: Record<string, HelperThread['scan']> = {
     'is busy all the time': () => new Promise(() => undefined),
     'died before': () => Promise.reject(new Error('gone')),
-    'has no source': (task) => scanTail({ ...staging, open: () => Promise.resolve(null) }, task),
-    'has no disk': (task) => scanTail({ ...staging, create: () => Promise.reject(new Error('full')) }, task),
+    'has no source': (task) => scanSecondHalf({ ...staging, open: () => Promise.resolve(null) }, task),
+    'has no disk': (task) =>
+      scanSecondHalf({ ...staging, create: () => Promise.reject(new Error('full')) }, task),
   }
   const told: Record<string, string[]> = { 'died before': ['Error: gone'], 'has no disk': ['Error: full'] }
   for (const [name, scan] of Object.entries(scans)) {
     const together = await split(content, utf8Format, scan)
-    t.equal(together.result.tail, null, name)
+    t.equal(together.result.secondHalf, null, name)
     t.strictSame(together.brokenOff.map(String), told[name] ?? [])
     assert.deepEqual(outcomeOf(together), alone)
   }
@@ -471,7 +472,7 @@ t.test('one thread goes on alone where the other never begins, or breaks off', a
 t.test('damage that is alike in both files of a range shows in its checksum', async (t) => {
   const written = [Buffer.from('the records before the tail'), Buffer.from('and those in there')]
   const damaged = written.map((bytes) => Buffer.concat([bytes.subarray(0, -1), Buffer.of(bytes.at(-1)! ^ 1)]))
-  const checksum = ([head, tail]: Buffer[]) => checksumOf(crc32(head!), crc32(tail!))
+  const checksum = ([head, secondHalf]: Buffer[]) => checksumOf(crc32(head!), crc32(secondHalf!))
   t.not(checksum(damaged), checksum(written))
   t.equal(checksumOf(7, 0), 7)
   t.equal(checksumOf(0, 7), 7)
@@ -486,7 +487,7 @@ t.test('a partition of which a file is gone is damaged, and says which file', as
 })
 
 t.test('both threads together may find as many records as one', async (t) => {
-  const scan: SecondThread['scan'] = async (task) => ({ ...(await inWorker(task))!, records: 0xffffffff })
+  const scan: HelperThread['scan'] = async (task) => ({ ...(await inWorker(task))!, records: 0xffffffff })
   await t.rejects(split(lines(5_000, row), utf8Format, scan), {
     code: 'content_refused',
     message: /more than/,
@@ -515,9 +516,9 @@ t.test('a split by two threads that is broken off ends when neither writes any m
     output,
     reopen: () => Promise.reject(new Error('not reached')),
     second: {
-      ...{ source: 'both/source', output: 'both/tail', leastBytes: 0 },
+      ...{ source: 'both/source', output: 'both/tail', minBytes: 0 },
       progress: new SharedArrayBuffer(4),
-      scan: (task) => scanTail({ ...staging, create: slow }, task),
+      scan: (task) => scanSecondHalf({ ...staging, create: slow }, task),
       onBrokenOff: () => undefined,
       removeOutput: () => Promise.reject(new Error('not reached')),
     },

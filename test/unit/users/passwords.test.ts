@@ -1,6 +1,6 @@
 import { argon2Sync } from 'node:crypto'
 import t from 'tap'
-import { hashingTurns } from '../../../control-plane/resources/users/hashing-slots.ts'
+import { hashingSlots } from '../../../control-plane/resources/users/hashing-slots.ts'
 import * as passwords from '../../../control-plane/resources/users/passwords.ts'
 
 const { nobodysHash } = passwords
@@ -52,7 +52,7 @@ t.test('hashes wait for their turn, up to a bound for each organization', async 
 })
 
 t.test('organizations are served in turn, however many each of them brings', async (t) => {
-  const turns = hashingTurns({ maxRunning: 1, maxWaitingPerOrganization: 10 })
+  const turns = hashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const served: number[] = []
   const take = (organizationId: number) =>
     turns.run({ organizationId, stopping }, async () => void served.push(organizationId))
@@ -61,7 +61,7 @@ t.test('organizations are served in turn, however many each of them brings', asy
 })
 
 t.test('a stop sends those who wait away, and lets a hash under way end', async (t) => {
-  const turns = hashingTurns({ maxRunning: 1, maxWaitingPerOrganization: 10 })
+  const turns = hashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const stop = new AbortController()
   const gate = Promise.withResolvers<string>()
   const take = (work: () => Promise<string>) => turns.run({ organizationId: 1, stopping: stop.signal }, work)
@@ -75,7 +75,7 @@ t.test('a stop sends those who wait away, and lets a hash under way end', async 
 })
 
 t.test('work whose client has gone leaves the line', async (t) => {
-  const turns = hashingTurns({ maxRunning: 3, maxWaitingPerOrganization: 10 })
+  const turns = hashingSlots({ maxRunning: 3, maxWaitingPerOrganization: 10 })
   const gate = Promise.withResolvers<string>()
   const ran: string[] = []
   const run = (name: string, clientGone?: AbortSignal) =>

@@ -1,12 +1,12 @@
 import { statfs } from 'node:fs/promises'
 import type { Registry } from 'prom-client'
-import type { MarkedFolder } from '../../storage/staging/marked-folder.ts'
-import { Figure, registerGauges } from './cached-metric.ts'
+import type { MarkedFolder } from './staging/marked-folder.ts'
+import { CachedMetric, registerGauges } from '../runtime/metrics/cached-metric.ts'
 
 /** Whether DATA_DIR is available; it isn't asked for where no file lies in it. */
 export function observeFolder(registry: Registry, folder: MarkedFolder): void {
   if (!folder.isUsed) return
-  registerGauges(registry, new Figure(async () => ({ problem: await folder.check() })), [
+  registerGauges(registry, new CachedMetric(async () => ({ problem: await folder.check() })), [
     {
       name: 'rollcall_data_folder_available',
       help: 'Whether DATA_DIR has the mark of this installation: 1, or 0 while it is not mounted or another one, and nothing is done with files',
@@ -17,11 +17,11 @@ export function observeFolder(registry: Registry, folder: MarkedFolder): void {
 
 /** Room where DATA_DIR lies. */
 export function observeDisk(registry: Registry, folder: string): void {
-  const figure = new Figure(async () => {
+  const metric = new CachedMetric(async () => {
     const { bavail, blocks, bsize } = await statfs(folder)
     return { free: bavail * bsize, size: blocks * bsize }
   })
-  registerGauges(registry, figure, [
+  registerGauges(registry, metric, [
     {
       name: 'rollcall_disk_free_bytes',
       help: 'Bytes that can still be written where DATA_DIR lies',

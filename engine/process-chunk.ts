@@ -1,13 +1,13 @@
 import type { ClientSession, Db } from 'mongodb'
-import { isCommandTimeout } from '../../shared/runtime/database.ts'
-import { ImportError, messageOf } from '../../shared/contract/errors.ts'
+import { isCommandTimeout } from '../shared/runtime/database.ts'
+import { ImportError, messageOf } from '../shared/contract/errors.ts'
 import {
   cutBatches,
   identityAt,
   listRecords,
   sortedByIdentity,
   type Batch,
-} from '../../shared/csv/chunk-records.ts'
+} from '../shared/csv/chunk-records.ts'
 import {
   extentsLength,
   openPartition,
@@ -15,28 +15,28 @@ import {
   readInPieces,
   refuseDamaged,
   type Partition,
-} from '../../shared/csv/partition-file.ts'
-import type { Collections } from '../../shared/contract/schemas/collections.ts'
-import type { ChunkDocument } from '../../shared/contract/schemas/import.ts'
-import type { Staging } from '../../shared/storage/staging/staging.ts'
-import { readHeldChunk } from '../../shared/store/chunks.ts'
-import { readState } from '../../shared/store/imports.ts'
-import type { BatchRooms } from '../stages/write/batch-draft.ts'
-import { BatchWriter, type BatchReport } from '../stages/write/batch-writer.ts'
-import type { ImportContext } from '../stages/write/import-context.ts'
-import { retryReason } from '../stages/write/transaction.ts'
-import type { ChunkReport, ChunkTask } from './messages.ts'
+} from '../shared/csv/partition-file.ts'
+import type { Collections } from '../shared/contract/schemas/collections.ts'
+import type { ChunkDocument } from '../shared/contract/schemas/import.ts'
+import type { Staging } from '../shared/storage/staging/staging.ts'
+import { readLeasedChunk } from '../shared/store/chunks.ts'
+import { readState } from '../shared/store/imports.ts'
+import type { BatchBuffers } from './stages/write/batch-draft.ts'
+import { BatchWriter, type BatchReport } from './stages/write/batch-writer.ts'
+import type { ImportContext } from './stages/write/import-context.ts'
+import { retryReason } from './stages/write/transaction.ts'
+import type { ChunkReport, ChunkTask } from './workers/messages.ts'
 
 /** A worker's slot for one chunk at a time: a session of its own and a counter stripe that nobody else writes. */
 export interface Lane {
   session: ClientSession
   stripe: string
   /** Memory for a chunk, taken again for the next one; grows to what chunks need. */
-  room: Buffer
-  batchRooms: BatchRooms
+  buffer: Buffer
+  batchBuffers: BatchBuffers
 }
 
-export interface ChunkRunOptions {
+export interface ProcessChunkOptions {
   db: Db
   collections: Collections
   staging: Staging
@@ -52,10 +52,10 @@ export interface ChunkRunOptions {
 const wholeInMemoryBytes = 8 * 1024 * 1024
 
 /** One chunk: read its records, put them in order, and write batch after batch from the first one not done. */
-export async function runChunk(options: ChunkRunOptions): Promise<ChunkReport> {
+export async function processChunk(options: ProcessChunkOptions): Promise<ChunkReport> {
   const { collections, staging, task } = options
   try {
-    const chunk = await readHeldChunk(collections, task.chunkId, task.token)
+    const chunk = await readLeasedChunk(collections, task.chunkId, task.token)
     const context = await options.importContext(task.importId)
     if (chunk === null || context === null) return { end: 'lost' }
     const file = await openPartition(staging, context.document)
@@ -82,7 +82,7 @@ const isPassing = (error: unknown): boolean => {
 }
 
 async function writeBatches(
-  options: ChunkRunOptions,
+  options: ProcessChunkOptions,
   chunk: ChunkDocument & { token: string },
   context: ImportContext,
   batches: AsyncIterable<Batch & { isLast: boolean }>,
@@ -94,7 +94,7 @@ async function writeBatches(
     collections,
     session: options.lane.session,
     stripe: options.lane.stripe,
-    rooms: options.lane.batchRooms,
+    buffers: options.lane.batchBuffers,
     context,
     chunk,
     limit: () => options.limitOf(document.organization_id),
@@ -128,8 +128,8 @@ async function* batchesOf(
     yield* batchesInPieces(chunk, file)
     return
   }
-  const { bytes, crc } = await readExtents(file, chunk.extents, lane.room)
-  if (bytes.length > lane.room.length) lane.room = bytes
+  const { bytes, crc } = await readExtents(file, chunk.extents, lane.buffer)
+  if (bytes.length > lane.buffer.length) lane.buffer = bytes
   refuseDamaged(chunk, crc)
   const offsets = listRecords(bytes)
   const batches = cutBatches(chunk.kind === 'sorted' ? sortedByIdentity(offsets, bytes) : offsets, bytes)

@@ -1,21 +1,21 @@
-import { clock } from '../../shared/runtime/clock.ts'
-import { ImportError } from '../../shared/contract/errors.ts'
-import { makePlan } from '../../shared/store/import-plan.ts'
-import { recordsIn, type ImportDocument } from '../../shared/contract/schemas/import.ts'
-import { downloadFailureOf, schemeOf } from '../../shared/net/download-failure.ts'
-import { stagedSource, type Staging } from '../../shared/storage/staging/staging.ts'
-import { countChunkStates, countsOfChunks } from '../../shared/store/chunks.ts'
-import { ring } from '../../shared/store/wake-up.ts'
-import { beginTry, releaseStep, writeInStep } from '../../shared/store/import-steps.ts'
-import { finishImport } from '../../shared/store/imports.ts'
-import { countAbsent, deactivateAbsent } from '../stages/finish/deactivation.ts'
-import { sourceOf } from '../stages/obtain/source-of.ts'
-import type { SourceContext } from '../stages/obtain/source.ts'
-import { splitImport } from '../stages/split/split-import.ts'
-import { maxDeaths } from './quarantine.ts'
-import { endInFailure, failAfterDeaths } from './step-failures.ts'
-import { downloadTimeLeft, type StepContext, type StepRun } from './step.ts'
-import { countingStaging, stampWhileMoving, StepProgress } from './step-progress.ts'
+import { clock } from '../shared/runtime/clock.ts'
+import { ImportError } from '../shared/contract/errors.ts'
+import { makePlan } from '../shared/store/import-plan.ts'
+import { recordsIn, type ImportDocument } from '../shared/contract/schemas/import.ts'
+import { downloadFailureOf, schemeOf } from '../shared/net/download-failure.ts'
+import { stagedSource, type Staging } from '../shared/storage/staging/staging.ts'
+import { countChunkStates, countsOfChunks } from '../shared/store/chunks.ts'
+import { notifyEngines } from '../shared/store/wake-up.ts'
+import { beginTry, releaseStep, writeInStep } from '../shared/store/import-steps.ts'
+import { finishImport } from '../shared/store/imports.ts'
+import { countAbsent, deactivateAbsent } from './stages/finish/deactivation.ts'
+import { sourceOf } from './stages/obtain/source-of.ts'
+import type { SourceContext } from './stages/obtain/source.ts'
+import { splitImport } from './stages/split/split-import.ts'
+import { maxDeaths } from './scheduler/quarantine.ts'
+import { endInFailure, failAfterDeaths } from './scheduler/step-failures.ts'
+import { downloadTimeLeft, type StepContext, type StepRun } from './scheduler/step.ts'
+import { countingStaging, stampWhileMoving, StepProgress } from './scheduler/step-progress.ts'
 
 /**
  * One import, told from its start to its end. What is here is done by one engine at a time, the holder of the
@@ -30,7 +30,11 @@ import { countingStaging, stampWhileMoving, StepProgress } from './step-progress
 export const progressEveryMs = 1_000
 
 /** Takes the import as far as this engine can in one go. The step is released at its end, whatever happened. */
-export async function runStep(document: ImportDocument, token: string, context: StepContext): Promise<void> {
+export async function processImport(
+  document: ImportDocument,
+  token: string,
+  context: StepContext,
+): Promise<void> {
   const log = context.log.child({ import_id: document._id })
   const progress = new StepProgress()
   const run: StepRun = {
@@ -49,7 +53,7 @@ export async function runStep(document: ImportDocument, token: string, context: 
   } finally {
     endStamps()
     await releaseStep(collections, document._id, token)
-    await ring(collections, 'step')
+    await notifyEngines(collections, 'step')
   }
 }
 
