@@ -14,7 +14,7 @@ export const mayUpload = (caller: Caller): boolean =>
 export async function logIn(session: FtpSession, username: string, password: string): Promise<void> {
   const { control, context } = session
   const { metrics, collections, limits, uploads, uploadLimits, log } = context
-  const caller = await context.mutex.take(networkOf(control.remoteAddress), () =>
+  const caller = await context.mutex.runExclusive(networkOf(control.remoteAddress), () =>
     identify(session, username, password),
   )
   if (caller === 'throttled')

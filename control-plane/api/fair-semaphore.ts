@@ -75,6 +75,7 @@ export class FairSemaphore {
    */
   async begin(request: SlotRequest, weight = 1): Promise<() => void> {
     const { organizationId } = request
+    if (request.clientGone?.aborted === true) throw clientGoneError()
     const line = this.#lines.get(organizationId) ?? { running: 0, waiting: [] }
     if (line.waiting.length >= this.#options.maxWaitingPerOrganization) throw await this.#refusal(request)
     this.#lines.set(organizationId, line)
@@ -105,9 +106,9 @@ export class FairSemaphore {
   }
 
   #wait(line: Line, weight: number, { organizationId, stopping, clientGone }: SlotRequest): Promise<void> {
-    if (stopping.aborted || clientGone?.aborted === true) {
+    if (stopping.aborted) {
       this.#removeIfEmpty(organizationId, line)
-      throw stopping.aborted ? this.#stoppingError() : clientGoneError()
+      throw this.#stoppingError()
     }
     return new Promise((resolve, reject) => {
       const unlisten = (): void => {

@@ -236,9 +236,7 @@ async function callOf(
       end()
       return (largeReply ??= acquireLargeReply(response, slotRequest, bytes))
     },
-    get clientGone() {
-      return slotRequest.clientGone
-    },
+    clientGone: slotRequest.clientGone,
     query: () => readQuery(described.query, request.query),
     body: () =>
       described.body === undefined
@@ -251,25 +249,19 @@ async function callOf(
   }
 }
 
-/** On whose behalf a request waits for a turn. Its signal is made when it is asked for: few requests wait for anything. */
+/**
+ * On whose behalf a request waits for a slot. Its signal is aborted only where the client leaves before the reply has
+ * ended: an abort makes an exception with its stack, which each request would pay for.
+ */
 function slotRequestOf(
   response: Response,
   { stopping }: ControlPlane,
 ): SlotRequest & { clientGone: AbortSignal } {
-  let gone: AbortController | undefined
-  return {
-    organizationId: localsOf(response).caller.organizationId,
-    stopping,
-    get clientGone() {
-      if (gone === undefined) {
-        const made = (gone = new AbortController())
-        whenClosed(response, () => {
-          if (!response.writableFinished) made.abort()
-        })
-      }
-      return gone.signal
-    },
-  }
+  const gone = new AbortController()
+  whenClosed(response, () => {
+    if (!response.writableFinished) gone.abort()
+  })
+  return { organizationId: localsOf(response).caller.organizationId, stopping, clientGone: gone.signal }
 }
 
 const ignoredKeys = ({ forSystemAdmins = [] }: BodyDescription<unknown>, { role }: Caller) =>

@@ -1,5 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { openDatabase } from '../../shared/runtime/database.ts'
+import { idOf } from '../../shared/runtime/session-pool.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { noteSessions } from '../store/engines.ts'
 import { subscriberLimitOf } from '../../shared/store/subscriber-quota.ts'
@@ -43,7 +44,7 @@ async function startWorker(): Promise<
       failures: new BsonWriter(),
     },
   }))
-  const sessionIds = lanes.map(({ session }) => session.id!.id as unknown as Uint8Array)
+  const sessionIds = lanes.map(({ session }) => idOf(session))
   if (!(await noteSessions(collections, start.engineId, sessionIds)))
     throw new Error('the engine is no longer registered')
 

@@ -1,15 +1,15 @@
-/** Work on the same thing, by key, one after the other in the order in which it came. */
+/** Runs work of one key one after the other, in the order in which it was asked for. */
 export class KeyedMutex<Key> {
   readonly #last = new Map<Key, Promise<unknown>>()
 
-  take<T>(key: Key, work: () => Promise<T>): Promise<T> {
+  runExclusive<T>(key: Key, work: () => Promise<T>): Promise<T> {
     const before = this.#last.get(key)
-    const mine = before === undefined ? work() : before.then(work, work)
-    this.#last.set(key, mine)
+    const running = before === undefined ? work() : before.then(work, work)
+    this.#last.set(key, running)
     const end = () => {
-      if (this.#last.get(key) === mine) this.#last.delete(key)
+      if (this.#last.get(key) === running) this.#last.delete(key)
     }
-    mine.then(end, end)
-    return mine
+    running.then(end, end)
+    return running
   }
 }

@@ -8,6 +8,7 @@ import type { ProcessDocument } from '../contract/schemas/registration.ts'
 import type { Part } from '../runtime/service.ts'
 import { heartbeatMs, leaseMs, register, renewLease, unregister } from './leases.ts'
 import { endDeadWithoutEngines } from './processes.ts'
+import { KeyedMutex } from '../runtime/keyed-mutex.ts'
 import { within } from '../runtime/within.ts'
 
 const unregisterTimeoutMs = 1_000
@@ -23,7 +24,8 @@ export class ProcessRegistration implements Part {
   readonly #stopping = new AbortController()
   #id: string = randomUUID()
   #beating: Promise<void> = Promise.resolve()
-  #renewal: Promise<void> = Promise.resolve()
+  /** One renewal at a time: an earlier one would put back the sessions of before. */
+  readonly #renewals = new KeyedMutex<'renewal'>()
   /** Leases of engines whose transactions this process has ended. */
   #ended: ReadonlySet<string> = new Set()
 
@@ -44,8 +46,8 @@ export class ProcessRegistration implements Part {
   async stop(): Promise<void> {
     this.#stopping.abort()
     // A renewal that comes after the removal matches nothing; with the database away neither ends in time.
-    const removal = Promise.allSettled([this.#beating, this.#renewal]).then(() =>
-      unregister(this.#database.db, 'processes', this.#id),
+    const removal = this.#beating.then(() =>
+      this.#renewals.runExclusive('renewal', () => unregister(this.#database.db, 'processes', this.#id)),
     )
     const problem = await within(
       unregisterTimeoutMs,
@@ -81,11 +83,8 @@ export class ProcessRegistration implements Part {
     return register(db, 'processes', { ...document, kind: this.#kind })
   }
 
-  /** One at a time: a renewal that began earlier would put back the sessions of before. */
   #renew(): Promise<void> {
-    const next = () => this.#renewNow()
-    this.#renewal = this.#renewal.then(next, next)
-    return this.#renewal
+    return this.#renewals.runExclusive('renewal', () => this.#renewNow())
   }
 
   async #renewNow(): Promise<void> {

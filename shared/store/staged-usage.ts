@@ -62,21 +62,23 @@ export async function makeUsage({ uploadUsage }: Collections, organizationId: nu
 
 /**
  * The import's files are gone, or it wasn't created. What stays of it until its logs are purged is counted in the write
- * that removes its entry, so it is counted once, by the settling, the sweep or a count.
+ * that removes its entry, so it is counted once, by the finalizer, the sweep or a count. Resolves to the usage after that
+ * write; null when there was no entry.
  */
 export async function leaveImport(
   { imports, uploadUsage }: Collections,
   importId: number,
   organizationId?: number,
-): Promise<void> {
+): Promise<UploadUsageDocument | null> {
   const ended = await imports.findOne({ _id: importId }, { projection: { 'totals.kept_bytes': 1 } })
   const kept = ended?.totals?.kept_bytes ?? 0
-  await uploadUsage.updateOne(
+  return uploadUsage.findOneAndUpdate(
     {
       ...(organizationId === undefined ? {} : { _id: organizationId }),
       'imports.import_id': importId,
     },
     { $pull: { imports: { import_id: importId } }, $inc: { revision: 1, kept } },
+    { returnDocument: 'after' },
   )
 }
 

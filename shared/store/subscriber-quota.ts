@@ -207,9 +207,11 @@ export async function withQuotaLock<T>(
   } catch (error) {
     if (!(error instanceof QuotaLockNeeded)) throw error
   }
-  let queue = mutexes.get(database.client)
-  if (queue === undefined) mutexes.set(database.client, (queue = new KeyedMutex()))
-  return queue.take(organizationId, () => inTransaction(database, (session) => work(session, true), deadline))
+  let mutex = mutexes.get(database.client)
+  if (mutex === undefined) mutexes.set(database.client, (mutex = new KeyedMutex()))
+  return mutex.runExclusive(organizationId, () =>
+    inTransaction(database, (session) => work(session, true), deadline),
+  )
 }
 
 const timeoutMs = 10_000

@@ -189,7 +189,7 @@ export async function createImport(deps: ControlPlane, request: CreationRequest)
             ...keptReply(deps, idempotencyId, document, view),
           }
     try {
-      const isIn = await creationMutex.take(document.mailing_list_id, () =>
+      const isIn = await creationMutex.runExclusive(document.mailing_list_id, () =>
         insertIfUnchanged(deps, { document, revision, reply, deadline }),
       )
       if (!isIn) continue

@@ -62,8 +62,9 @@ export class StagedQuota {
   /** The import was not created, or its files are gone. */
   async leave({ _id, organization_id }: OfImport): Promise<void> {
     const { collections } = this.#options
-    await leaveImport(collections, _id, organization_id)
-    const usage = await collections.uploadUsage.findOne({ _id: organization_id })
+    const usage =
+      (await leaveImport(collections, _id, organization_id)) ??
+      (await collections.uploadUsage.findOne({ _id: organization_id }))
     if ((usage?.pinned ?? 0) > 0) await this.#countPinned(organization_id)
   }
 

@@ -540,8 +540,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'renewals overtake each other',
     file: 'shared/store/process-registration.ts',
-    text: 'this.#renewal = this.#renewal.then(next, next)',
-    replacement: 'this.#renewal = next()',
+    text: "return this.#renewals.runExclusive('renewal', () => this.#renewNow())",
+    replacement: 'return this.#renewNow()',
     tests: [stores],
   },
   {
