@@ -60,17 +60,16 @@ interface EngineRegistration {
 }
 
 /**
- * An engine's life among the others. It enters itself under a new id, renews its lease, and works; when the others
- * have taken it for dead (it was suspended, or cut off from the database for long) it lets go of everything and begins
- * a new life under another id.
+ * An engine among the others. It registers under a new id, renews its lease, and works. When others have taken it for dead,
+ * because it was suspended or cut off from the database for long, it drops all its work and registers under another id.
  */
 export class Engine implements Part {
   readonly #options: EngineOptions
   #registration: EngineRegistration | null = null
-  /** The beginning of a new life that is under way, if any. */
+  /** The new registration in progress, if any. */
   #reregistration: Promise<void> = Promise.resolve()
   #stopping = false
-  /** Worker threads of a former life, or of this one after its stop, that hang in reads. */
+  /** Worker threads of a former registration, or of this one after its stop, that hang in reads. */
   #hungPools = 0
   #stopped: Promise<void> | null = null
 
@@ -199,7 +198,7 @@ export class Engine implements Part {
     return { id, pool, dispatcher, reactions, callbacks, ended }
   }
 
-  /** Renews the lease until the engine stops. A renewal that finds no document starts a new life. */
+  /** Renews the lease until the engine stops. A renewal that finds no document registers the engine anew. */
   async #beat(): Promise<void> {
     const { metrics, log } = this.#options
     while (!this.#stopping) {

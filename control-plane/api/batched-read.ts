@@ -1,7 +1,7 @@
 /**
- * Point reads that are asked for one by one and made together: who asks while `maxConcurrent` reads are under way goes
- * with all who wait into the next one. A read begins after everybody in it has asked, so the answers are as true as
- * one's own read. What a request costs is its round trips to the database, and sixteen at once share one.
+ * Batch loader: point reads that are asked for one by one are made together. While `maxConcurrent` reads are in flight,
+ * further keys wait for the next one. A read begins after each of its keys was asked for, so an answer is never older than
+ * its question. Round trips to the database are what a request costs, and sixteen requests at once share one.
  */
 export function batchedRead<Owner extends object, Key, Item>(
   read: (owner: Owner, keys: Key[]) => Promise<Map<Key, Item>>,
@@ -16,7 +16,7 @@ export function batchedRead<Owner extends object, Key, Item>(
   }
 }
 
-/** One that meets a slow disk doesn't hold up those behind it. */
+/** Two, so that a read that meets a slow disk doesn't delay those behind it. */
 const maxConcurrent = 2
 /** Of all keys of one read: a query must stay far below the 16 MB of a document, and no reply may grow without bound. */
 const maxWeight = 4_000
@@ -41,7 +41,7 @@ class BatchLoader<Key, Item> {
   find(key: Key): Promise<Item | null> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ key, resolve, reject })
-      // Requests whose bytes came together are handled in one turn of the event loop: they all go into one read.
+      // Requests whose bytes came together are handled in one round of the event loop, and share one read.
       if (this.#waiting.length === 1) setImmediate(() => this.#begin())
     })
   }

@@ -1,25 +1,25 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { RequestError } from '../../shared/contract/errors.ts'
 
-/** On whose behalf work waits for its turn. */
+/** On whose behalf work waits for a slot. */
 export interface SlotRequest {
   organizationId: number
   /** The process stops: requests that wait are refused. */
   stopping: AbortSignal
-  /** The client has closed its connection: its work leaves the line. */
+  /** The client has closed its connection: its work leaves the queue. */
   clientGone?: AbortSignal | undefined
 }
 
 export interface FairSemaphoreOptions {
-  /** Weight of the works at once, of all organizations. */
+  /** Weight of what runs at the same time, of all organizations. */
   maxRunning: number
-  /** Weight of the works at once of one organization, at most half of what no other organization has. */
+  /** The same of one organization, which also gets at most half of what other organizations leave. */
   maxRunningPerOrganization?: number
   maxWaitingPerOrganization: number
-  /** For which work waits for its turn before it is refused with 503; any time unless told. */
+  /** After which waiting work is refused with 503; without it work waits as long as it takes. */
   maxWaitMs?: number
   /**
-   * For the 429 of an organization whose line is full. It is sent after a random delay within these bounds: clients on
+   * For the 429 of an organization whose queue is full. It is sent after a random delay within these bounds: clients on
    * 500 connections that repeat at once would otherwise fill the event loop with refusals.
    */
   tooMany: { message: string; retryAfterSeconds: number; delayMs: { min: number; max: number } }
@@ -32,7 +32,7 @@ interface Waiting {
   begin: () => void
 }
 
-interface Line {
+interface Queue {
   /** The weight of what runs. */
   running: number
   waiting: Waiting[]
@@ -42,72 +42,70 @@ interface Line {
 export const refusalDelayMs = { min: 1_000, max: 5_000 }
 
 /**
- * A round-robin scheduler over organizations, in front of work that only a few requests can do at once. Each
- * organization has a line of its own, and the lines are served in turn: one that sends 200 requests at once delays
- * another by one piece of work, not by 200. An organization gets more only while it leaves as much free as it has
+ * A semaphore that is fair to organizations: each has a queue of its own, and the queues are served round-robin. One that
+ * sends 200 requests at once delays another by one piece of work, not by 200. An organization gets more only while it leaves as much free as it has
  * (dynamic thresholds, as in engine/scheduler/slots.ts), so that a few of them can't fill everything.
  */
 export class FairSemaphore {
   readonly #options: FairSemaphoreOptions
   #running = 0
-  /** By organization, the line that is served next in front. A line without running and waiting work is removed. */
-  readonly #lines = new Map<number, Line>()
+  /** By organization, the queue that is served next in front. A queue without running and waiting work is removed. */
+  readonly #queues = new Map<number, Queue>()
 
   constructor(options: FairSemaphoreOptions) {
     this.#options = options
   }
 
-  /** Runs `work` in its turn, none once the process stops. Throws as `begin` does. */
+  /** Runs `work` when it has a slot; refuses it once the process stops. Throws as `acquire` does. */
   async run<T>(request: SlotRequest, work: () => Promise<T>): Promise<T> {
     if (request.stopping.aborted) throw this.#stoppingError()
-    const end = await this.begin(request)
+    const release = await this.acquire(request)
     try {
       return await work()
     } finally {
-      end()
+      release()
     }
   }
 
   /**
-   * Resolves when its turn has come, to what ends the turn. Throws 429 when the organization's line is full, 503 when
-   * it would have to wait and the process stops, or the turn doesn't come in time; a request whose client has gone
-   * leaves the line.
+   * Resolves, once there is a slot, to the function that releases it. Throws 429 when the organization's queue is full, and
+   * 503 when the process stops or no slot is free in time. A request whose client has gone leaves the queue.
    */
-  async begin(request: SlotRequest, weight = 1): Promise<() => void> {
+  async acquire(request: SlotRequest, weight = 1): Promise<() => void> {
     const { organizationId } = request
     if (request.clientGone?.aborted === true) throw clientGoneError()
-    const line = this.#lines.get(organizationId) ?? { running: 0, waiting: [] }
-    if (line.waiting.length >= this.#options.maxWaitingPerOrganization) throw await this.#refusal(request)
-    this.#lines.set(organizationId, line)
-    if (line.waiting.length === 0 && this.#hasCapacityFor(line, weight)) this.#count(line, weight)
-    else await this.#wait(line, weight, request)
+    const queue = this.#queues.get(organizationId) ?? { running: 0, waiting: [] }
+    if (queue.waiting.length >= this.#options.maxWaitingPerOrganization) throw await this.#refusal(request)
+    this.#queues.set(organizationId, queue)
+    if (queue.waiting.length === 0 && this.#hasCapacityFor(queue, weight)) this.#count(queue, weight)
+    else await this.#wait(queue, weight, request)
     let isOver = false
     return () => {
       if (isOver) return
       isOver = true
-      this.#count(line, -weight)
-      this.#removeIfEmpty(organizationId, line)
+      this.#count(queue, -weight)
+      this.#removeIfEmpty(organizationId, queue)
       this.#serve()
     }
   }
 
-  #hasCapacityFor({ running }: Line, weight: number): boolean {
+  #hasCapacityFor({ running }: Queue, weight: number): boolean {
     const { maxRunning, maxRunningPerOrganization = maxRunning } = this.#options
     return running + weight <= Math.min(maxRunningPerOrganization, maxRunning - this.#running)
   }
 
-  #count(line: Line, change: number): void {
-    line.running += change
+  #count(queue: Queue, change: number): void {
+    queue.running += change
     this.#running += change
   }
 
-  #removeIfEmpty(organizationId: number, line: Line): void {
-    if (line.running === 0 && line.waiting.length === 0) this.#lines.delete(organizationId)
+  #removeIfEmpty(organizationId: number, queue: Queue): void {
+    if (queue.running === 0 && queue.waiting.length === 0) this.#queues.delete(organizationId)
   }
 
-  #wait(line: Line, weight: number, { organizationId, stopping, clientGone }: SlotRequest): Promise<void> {
+  #wait(queue: Queue, weight: number, { organizationId, stopping, clientGone }: SlotRequest): Promise<void> {
     if (stopping.aborted) {
-      this.#removeIfEmpty(organizationId, line)
+      this.#removeIfEmpty(organizationId, queue)
       throw this.#stoppingError()
     }
     return new Promise((resolve, reject) => {
@@ -118,8 +116,8 @@ export class FairSemaphore {
       }
       const leave = (): void => {
         unlisten()
-        line.waiting.splice(line.waiting.indexOf(waiting), 1)
-        this.#removeIfEmpty(organizationId, line)
+        queue.waiting.splice(queue.waiting.indexOf(waiting), 1)
+        this.#removeIfEmpty(organizationId, queue)
         reject(
           stopping.aborted
             ? this.#stoppingError()
@@ -127,7 +125,7 @@ export class FairSemaphore {
               ? clientGoneError()
               : busyError(),
         )
-        // What waited behind it may be lighter.
+        // What waited behind it may weigh less.
         this.#serve()
       }
       const waiting = {
@@ -139,7 +137,7 @@ export class FairSemaphore {
       }
       const { maxWaitMs } = this.#options
       const timer = maxWaitMs === undefined ? undefined : setTimeout(leave, maxWaitMs)
-      line.waiting.push(waiting)
+      queue.waiting.push(waiting)
       stopping.addEventListener('abort', leave, { once: true })
       clientGone?.addEventListener('abort', leave, { once: true })
     })
@@ -149,15 +147,15 @@ export class FairSemaphore {
     while (this.#beginNext()) continue
   }
 
-  /** It counts as running before it begins, so that no newcomer takes its place; its line goes to the end. */
+  /** It counts as running before it begins, so that no newer request takes its slot; its queue goes to the end. */
   #beginNext(): boolean {
-    for (const [organizationId, line] of this.#lines) {
-      const next = line.waiting[0]
-      if (next === undefined || !this.#hasCapacityFor(line, next.weight)) continue
-      this.#lines.delete(organizationId)
-      this.#lines.set(organizationId, line)
-      this.#count(line, next.weight)
-      line.waiting.shift()
+    for (const [organizationId, queue] of this.#queues) {
+      const next = queue.waiting[0]
+      if (next === undefined || !this.#hasCapacityFor(queue, next.weight)) continue
+      this.#queues.delete(organizationId)
+      this.#queues.set(organizationId, queue)
+      this.#count(queue, next.weight)
+      queue.waiting.shift()
       next.begin()
       return true
     }
@@ -190,8 +188,12 @@ const busyError = (): RequestError =>
     { status: 503, headers: { 'Retry-After': '5' } },
   )
 
-/** No client reads it; it ends the request's work. */
+/** No client reads this error; it ends the request's work. */
 const clientGoneError = (): RequestError =>
-  new RequestError('invalid_request', 'the client closed the connection before its turn came', {
-    status: 400,
-  })
+  new RequestError(
+    'invalid_request',
+    'the client closed the connection before there was a slot for its request',
+    {
+      status: 400,
+    },
+  )

@@ -2,8 +2,8 @@ import type { Response } from 'express'
 import { FairSemaphore, refusalDelayMs, type SlotRequest } from './fair-semaphore.ts'
 
 /**
- * What a control plane does for a few requests at once, in turns by organization: docs/decisions/136-cost-of-requests.md
- * has why, docs/decisions/135-memory-of-requests.md how much memory all of it takes.
+ * What a control plane does for a limited number of requests at once, fairly by organization. Why:
+ * docs/decisions/136-cost-of-requests.md; how much memory all of it takes: docs/decisions/135-memory-of-requests.md.
  */
 
 const tooManyRequests = {
@@ -29,7 +29,7 @@ export const requests = new FairSemaphore({
 /** A page of a list weighs as much as so many requests for one record. */
 export const listWeight = 8
 
-/** Requests that work on hundreds of records or a megabyte. They have lines of their own: others don't wait for them. */
+/** Requests that work on hundreds of records or a megabyte. They have slots of their own, so that others don't wait for them. */
 export const costlyRequests = new FairSemaphore({
   maxRunning: 4,
   maxRunningPerOrganization: 1,
@@ -70,10 +70,10 @@ const largeReplies = new FairSemaphore({
   stoppingMessage: 'the service is stopping and read nothing: try again',
 })
 
-/** In which a client takes a large reply, or its connection is cut: 8 MB at half a megabit a second. */
+/** A client that hasn't read a large reply by then is cut off: 8 MB at half a megabit a second. */
 const maxReplyMs = 120_000
 
-/** Begins the turn of a large reply, which ends with the reply. Throws as FairSemaphore does. */
+/** Waits for the slot of a large reply, which is released with the reply. Throws as FairSemaphore does. */
 export async function acquireLargeReply(
   response: Response,
   request: SlotRequest,
@@ -86,14 +86,14 @@ export async function acquireLargeReply(
   whenClosed(response, () => clearTimeout(timer))
 }
 
-/** Begins a turn that ends with the reply. Throws as FairSemaphore does. */
+/** Waits for a slot that is released with the reply. Throws as FairSemaphore does. */
 export async function acquireUntilClosed(
   slots: FairSemaphore,
   response: Response,
   request: SlotRequest,
   weight?: number,
 ): Promise<void> {
-  whenClosed(response, await slots.begin(request, weight))
+  whenClosed(response, await slots.acquire(request, weight))
 }
 
 export function whenClosed(response: Response, listener: () => void): void {

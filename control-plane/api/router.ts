@@ -163,17 +163,17 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
     const slotRequest = slotRequestOf(response, deps)
     let call: Call<unknown, unknown>
     let reply: Reply
-    let end = (): void => undefined
+    let releaseSlot = (): void => undefined
     try {
-      end = await beginRequest(described, request, slotRequest)
-      // A large reply has a turn of its own: while it waits for that, others of the organization go on.
-      call = await callOf(request, response, described, deps, slotRequest, end)
+      releaseSlot = await acquireSlot(described, request, slotRequest)
+      // A large reply has a slot of its own: while it waits for that, others of the organization go on.
+      call = await callOf(request, response, described, deps, slotRequest, releaseSlot)
       if (described.largeReplyBytes !== undefined) await call.acquireLargeReply(described.largeReplyBytes)
       reply = await described.handle(call).catch(async (error: unknown) => {
         throw error instanceof FaultyBody ? await examined(error, call, described) : error
       })
     } finally {
-      end()
+      releaseSlot()
       await body?.discard()
     }
     await send(request, response, reply, call)
@@ -182,16 +182,16 @@ function answer(described: Endpoint, deps: ControlPlane): RequestHandler {
 
 const lastSegmentOf = (request: Request): string => request.path.replace(/\/$/, '').split('/').at(-1)!
 
-/** Resolves to what ends the request's turn. */
-async function beginRequest(
+/** Resolves to what releases the request's slot. */
+async function acquireSlot(
   { isCostly = false, hasOwnSlots, reply }: Endpoint,
   request: Request,
   slotRequest: SlotRequest,
 ): Promise<() => void> {
   if (hasOwnSlots === true) return () => undefined
   if (typeof isCostly === 'boolean' ? isCostly : isCostly(lastSegmentOf(request)))
-    return costlyRequests.begin(slotRequest)
-  return requests.begin(slotRequest, 'paging' in reply ? listWeight : 1)
+    return costlyRequests.acquire(slotRequest)
+  return requests.acquire(slotRequest, 'paging' in reply ? listWeight : 1)
 }
 
 /** The error with the faults that only the handler's own checks find. */
@@ -215,7 +215,7 @@ async function callOf(
   described: Endpoint,
   deps: ControlPlane,
   slotRequest: ReturnType<typeof slotRequestOf>,
-  end: () => void,
+  releaseSlot: () => void,
 ): Promise<Call<unknown, unknown>> {
   const { caller, body: sent } = localsOf(response)
   const params = request.params as Record<string, string>
@@ -231,9 +231,9 @@ async function callOf(
     onClose: (listener) => {
       whenClosed(response, listener)
     },
-    releaseSlot: end,
+    releaseSlot,
     acquireLargeReply(bytes) {
-      end()
+      releaseSlot()
       return (largeReply ??= acquireLargeReply(response, slotRequest, bytes))
     },
     clientGone: slotRequest.clientGone,

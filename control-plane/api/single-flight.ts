@@ -1,7 +1,7 @@
 /**
- * A read that many requests want at the same moment, made once for all of them. Who asks while it is under way shares
- * the next one and never that one, so nobody is answered with what was read before he asked. Nothing is kept, so
- * nothing grows old; the results are shared, so nobody changes them.
+ * Single-flight: a read that many requests want at the same moment is made once for all of them. A request that comes while
+ * it is in flight shares the next one, so that no answer is older than its question. Nothing is cached. Results are
+ * shared, so callers must not change them.
  */
 export function singleFlight<Owner extends object, Key, Result>(
   read: (owner: Owner, key: Key) => Promise<Result>,
@@ -16,7 +16,7 @@ export function singleFlight<Owner extends object, Key, Result>(
 
 interface Running<Result> {
   current: Promise<Result>
-  /** For those who asked since `current` began. */
+  /** For requests that came since `current` began. */
   next: Promise<Result> | null
 }
 

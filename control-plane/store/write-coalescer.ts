@@ -1,10 +1,10 @@
 /**
- * Writes that can share a transaction. Those that come while a group of their kind is under way make the next one, so a
- * write that is alone goes at once, and sixteen at a time cost little more than two.
+ * Group commit: writes with one key share a transaction. Those that come while a group is in flight make the next group, so
+ * a write that is alone begins at once, and sixteen at a time cost little more than two.
  */
 export class WriteCoalescer<Key, Item, Result> {
   readonly #write: (items: readonly Item[]) => Promise<Promise<Result>[]>
-  /** By what they have in common; there while a group of it is under way. */
+  /** By key; an entry is there while a group of its key is in flight. */
   readonly #waiting = new Map<Key, Waiting<Item, Result>[]>()
 
   /** `write` resolves, when the next group may begin, to what becomes of each item, which may take longer. */

@@ -81,7 +81,7 @@ export class ChunkLanes {
     return [...this.#chunks.values()].filter((chunk) => chunk.isHung).length
   }
 
-  /** Looks which chunks were taken from their lanes. One whose batches commit ends long before its first lease would. */
+  /** Finds chunks that others took over. A chunk whose batches commit ends long before its first lease would. */
   async findHung(): Promise<void> {
     const { database, pool, log } = this.#options
     const old = [...this.#chunks].filter(
@@ -135,10 +135,7 @@ export class ChunkLanes {
     await Promise.all([...this.#chunks.values()].map((chunk) => chunk.ended))
   }
 
-  /**
-   * Claims chunks until every lane that is theirs has one or nobody has any; one at a time does so. Throws the
-   * database's errors.
-   */
+  /** Fills the free lanes with chunks. Not re-entrant: a second call waits for the first. Throws the database's errors. */
   fill(): Promise<void> {
     return this.#fill({ wakes: false })
   }
@@ -158,14 +155,14 @@ export class ChunkLanes {
       const chunk = await claims.claiming(token, claim)
       if (chunk === null) {
         this.#scheduler.markDrained(entry._id)
-        // A look goes on to the step by itself; waking it again would be a look without end.
+        // A poll goes on to the step by itself; a wake-up here would make it poll without end.
         if (wakes) this.#notifyIfDrained(entry._id)
         continue
       }
       this.#scheduler.charge(entry.organization_id, chunk.record_count)
       if (chunk.attempt > maxAttempts || (chunk.deaths ?? 0) >= maxDeaths) {
         await claims.claiming(token, this.#giveUp(chunk, token))
-        // It is ready again: the next look finds its import failed.
+        // It is ready again: the next poll finds its import failed.
         this.#scheduler.markDrained(entry._id)
       } else {
         this.#startChunk(chunk, token)

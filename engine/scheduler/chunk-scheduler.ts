@@ -43,7 +43,7 @@ export class ChunkScheduler {
     this.#virtualTimes.set(organizationId, (this.#virtualTimes.get(organizationId) ?? 0) + records)
   }
 
-  /** There is nothing to claim of this import until it is looked at again. */
+  /** This import has no chunk to claim until the next poll. */
   markDrained(importId: number): void {
     this.#drained.add(importId)
   }

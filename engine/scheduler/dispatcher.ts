@@ -54,7 +54,7 @@ interface RunningStep {
 }
 
 /**
- * Decides what this engine does next. Once a second, and at every wake-up, it looks at the imports for
+ * Decides what this engine does next. Once a second, and at every wake-up, it reads the imports for
  * which there is something to do:
  *
  *   due, its list free        → start it (import-starter.ts)
@@ -78,7 +78,7 @@ export class Dispatcher {
   readonly #hungSteps = new Set<RunningStep>()
   readonly #loop: PollLoop
   #stepsWithoutSpace = 0
-  /** The same of the look that goes on. */
+  /** The same of the poll in progress. */
   #withoutSpace = 0
   #spaceToldAt = -Infinity
 
@@ -87,7 +87,7 @@ export class Dispatcher {
     this.#loop = new PollLoop({
       poll: async () => {
         const isMoreDue = await this.#poll()
-        // Engines that began together don't go on looking together.
+        // Spreads the polls of engines that were started together.
         return isMoreDue ? 0 : pollIntervalMs * (0.8 + 0.4 * Math.random())
       },
       problem: "can't look for work",
@@ -114,7 +114,7 @@ export class Dispatcher {
     this.#finalizer.start()
   }
 
-  /** Something changed: look now. */
+  /** Something changed: the next poll begins now. */
   readonly wake = (): void => {
     this.#loop.wake()
     this.#finalizer.wake()
@@ -144,7 +144,7 @@ export class Dispatcher {
     return `${step} steps, ${pin} pins of uploaded files and ${chunk} of ${lanes} chunk lanes hang in reads or writes of files, and this engine takes no more: does the file server of DATA_DIR answer? Restart the engine if they don't end when it does`
   }
 
-  /** That were not taken at the last look, because the disk has too little space left. */
+  /** Steps that the last poll did not take, because the disk has too little space left. */
   get stepsWithoutSpace(): number {
     return this.#stepsWithoutSpace
   }

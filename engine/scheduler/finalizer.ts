@@ -4,22 +4,22 @@ import { listEndedImports, listOrganizationsToFinalize, type EndedImport } from 
 import { PollLoop, pollIntervalMs } from './poll-loop.ts'
 import { finalizeImport, type FinalizingContext } from '../stages/finish/finalize-import.ts'
 
-/** Imports settled at once. */
+/** Imports that are finalized at the same time. */
 const maxAtOnce = 4
-/** For so long an import is passed over that can't be settled yet, because a chunk of it is held. */
+/** An import with a running chunk can't be finalized yet, and is tried again after this time. */
 const retryMs = 250
 
 /**
- * Clears up after imports that ended: fixes their totals, enters their callbacks, removes their files. It has a loop of
- * its own, and organizations take turns in it: neither the start of other imports nor another organization's callback
- * waits until thousands of cancelled imports are cleared up.
+ * Finalizes imports that ended: fixes their totals, queues their callbacks, removes their files. It has a poll loop of its
+ * own that serves organizations in turn. Neither the start of other imports nor another organization's callback waits
+ * until thousands of cancelled imports are finalized.
  */
 export class Finalizer {
   readonly #options: FinalizingContext
   readonly #loop: PollLoop
-  /** Organizations whose turn was last, latest last. */
+  /** Organizations in the order in which they were served, the latest last. */
   #served: number[] = []
-  /** Imports that can't be settled yet, and when they are tried again, by the monotonic clock. */
+  /** Imports that can't be finalized yet, and when they are tried again, by the monotonic clock. */
   readonly #postponed = new Map<number, { organizationId: number; untilMs: number }>()
 
   constructor(options: Omit<FinalizingContext, 'removals'>) {
@@ -35,12 +35,12 @@ export class Finalizer {
     this.#loop.start()
   }
 
-  /** An import may have ended: look now. */
+  /** An import may have ended: the next poll begins now. */
   get wake(): () => void {
     return this.#loop.wake
   }
 
-  /** Resolves when what it had in hand is settled. */
+  /** Resolves when the imports in progress are finalized. */
   async stop(): Promise<void> {
     this.#loop.stop()
     await this.#loop.ended
@@ -59,7 +59,7 @@ export class Finalizer {
       this.#served = [...this.#served.filter((id) => !organizations.includes(id)), ...organizations]
       const entries = await this.#findEnded(organizations)
       await Promise.all(entries.map((entry) => this.#finalizeOrPostpone(entry)))
-      // The next look settles others, as these are settled or postponed now.
+      // These are finalized or postponed now; the next poll finds others.
       if (entries.length > 0) return 0
     }
     return this.#postponed.size > 0 ? retryMs : pollIntervalMs * (0.8 + 0.4 * Math.random())

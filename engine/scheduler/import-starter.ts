@@ -35,16 +35,16 @@ interface StartingImport extends Pick<WaitingImport, 'organization_id' | 'source
   ended: Promise<void>
 }
 
-/** Imports started in one look; steps and chunks of others are claimed in between. */
+/** Imports started in one poll; steps and chunks of others are claimed in between. */
 const maxStartsPerPoll = 16
 /**
  * Imports of one organization that are started and have something to be done: downloads, and all others. More wait in
- * `scheduled`, so that what engines look at stays small, however many are due at one moment.
+ * `scheduled`, so that what engines read stays small, however many are due at one moment.
  */
 const maxStartedOfOrganization = 32
 /** Files pinned at once, those included whose pin hangs: each may use one of the process's threads for files. */
 export const maxPins = 8
-/** Organizations whose dry runs are read in one look. */
+/** Organizations whose dry runs are read in one poll. */
 const maxDryRunReads = 16
 
 /**
@@ -68,7 +68,7 @@ export class ImportStarter {
     return this.#hungPins
   }
 
-  /** Given those that are started. Resolves to how many it started, and whether it left others for the next look. */
+  /** Given those that are started. Resolves to how many it started, and whether it left others for the next poll. */
   async startDue(working: readonly WorkingImport[]): Promise<{ started: number; isMoreDue: boolean }> {
     const due = await this.#listStartable(working)
     const batch = due.slice(0, maxStartsPerPoll)

@@ -3,24 +3,24 @@ import { messageOf } from '../../shared/contract/errors.ts'
 import type { Logger } from '../../shared/runtime/logger.ts'
 
 export interface PollLoopOptions {
-  /** Resolves to how many milliseconds nothing will be due, about `pollIntervalMs` at most; 0 looks again without a pause. */
+  /** Resolves to the milliseconds for which nothing will be due, about `pollIntervalMs` at most; 0 polls again at once. */
   poll: () => Promise<number>
-  /** What can't be done when a look throws: "callbacks can't be looked for". */
+  /** What can't be done when a poll throws: "callbacks can't be looked for". */
   problem: string
   log: Logger
-  /** Between two looks at least. */
-  shortestPauseMs?: number
+  /** Between two polls. */
+  minPauseMs?: number
 }
 
-/** Whatever it was told or not told, it looks after so long. */
+/** Every loop polls at least this often, also without a wake-up. */
 export const pollIntervalMs = 1_000
 
-/** Looks for work again and again: at once when it is woken, else after as long as the last look said. */
+/** Polls for work until it is stopped: at once after a wake-up, otherwise after the time that the last poll returned. */
 export class PollLoop {
   readonly #options: PollLoopOptions
   #stopped = false
   #wake: () => void = () => undefined
-  /** Settles when the last look has ended. */
+  /** Resolves when the last poll has ended. */
   ended: Promise<void> = Promise.resolve()
 
   constructor(options: PollLoopOptions) {
@@ -35,29 +35,29 @@ export class PollLoop {
     this.ended = this.#run()
   }
 
-  /** Something may have become due: look now. */
+  /** Something may have become due: the next poll begins now. */
   readonly wake = (): void => {
     this.#wake()
   }
 
-  /** No further look begins; see `ended`. */
+  /** No further poll begins; `ended` says when the last one is over. */
   stop(): void {
     this.#stopped = true
     this.#wake()
   }
 
   async #run(): Promise<void> {
-    const { poll, problem, log, shortestPauseMs = 0 } = this.#options
+    const { poll, problem, log, minPauseMs = 0 } = this.#options
     while (!this.#stopped) {
-      const rung = new Promise<void>((resolve) => (this.#wake = resolve))
+      const woken = new Promise<void>((resolve) => (this.#wake = resolve))
       let waitMs = pollIntervalMs
       try {
         waitMs = await poll()
       } catch (error) {
         log.warn(`${problem}, trying again: ${messageOf(error)}`)
       }
-      if (waitMs > 0) await Promise.race([rung, sleep(waitMs)])
-      if (shortestPauseMs > 0 && !this.#stopped) await sleep(shortestPauseMs)
+      if (waitMs > 0) await Promise.race([woken, sleep(waitMs)])
+      if (minPauseMs > 0 && !this.#stopped) await sleep(minPauseMs)
     }
   }
 }

@@ -31,7 +31,7 @@ export interface ChunkTask {
   cancellation: SharedArrayBuffer
 }
 
-/** Values of a task's control word. It is looked at before each batch. */
+/** Values of a task's cancel flag, which is read before each batch. */
 export const cancellation = { run: 0, stop: 1 } as const
 
 /** How a chunk task ended. */

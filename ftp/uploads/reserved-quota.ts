@@ -25,7 +25,7 @@ export interface Reservation {
 /** The size of what was published, or of what stays unfinished; or what became of it otherwise. */
 export type UploadOutcome = { published: number } | { unfinished: number } | 'removed' | 'untouched'
 
-/** What one upload may write; UploadQuota.hold makes it. */
+/** What one upload may write; UploadQuota.reserve makes it. */
 export class ReservedQuota {
   readonly #reservation: Reservation | null
   readonly #unfinished: number | null
@@ -58,8 +58,8 @@ export class ReservedQuota {
   }
 
   /**
-   * Does what ends the upload, in its name's turn, so that the figures are those of what really happened. Throws what
-   * `work` throws, and leaves the reservation then.
+   * Does what ends the upload, under the lock of its name, so that the counts are those of what really happened. Throws
+   * what `work` throws, and then leaves the reservation.
    */
   async end(work: () => Promise<UploadOutcome>): Promise<void> {
     if (this.#reservation === null) {

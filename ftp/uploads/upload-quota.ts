@@ -36,10 +36,10 @@ export class UploadQuota {
   }
 
   /**
-   * In the turn of its name. Null when the upload would pass a limit. All sizes in bytes, null where there is no such
+   * Reserves for an upload, under the lock of its name. Null when the upload would pass a limit. All sizes in bytes, null where there is no such
    * file; `expected`: the size that it will have, where that was announced. Throws the database's errors.
    */
-  async hold(upload: {
+  async reserve(upload: {
     name: string
     token: string
     /** Bytes that it begins with. */
@@ -66,8 +66,8 @@ export class UploadQuota {
         { granted: bytes, unfinished, isKnown },
       )
     }
-    const reservation = (await tryIt(minBytes + firstPortionBytes)) ?? (await tryIt(minBytes))
-    if (reservation !== null) return reservation
+    const quota = (await tryIt(minBytes + firstPortionBytes)) ?? (await tryIt(minBytes))
+    if (quota !== null) return quota
     await this.#count()
     // In a directory where much is going on no count may be possible: old figures are no reason to refuse.
     return (await tryIt(minBytes)) ?? (await tryIt(minBytes, Infinity))

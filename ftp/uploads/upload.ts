@@ -59,7 +59,7 @@ export class Upload {
     const present = (unfinished ?? finished)?.size ?? 0
     if (!append && start > present) throw new FtpError(554, `the upload has only ${present} bytes so far`)
     const keep = append ? null : start
-    const held = await quota.hold({
+    const reserved = await quota.reserve({
       name,
       token: lock.token,
       start: keep ?? present,
@@ -67,9 +67,9 @@ export class Upload {
       unfinished: unfinished?.size ?? null,
       expected: announced === undefined ? null : (keep ?? present) + announced,
     })
-    if (held === null) throw overQuota()
+    if (reserved === null) throw overQuota()
     const takeUp = { name, token: lock.token, wasLeft: lock.wasLeft, keep }
-    return new Upload({ store, name, lock, quota: held, takeUp })
+    return new Upload({ store, name, lock, quota: reserved, takeUp })
   }
 
   private constructor(parts: UploadParts) {

@@ -1,9 +1,9 @@
 import type { Collections } from '../contract/schemas/collections.ts'
 
 /**
- * Draws ids of one kind. Those who ask while a draw is under way share the next one: sixteen creations at once cost one
- * write of the counter instead of sixteen that wait for each other. Nobody gets an id that was drawn before he asked,
- * so what is created after a look at the counter has a higher id than was seen there.
+ * Allocates ids of one kind. Requests that come while a write of the counter is in flight share the next write: sixteen
+ * creations at once cost one write instead of sixteen that wait for each other. An id is always allocated after it was
+ * asked for, so what is created after the counter was read has a higher id than was read.
  */
 export class IdAllocator {
   readonly #counters: Collections['counters']

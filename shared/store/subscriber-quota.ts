@@ -16,15 +16,15 @@ import { activeSubscribers, restartWritesUnderWay } from './subscriber-counts.ts
 /**
  * An organization's subscriber limit, which no mix of imports and requests overruns:
  *
- *     active subscribers (the sum of its count stripes) + places held by running chunks <= limit
+ *     active subscribers (the sum of its count stripes) + quota reserved by running chunks <= limit
  *
- * Whoever raises that sum does it in a transaction that also raises `places_revision` of the organization, so two of
- * them can't both commit on what they read. A chunk holds places for thousands of rows at a time; its batches turn
- * held places into active subscribers, which leaves the sum as it is and so needs no turn. While there is room, that
- * is one small transaction a chunk. When room is short, a batch holds what it needs, once it knows, or, when nobody else
- * holds any, whatever is left; nobody waits with places in hand, so two of them never wait for each other.
+ * Optimistic lock: each transaction that raises that sum also raises `places_revision` of the organization, so two of them
+ * can't both commit on what they read. A chunk reserves for thousands of rows at a time. Its batches turn reserved quota
+ * into active subscribers, which leaves the sum as it is and needs no lock. While much is free, that is one small
+ * transaction a chunk. When little is free, a batch reserves what it needs, or, where no other chunk has a reservation,
+ * whatever is left. A chunk that waits keeps no reservation, so two chunks never wait for each other.
  *
- * A dry run takes part with its own rows only: it holds no place that anybody else could miss.
+ * A dry run counts its own rows only: its reservations take nothing from other imports.
  */
 
 /** The limit of an organization; null is unlimited. */
@@ -49,14 +49,14 @@ export interface QuotaRequest {
 }
 
 export type QuotaReservation =
-  /** The chunk holds `held` now. `isLast`: these are the last ones there are, active subscribers fill the rest. */
+  /** `isLast`: nothing more can be had, because active subscribers fill the rest of the limit. */
   | { reserved: number; isLast: boolean }
-  /** Others hold places that they may give back; this chunk holds none meanwhile. */
+  /** Other chunks have reservations that they may give back; this one keeps none meanwhile. */
   | 'busy'
   /** The chunk has another holder. */
   | 'lost'
 
-/** Inside a transaction: makes a chunk hold as many places as it wants, needs, or as there are. */
+/** Inside a transaction: reserves for a chunk what it wants, what it needs, or what there is. */
 export async function reserveQuota(
   collections: Collections,
   session: ClientSession,
@@ -141,7 +141,7 @@ async function sumReservations(
   return sums
 }
 
-/** Inside a transaction that raises the sum: two of them that both come here can't both commit. */
+/** Inside a transaction that raises the sum: of two that both do so only one commits. */
 async function bumpQuotaRevision(
   collections: Collections,
   session: ClientSession,
@@ -187,13 +187,13 @@ export async function takeQuota(
   return 'taken'
 }
 
-/** Thrown by a transaction that began outside of its process's turn, and is to begin anew within it. */
+/** Thrown by a transaction that began without the process's lock, and begins anew with it. */
 class QuotaLockNeeded extends Error {}
 
 const mutexes = new WeakMap<Database['client'], KeyedMutex<number>>()
 
 /**
- * Runs a transaction of requests that may take places. Of one process and organization, those that do come one after
+ * Runs a transaction of requests that may use quota. Of one process and organization, those that do come one after
  * the other: side by side all but one of them would be undone, whatever lists they are on.
  */
 export async function withQuotaLock<T>(

@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Collections } from '../contract/schemas/collections.ts'
 
 /**
- * A bell at the engines' door: a capped collection, at whose end they wait. It only wakes: an engine looks by itself
- * every second anyway, so a ring that is lost costs a second. (A change stream would wake as well, and make the server
- * read every subscriber that is written.)
+ * Wakes the engines up, as LISTEN/NOTIFY does elsewhere: they follow a capped collection with a tailable cursor. Engines
+ * poll every second anyway, so a wake-up that is lost costs a second. A change stream would make the server read every
+ * subscriber that is written.
  */
 export async function notifyEngines(collections: Collections, reason: string): Promise<void> {
   await collections.doorbell.insertOne({ reason }).catch(() => undefined)
@@ -13,7 +13,7 @@ export async function notifyEngines(collections: Collections, reason: string): P
 const waitMs = 5_000
 const reopenMs = 1_000
 
-/** Calls `onNotify` for every ring from now on, until the signal. */
+/** Calls `onNotify` for every wake-up from now on, until the signal is aborted. */
 export async function listenForWakeUps(
   collections: Collections,
   onNotify: () => void,
@@ -21,7 +21,7 @@ export async function listenForWakeUps(
 ): Promise<void> {
   while (!signal.aborted) {
     try {
-      // A cursor on an empty collection ends at once, so there is always a last ring to wait behind.
+      // A cursor on an empty collection ends at once, so there is always a document to wait behind.
       const { insertedId: last } = await collections.doorbell.insertOne({ reason: 'listening' })
       const cursor = collections.doorbell.find(
         { _id: { $gte: last } },
@@ -42,7 +42,7 @@ export async function listenForWakeUps(
         await cursor.close()
       }
     } catch {
-      // The database is away, or the bell was rolled over: open it again.
+      // The database is away, or the collection was overwritten behind the cursor: open it again.
     }
     await sleep(reopenMs, undefined, { signal }).catch(() => undefined)
   }

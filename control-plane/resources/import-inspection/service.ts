@@ -80,11 +80,11 @@ const maxColumns = 2_000
 /** The request as a creation: what it leaves to be found out stands as nobody could find fault with it. */
 const asCreation = (given: InspectionRequest, context: ImportDeps): ImportCreation => ({
   ...given,
-  column_mapping: given.column_mapping ?? fewestMappings(context),
+  column_mapping: given.column_mapping ?? smallestMapping(context),
   file_format: anyFormat(given),
 })
 
-function fewestMappings({ list, fields }: ImportDeps): string[] {
+function smallestMapping({ list, fields }: ImportDeps): string[] {
   const key = fields.find((field) => field._id === list.primary_key_custom_field_id)
   return ['email', ...(key === undefined ? [] : [key.name])]
 }

@@ -33,8 +33,8 @@ export interface CallbackDispatcherOptions {
   log: Logger
 }
 
-/** Between two looks while callbacks end and begin: each of them reads the beginnings of all queues. */
-const shortestPauseMs = 25
+/** Between two polls while callbacks end and begin, as each poll reads the beginnings of all queues. */
+const minPauseMs = 25
 /** How long a stop waits for answers before it gives the callbacks back. */
 const graceMs = 2_000
 const breakOffMs = 1_000
@@ -45,9 +45,9 @@ interface Try {
 }
 
 /**
- * Sends the callbacks that are due. One engine does it, that with the smallest number, so that a host sees no more of
- * them at once whatever the number of engines; the others look once a second whether it has become them. Should two
- * think so, each callback still has one holder.
+ * Sends the callbacks that are due. Only the leading engine, that with the smallest number, does so: a host sees no more
+ * of them at once, whatever the number of engines. The others check once a second whether they lead. Where two believe
+ * so, each callback still has one lease.
  *
  * Callbacks wait in line by organization and host. A slot goes to the organization that has the fewest, and none takes
  * more than are free: neither receivers that hang nor ten thousand imports that end at once delay another's callbacks.
@@ -64,7 +64,7 @@ export class CallbackDispatcher {
       poll: () => this.#poll(),
       problem: "callbacks can't be looked for",
       log: options.log,
-      shortestPauseMs,
+      minPauseMs,
     })
   }
 
@@ -72,7 +72,7 @@ export class CallbackDispatcher {
     this.#loop.start()
   }
 
-  /** Something may be due, or a slot is free: look now. */
+  /** Something may be due, or a slot is free: the next poll begins now. */
   get wake(): () => void {
     return this.#loop.wake
   }

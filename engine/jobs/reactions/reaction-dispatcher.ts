@@ -41,7 +41,7 @@ const graceMs = 2_000
  * a second whether it has become them. Two that think so at once do no harm, as a reaction moves from `queued` once.
  *
  * It sleeps until the next one is due, or a second, or until the bell rings: that is how it hears of reactions that
- * were queued meanwhile. Nothing is kept from one look to the next.
+ * were queued meanwhile. Nothing is kept from one poll to the next.
  *
  * Order: within an organization by due time, in rounds of up to `perRound`: a message is in the outbox before those of
  * a later round. Organizations take turns, so that one's million doesn't hold up the other's welcome mail.
@@ -51,7 +51,7 @@ export class ReactionDispatcher {
   readonly #loop: PollLoop
   /** Organizations whose turn was last, latest last. */
   #served: number[] = []
-  /** Autoresponders of the queues of this look that have no mail to send. */
+  /** Autoresponders of the queues of this poll that have no mail to send. */
   #withoutContent = new Set<number>()
 
   constructor(options: ReactionDispatcherOptions) {
@@ -67,7 +67,7 @@ export class ReactionDispatcher {
     this.#loop.start()
   }
 
-  /** Something may have become due: look now. */
+  /** Something may have become due: the next poll begins now. */
   get wake(): () => void {
     return this.#loop.wake
   }

@@ -12,19 +12,19 @@ export type FinalizingContext = Pick<
   StepContext,
   'database' | 'secrets' | 'staging' | 'uploads' | 'quota' | 'metrics' | 'log'
 > & {
-  /** Imports whose files are just being removed. */
+  /** Imports whose files are being removed. */
   removals: Set<number>
 }
 
 /** A removal that hangs is not waited for any longer; the sweep of the staging removes what is left. */
 export const removalMs = 10_000
-/** Removals in hand at once: each one that hangs takes a thread of the process. */
+/** Removals at the same time: each one that hangs occupies a thread of the process. */
 const maxRemovals = 4
 
 /**
- * Clears up after an import that has ended, once no chunk of it is held: its totals are fixed, its list is free and its
- * callback is queued. Its files and chunks go, and its secrets unless the callback needs them. Any number of engines may
- * do so at once, and one may break off anywhere. False while a chunk is held.
+ * Finalizes an import that has ended, once no chunk of it is leased: fixes its totals, frees its list and queues its
+ * callback; removes its files and chunks, and its secrets unless the callback needs them. Idempotent: several engines
+ * may do it at the same time, and one may die at any point. False while a chunk is leased.
  */
 export async function finalizeImport(document: EndedImport, context: FinalizingContext): Promise<boolean> {
   const { _id: importId, state, source } = document

@@ -16,27 +16,27 @@ export interface ChunkQuotaOptions {
 
 const firstPauseMs = 20
 const longestPauseMs = 200
-/** For one look at what is free, conflicts with others included. */
+/** For one reservation, with its retries after write conflicts. */
 const timeoutMs = 30_000
 
-/** Thrown by a batch's attempt that needs more places than its chunk holds, which nobody knows before it has looked. */
+/** Thrown by an attempt of a batch whose rows need more quota than its chunk has reserved, which only the attempt finds. */
 export class QuotaMissing extends Error {
   readonly needed: number
 
   constructor(needed: number) {
-    super(`${needed} places under the subscriber limit are needed`)
+    super(`the batch needs a quota of ${needed} under the subscriber limit`)
     this.needed = needed
   }
 }
 
 /**
- * The places under the organization's subscriber limit that a chunk holds for its next rows: shared/store/subscriber-quota.ts
- * says by which rules. Without a limit there is nothing to hold and nothing is asked.
+ * The part of the organization's subscriber limit that a chunk has reserved for its next rows, by the rules of
+ * shared/store/subscriber-quota.ts. Without a limit it reserves nothing and asks for nothing.
  */
 export class ChunkQuota {
   readonly #options: ChunkQuotaOptions
   #limit: { max: number | null } | null = null
-  /** The chunk's whole need couldn't be had at once: from then on each batch asks for its own. */
+  /** The reservation for the whole chunk was refused: from then on each batch reserves for itself. */
   #wasRefused = false
   #reserved = 0
   #used: number
@@ -47,39 +47,39 @@ export class ChunkQuota {
     this.#used = options.chunk.places_used
   }
 
-  /** Rows that may take a place in the next batch. */
+  /** Rows that may become active in the next batch. */
   get free(): number {
     return this.#limit?.max === null ? Infinity : this.#reserved
   }
 
-  /** Rows beyond `free` are over the limit, and not merely in want of places that could be had. */
+  /** Rows beyond `free` are over the limit: no running chunk has a reservation that it may give back. */
   get isExhausted(): boolean {
     return this.#isLast
   }
 
-  /** Before a batch of so many records, with so many left in the chunk. Holds nothing that others may be in want of. */
+  /** Called before each batch. Reserves for all that is left of the chunk, but only where twice as much is free. */
   async prepare(records: number, recordsLeft: number): Promise<void> {
     this.#isLast = false
-    // Read when the chunk was claimed: whoever changes the limit takes running chunks from their holders.
+    // Read once a claim: a change of the limit takes running chunks from their holders.
     this.#limit ??= { max: await this.#options.limit() }
     const isShort = this.#reserved === 0 && this.#wasRefused
     if (this.#limit.max === null || isShort || this.#reserved >= records) return
-    const reserved = await this.#reserve(0, recordsLeft)
-    this.#wasRefused = typeof reserved === 'object' && reserved.reserved === 0 && !reserved.isLast
+    const reservation = await this.#reserve(0, recordsLeft)
+    this.#wasRefused = typeof reservation === 'object' && reservation.reserved === 0 && !reservation.isLast
   }
 
-  /** Waits until the chunk holds so many places, or all that are left. False when it was stopped or lost meanwhile. */
+  /** Waits until `needed`, or all that is left, is reserved. False when the chunk was stopped or lost meanwhile. */
   async waitFor(needed: number): Promise<boolean> {
     for (let tries = 0; ; tries += 1) {
-      const reserved = await this.#reserve(needed, needed)
-      if (reserved === 'lost') return false
-      if (reserved !== 'busy') return true
+      const reservation = await this.#reserve(needed, needed)
+      if (reservation === 'lost') return false
+      if (reservation !== 'busy') return true
       await sleep(Math.min(longestPauseMs, firstPauseMs * 2 ** tries) * (0.5 + Math.random()))
       if (this.#options.isStopped()) return false
     }
   }
 
-  /** What the chunk's document says after a batch that takes so many. */
+  /** What the chunk's document says after a batch that uses `taken`. */
   after(taken: number): { reserved: number; used: number } {
     const { dry_run: isDryRun } = this.#options.chunk
     return {
@@ -97,14 +97,14 @@ export class ChunkQuota {
 
   async #reserve(needed: number, wanted: number): Promise<QuotaReservation> {
     const { collections, session, chunk, isStopped } = this.#options
-    let reserved: QuotaReservation = 'lost'
+    let reservation: QuotaReservation = 'lost'
     const committed = await runTransaction({
       session,
       isStopped,
       timeoutMs,
       onRetry: () => undefined,
       attempt: async () => {
-        reserved = await reserveQuota(collections, session, {
+        reservation = await reserveQuota(collections, session, {
           chunk,
           limit: this.#limit!.max!,
           needed,
@@ -112,9 +112,9 @@ export class ChunkQuota {
         })
       },
     })
-    if (!committed) reserved = 'lost'
+    if (!committed) reservation = 'lost'
     // Narrowing doesn't see the assignment in the closure.
-    const result = reserved as QuotaReservation
+    const result = reservation as QuotaReservation
     this.#reserved = typeof result === 'object' ? result.reserved : 0
     this.#isLast = typeof result === 'object' && result.isLast
     return result

@@ -3,13 +3,11 @@ import { Gauge, type Registry } from 'prom-client'
 import { clock } from '../clock.ts'
 
 /**
- * A figure that has to be asked for: of the database, of the disk. Scrapes share one reading, which counts for
- * `freshMs`, or for 200 times as long as it took, so that however many scrape, a process keeps what it asks busy for
- * 0.5 % of the time; but never for longer than `maxAgeMs`, since a reading may take long for other reasons than its
- * size, and alerts need what is true now. Nobody waits for a reading longer than `timeoutMs`: who asks gets null
- * then. A reading that took longer than that must count at the scrapes after it, which come every 10 s, or nobody would
- * ever see one; and the next one is begun before its time is over, so that its gauges don't come and go. A reading that
- * failed is null too, for `freshMs`.
+ * A cached metric that has to be read from the database or the disk. Scrapes share one reading for `freshMs`, or for 200
+ * times as long as it took: a process then keeps what it reads busy for 0.5 % of the time, however many scrapes come. The
+ * limit is `maxAgeMs`, because alerts need recent values. A scrape waits for a reading for `timeoutMs` at most and gets null
+ * then. A slower reading is shown by the scrapes after it, which come every 10 s, and the next one begins before it is
+ * stale, so that its gauges don't come and go. A reading that failed is null for `freshMs`.
  */
 export class CachedMetric<T> {
   readonly #read: () => Promise<T>

@@ -3,7 +3,11 @@ import { FairSemaphore } from '../../../control-plane/api/fair-semaphore.ts'
 
 const { signal: stopping } = new AbortController()
 
-const turnsOf = (options: { maxRunning: number; maxRunningPerOrganization?: number; maxWaitMs?: number }) =>
+const semaphoreOf = (options: {
+  maxRunning: number
+  maxRunningPerOrganization?: number
+  maxWaitMs?: number
+}) =>
   new FairSemaphore({
     maxWaitingPerOrganization: 10,
     tooMany: { message: 'too many', retryAfterSeconds: 5, delayMs: { min: 0, max: 0 } },
@@ -12,40 +16,40 @@ const turnsOf = (options: { maxRunning: number; maxRunningPerOrganization?: numb
   })
 
 t.test('an organization gets more only while it leaves as much free as it has', async (t) => {
-  const turns = turnsOf({ maxRunning: 16, maxRunningPerOrganization: 4 })
+  const semaphore = semaphoreOf({ maxRunning: 16, maxRunningPerOrganization: 4 })
   const running: number[] = []
   for (const organizationId of [1, 2, 3, 4, 5, 6, 7])
     for (let i = 0; i < 6; i += 1)
-      void turns.begin({ organizationId, stopping }).then(() => running.push(organizationId))
+      void semaphore.acquire({ organizationId, stopping }).then(() => running.push(organizationId))
   await new Promise(setImmediate)
   t.same(running, [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 6])
 })
 
 t.test('heavy work has room for itself, and what ends makes room for several', async (t) => {
-  const turns = turnsOf({ maxRunning: 16, maxRunningPerOrganization: 8 })
+  const semaphore = semaphoreOf({ maxRunning: 16, maxRunningPerOrganization: 8 })
   const begun: string[] = []
   const begin = (name: string, weight: number) =>
-    turns.begin({ organizationId: 1, stopping }, weight).then((end) => {
+    semaphore.acquire({ organizationId: 1, stopping }, weight).then((release) => {
       begun.push(name)
-      return end
+      return release
     })
-  const end = await begin('heavy', 6)
+  const release = await begin('heavy', 6)
   const light = [begin('a', 1), begin('b', 1), begin('c', 1), begin('d', 1)]
   await Promise.all(light.slice(0, 2))
   t.same(begun, ['heavy', 'a', 'b'])
-  end()
-  end()
+  release()
+  release()
   await Promise.all(light)
   t.same(begun, ['heavy', 'a', 'b', 'c', 'd'])
 })
 
 t.test('what waits for too long is refused, and leaves its place to what is lighter', async (t) => {
-  const turns = turnsOf({ maxRunning: 4, maxWaitMs: 20 })
-  await turns.begin({ organizationId: 1, stopping }, 2)
-  await t.rejects(turns.begin({ organizationId: 1, stopping }, 2), {
+  const semaphore = semaphoreOf({ maxRunning: 4, maxWaitMs: 20 })
+  await semaphore.acquire({ organizationId: 1, stopping }, 2)
+  await t.rejects(semaphore.acquire({ organizationId: 1, stopping }, 2), {
     code: 'internal_error',
     status: 503,
     headers: { 'Retry-After': '5' },
   })
-  await turns.begin({ organizationId: 2, stopping }, 2)
+  await semaphore.acquire({ organizationId: 2, stopping }, 2)
 })
