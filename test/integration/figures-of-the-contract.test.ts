@@ -50,7 +50,8 @@ import {
  * Every bound that the contract names with a number: pages, lengths, days, seconds, megabytes. The numbers here are
  * copied by hand from the place that stands beside them, and never from the code, so that a changed one is seen. What
  * takes effect over time is moved in the database. API is shared/spec/api-v2.md, D decisions.md with its section, O
- * operations.md, P docs/protocol.md; "own" is what they leave open, and the description says.
+ * operations.md, P docs/protocol.md and docs/recovery-times.md; "own" is what they leave open, and the description
+ * says.
  */
 
 t.setTimeout(120_000)

@@ -104,7 +104,7 @@ function readRecord(
   return new BatchReader({ offsets: Uint32Array.of(0), bytes }, format, kind).read()!
 }
 
-/** decisions.md, order of the checks for a row. */
+/** In the order of docs/decisions/155-order-of-checks.md. */
 async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<RehearsedRecord[]> {
   const { collections, organizationId, mailingListId, plan, options, now } = rehearsal
   const reader = rowReader(plan, options)

@@ -126,7 +126,7 @@ export class BatchDraft {
     return Object.entries(this.#logs).map(([kind, lines]) => [kind as LogKind, lines.bytes])
   }
 
-  /** What becomes of a record: decisions.md, order of the checks for a row. */
+  /** What becomes of a record: docs/decisions/155-order-of-checks.md. */
   #takeRecord(record: ReadRecord, position: number, bytes: number): void {
     const { reader, decider, document, writeSubscriber, writeUpdate, reactions } = this.#context
     const { identity } = record

@@ -11,7 +11,7 @@ export interface GridBucket {
   pieces: Collection<GridPieceDocument>
 }
 
-/** Longest piece, in bytes; docs/decisions.md has the measurement. */
+/** Longest piece, in bytes; docs/decisions/153-uploads-in-the-database.md has the measurement. */
 const pieceBytes = 256 * 1024
 /** Bytes that one command brings or removes at most: it must end long before its socket's time is up. */
 const commandBytes = 4 * 1024 * 1024
