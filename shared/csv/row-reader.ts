@@ -15,7 +15,7 @@ import {
   type DateOrder,
 } from '../values/date-time.ts'
 import { emailExpectation, emailIdentity } from '../values/email.ts'
-import { booleanExpectation, booleanFromText, fieldReader, longestText } from '../values/field-value.ts'
+import { booleanExpectation, booleanFromText, fieldReader, maxTextLength } from '../values/field-value.ts'
 import { canonicalIp, ipExpectation } from '../values/ip.ts'
 
 /** What the cells of a good row say. Null: the file brings no value (no such column, or a blank cell). */
@@ -241,6 +241,6 @@ function shorten(text: string): string {
   const end =
     (text.charCodeAt(shownCharacters - 1) & 0xfc00) === 0xd800 ? shownCharacters - 1 : shownCharacters
   const shown = text.length > shownCharacters ? `${text.slice(0, end)}...` : text
-  const size = text.length > longestText ? ` (${text.length} characters)` : ''
+  const size = text.length > maxTextLength ? ` (${text.length} characters)` : ''
   return `'${shown.replaceAll(/[\0-\x1f\x7f]+/g, ' ')}'${size}`
 }
