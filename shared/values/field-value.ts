@@ -33,6 +33,9 @@ export const booleanFromText = (text: string): boolean | null => truths.get(text
 
 export const booleanExpectation = 'yes or no'
 
+export const dateExamples = (order: DateOrder): string =>
+  order === 'mdy' ? '2014-12-31 or 12/31/2014' : '2014-12-31 or 31/12/2014'
+
 /**
  * Makes the reader of a field. `order` says whether the day or the month comes first in dates such as 1/2/2014. A
  * reader returns null for a wrong value and never throws.
@@ -45,7 +48,7 @@ export function fieldReader(field: FieldDefinition, order: DateOrder): FieldRead
     case 'number':
       return numberReader(field)
     case 'date':
-      return reader(field, `a date in a documented form (${order})`, (text) => {
+      return reader(field, `a date such as ${dateExamples(order)}`, (text) => {
         const value = parseDateTime(text, order)
         return value === null ? null : toDate(value)
       })
@@ -131,7 +134,7 @@ function dayOfYearReader(field: FieldDefinition, order: DateOrder): FieldReader 
   return {
     ...reader(
       field,
-      `a day of the year such as ${order === 'mdy' ? 'MM-DD' : 'DD-MM'}, or a date in a documented form`,
+      `a day of the year such as ${order === 'mdy' ? 'MM-DD' : 'DD-MM'}, or a date`,
       fromText,
     ),
     // Our own replies show `MM-DD`, so JSON texts of that form have the month first, whatever `order` is.
