@@ -9,40 +9,40 @@ export class IdAllocator {
   readonly #counters: Collections['counters']
   readonly #kind: string
   #waiting: Waiting[] = []
-  #isDrawing = false
+  #isAllocating = false
 
   constructor({ counters }: Collections, kind: string) {
     this.#counters = counters
     this.#kind = kind
   }
 
-  /** The first of so many ids in a row. */
-  take(amount: number): Promise<number> {
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ amount, resolve, reject })
-      if (!this.#isDrawing) void this.#draw()
+  /** Resolves to the first of `amount` consecutive ids. */
+  allocate(amount: number): Promise<number> {
+    return new Promise((resolve) => {
+      this.#waiting.push({ amount, resolve })
+      if (!this.#isAllocating) void this.#allocateGroups()
     })
   }
 
-  async #draw(): Promise<void> {
-    this.#isDrawing = true
+  async #allocateGroups(): Promise<void> {
+    this.#isAllocating = true
     while (this.#waiting.length > 0) {
       const group = this.#waiting
       this.#waiting = []
       const total = group.reduce((sum, { amount }) => sum + amount, 0)
-      try {
-        let next = (await this.#raise(total)) - total
-        for (const { amount, resolve } of group) {
-          resolve(next)
-          next += amount
-        }
-      } catch (error) {
-        for (const { reject } of group) reject(error as Error)
+      const end = this.#raise(total)
+      let left = total
+      for (const { amount, resolve } of group) {
+        const beforeEnd = left
+        resolve(end.then((id) => id - beforeEnd))
+        left -= amount
       }
+      await end.catch(() => undefined)
     }
-    this.#isDrawing = false
+    this.#isAllocating = false
   }
 
+  /** Resolves to the id after the last allocated one. */
   async #raise(amount: number): Promise<number> {
     const counter = await this.#counters.findOneAndUpdate(
       { _id: this.#kind },
@@ -55,6 +55,5 @@ export class IdAllocator {
 
 interface Waiting {
   amount: number
-  resolve: (first: number) => void
-  reject: (error: Error) => void
+  resolve: (first: Promise<number>) => void
 }

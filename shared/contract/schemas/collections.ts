@@ -1,4 +1,4 @@
-import type { CreateIndexesOptions, Db, IndexSpecification } from 'mongodb'
+import type { CreateIndexesOptions, Db } from 'mongodb'
 import type { z } from 'zod'
 import { apiKeyDocument, type ApiKeyDocument } from './api-key.ts'
 import {
@@ -84,7 +84,7 @@ import { userDocument, type UserDocument } from './user.ts'
 export interface CollectionDefinition {
   name: string
   schema: z.ZodType
-  indexes: { keys: IndexSpecification; options?: CreateIndexesOptions }[]
+  indexes: { keys: Readonly<Record<string, number>>; options?: CreateIndexesOptions }[]
 }
 
 /** Ended imports whose logs aren't purged yet, by the time of their end. */
