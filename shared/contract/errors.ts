@@ -103,9 +103,9 @@ export const errorCode = (error: unknown): unknown =>
   error instanceof Error && 'code' in error ? error.code : undefined
 
 /**
- * Removes email addresses and keys from a message of the database, which quotes the record that it is about (a
- * duplicate key, a document that is too large). The lookbehind keeps the time linear: a possible address is searched
- * only from its beginning.
+ * Removes email addresses and keys from a message of the database. Such messages quote the record with the error, for
+ * example a duplicate key. The lookbehind keeps the time linear: a possible address is searched only from its
+ * beginning.
  */
 export const withoutData = (text: string): string =>
   text

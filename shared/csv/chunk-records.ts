@@ -136,7 +136,7 @@ export class BatchReader {
       identity:
         this.#kind === 'unidentified' ? null : bytes.toString('utf8', found.identityStart, found.start),
       cells: this.#cells(found.flags, text),
-      problem: problemOf(found, text, bytes, this.#format),
+      problem: findProblem(found, text, bytes, this.#format),
     }
     this.#next += 1
     return record
@@ -176,7 +176,7 @@ const isForCsvParse = (
   { csv_field_enclosure: enclosure }: FileFormat,
 ): boolean => flags === recordFlags.enclosed && text.includes(enclosure + enclosure)
 
-function problemOf(
+function findProblem(
   record: PartitionedRecord,
   text: string,
   bytes: Buffer,

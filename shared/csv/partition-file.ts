@@ -7,9 +7,9 @@ import type { StagedFile, Staging } from '../storage/staging/staging.ts'
  * The partition file has the records of an import, grouped by range of identities. A range consists of extents: pieces
  * of whole records that were appended when they were full. Its extents in their order give its records in file order.
  *
- * Where two threads split the source, the records of the second half are in a second file, and extents in that file are
- * the last ones of their range. Its headers count records and lines from the beginning of the second half; readers add
- * the counts of the first half.
+ * Where two threads split the source, a second file has the records of the second half. Extents in that file are the
+ * last ones of their range. Its headers count records and lines from the beginning of the second half; readers add the
+ * counts of the first half.
  *
  * A record is a header of four little-endian uint32, its identity, and its bytes without the line end:
  *   record number, from 1 | first line | length + flags << 24 | length of the identity

@@ -5,8 +5,8 @@ import { emailIdentity } from '../values/email.ts'
 import type { Row } from './row-reader.ts'
 
 /**
- * What an import does with a good row. It depends only on the row and on the existing subscriber, if there is one, so
- * that dry runs, inspections and retries of a batch decide the same.
+ * What an import does with a good row. It depends only on the row and the existing subscriber, so that dry runs,
+ * inspections and retries of a batch decide the same.
  */
 export type Decision =
   | { result: 'added'; subscriber: NewSubscriber }

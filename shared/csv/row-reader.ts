@@ -114,7 +114,7 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
         if (column === null || column === undefined) continue
         const text = cells[i]?.trim() ?? ''
         if (text === '' ? column.required : !column.read(text, row)) {
-          problems += (problems === '' ? '' : '; ') + problemOf(column, text)
+          problems += (problems === '' ? '' : '; ') + describeProblem(column, text)
         } else if (column.dates?.order === 'dmy' && isMonthFirstDate(text)) {
           row.monthFirstDates += 1
         }
@@ -123,15 +123,17 @@ export function rowReader(plan: ImportPlan, options: ImportOptions): RowReader {
     },
     identityProblem(cells) {
       const column = columns[plan.identity.column]!
-      return problemOf(column, cells[plan.identity.column]?.trim() ?? '')
+      return describeProblem(column, cells[plan.identity.column]?.trim() ?? '')
     },
   }
 }
 
-function problemOf({ name, expectation, dates }: CellReader, text: string): string {
+function describeProblem({ name, expectation, dates }: CellReader, text: string): string {
   if (text === '') return `${name}: the cell is blank instead of ${expectation}`
   const hint =
-    dates?.order === 'mdy' && dates.isReadIn(text, 'dmy') ? '; if the day comes first, set date_format to dmy' : ''
+    dates?.order === 'mdy' && dates.isReadIn(text, 'dmy')
+      ? '; if the day comes first, set date_format to dmy'
+      : ''
   return `${name}: ${shorten(text)} is not ${expectation}${hint}`
 }
 

@@ -77,7 +77,9 @@ const settingsSchema = z.object({
   EMBEDDED_MONGODB: yesNo(true).describe(
     'whether an embedded server is started without `MONGODB_URI`; `false` in the image, which has none',
   ),
-  MONGOD_BINARY: optionalText().describe('path of the `mongod` for the embedded server, which is tried before any other'),
+  MONGOD_BINARY: optionalText().describe(
+    'path of the `mongod` for the embedded server, which is tried before any other',
+  ),
   MONGOD_CACHE_DIR: optionalText().describe(
     "where a downloaded `mongod` is kept, by default `rollcall/mongod` in the user's cache folder",
   ),
@@ -153,7 +155,9 @@ const settingsSchema = z.object({
   FTP_TLS_KEY: optionalText().describe('PEM file of the key of that certificate'),
   FTPS_PORT: bareInteger({ min: 0, max: 65535 })
     .optional()
-    .describe('port of implicit TLS, where a connection begins with the handshake; without it implicit TLS is off'),
+    .describe(
+      'port of implicit TLS, where a connection begins with the handshake; without it implicit TLS is off',
+    ),
   FTP_TLS_REQUIRED: yesNo(false).describe('whether logins and data in the clear are refused'),
   FTP_TLS_RESUMPTION_REQUIRED: yesNo(true).describe(
     'whether data connections in TLS must resume the TLS session of their control connection; docs/uploads.md names the clients that cannot',
@@ -253,8 +257,8 @@ function load<T extends object>(
   issuesBetween: (settings: T) => { path: PropertyKey[]; message: string }[],
 ): Readonly<T> {
   if (env === process.env && existsSync('.env')) process.loadEnvFile('.env')
-  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value?.trim() !== ''))
-  const parsed = schema.safeParse(given)
+  const values = Object.fromEntries(Object.entries(env).filter(([, value]) => value?.trim() !== ''))
+  const parsed = schema.safeParse(values)
   const issues = parsed.success ? issuesBetween(parsed.data) : parsed.error.issues
   if (parsed.success && issues.length === 0) return Object.freeze(parsed.data)
   const problems = issues.map((issue) => {
@@ -262,8 +266,8 @@ function load<T extends object>(
     // Error messages are logged, so they must not contain secrets.
     const field = schema.shape[name]
     const isSecret = field !== undefined && z.globalRegistry.get(field)?.isSecret === true
-    const isShown = !isSecret && given[name]?.includes('@') !== true
-    const shown = isShown ? JSON.stringify(given[name]) : 'not shown, as it may be secret'
+    const isShown = !isSecret && values[name]?.includes('@') !== true
+    const shown = isShown ? JSON.stringify(values[name]) : 'not shown, as it may be secret'
     return `setting ${name} ${issue.message} (it is ${shown})`
   })
   throw new StartError(problems.join('; '))

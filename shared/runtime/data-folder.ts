@@ -9,9 +9,9 @@ import type { Logger } from './logger.ts'
  */
 export async function ensureDataFolder(folder: string, log: Logger): Promise<void> {
   try {
-    await makeFolder(path.resolve(folder), 0o700)
+    await createFolder(path.resolve(folder), 0o700)
     await access(folder, constants.W_OK | constants.X_OK)
-    await closeToOthers(path.resolve(folder), log)
+    await removeAccessOfOthers(path.resolve(folder), log)
   } catch (error) {
     throw new StartError(
       `DATA_DIR ${folder} can't be used: ${messageOf(error)}; set it to a folder that this user may write to`,
@@ -24,11 +24,11 @@ export async function ensureDataFolder(folder: string, log: Logger): Promise<voi
  * Removes access of other users from a folder that an earlier version or an operator created. A folder of another user,
  * or a shared one (/tmp has the sticky bit), is left unchanged, with a warning.
  */
-async function closeToOthers(folder: string, log: Logger): Promise<void> {
+async function removeAccessOfOthers(folder: string, log: Logger): Promise<void> {
   const { mode, uid } = await stat(folder)
   if (process.platform === 'win32' || (mode & 0o077) === 0) return
-  const isOurs = uid === process.getuid?.() && (mode & 0o1000) === 0 && path.dirname(folder) !== folder
-  if (!isOurs) {
+  const isOwnFolder = uid === process.getuid?.() && (mode & 0o1000) === 0 && path.dirname(folder) !== folder
+  if (!isOwnFolder) {
     log.warn(
       `DATA_DIR ${folder} is open to other users of this machine, and this user can't change its mode: make this user its owner and set its mode to 0700`,
     )
@@ -39,14 +39,14 @@ async function closeToOthers(folder: string, log: Logger): Promise<void> {
 }
 
 /** Creates the folder level by level, because Node's recursive mkdir never returns for paths such as those in /proc. */
-async function makeFolder(folder: string, mode?: number): Promise<void> {
+async function createFolder(folder: string, mode?: number): Promise<void> {
   try {
     await mkdir(folder, { mode })
   } catch (error) {
     const code = errorCode(error)
     if (code === 'EEXIST' && (await stat(folder)).isDirectory()) return
     if (code !== 'ENOENT' || path.dirname(folder) === folder) throw error
-    await makeFolder(path.dirname(folder))
+    await createFolder(path.dirname(folder))
     await mkdir(folder, { mode }).catch((again: unknown) => {
       if (errorCode(again) !== 'EEXIST') throw again
     })

@@ -54,7 +54,7 @@ export const clientOptions: MongoClientOptions = {
   appName: 'rollcall',
   serverSelectionTimeoutMS: connectTimeoutMs,
   connectTimeoutMS: connectTimeoutMs,
-  // A socket without a reply for this time is dead, because none of our commands takes so long (key-ranges.ts).
+  // A socket without a reply for this time is dead, because no command of ours takes that long (key-ranges.ts).
   socketTimeoutMS: 60_000,
   promoteBuffers: true,
   // Replies must not show data that a failover may roll back. Transactions set their own concern.
@@ -174,7 +174,7 @@ async function refuseUnfitServer(client: MongoClient, shownUri: string): Promise
  * version can't work with the database.
  */
 export async function ensureSchema(db: Db, log: Logger, version = schemaVersion): Promise<void> {
-  if (!(await isOurs(db, version))) return
+  if (!(await recordSchemaVersion(db, version))) return
   const collections = await db.listCollections({}, { nameOnly: false }).toArray()
   const existing = new Map(collections.map(({ name, options }) => [name, options]))
   for (const definition of collectionDefinitions) {
@@ -185,14 +185,14 @@ export async function ensureSchema(db: Db, log: Logger, version = schemaVersion)
       .createIndexes(definition.indexes.map(({ keys, options }) => ({ key: keys, ...options })))
   }
   if (!existing.has(wakeUpCollectionName))
-    await createUnlessThere(db, wakeUpCollectionName, { capped: true, size: 64 * 1024 })
+    await createIfMissing(db, wakeUpCollectionName, { capped: true, size: 64 * 1024 })
 }
 
 /**
  * Stores this version in the database before the schema is changed, so that older processes no longer change it. False
  * when a newer version was started on the database.
  */
-async function isOurs(db: Db, { major, minor }: SchemaVersion): Promise<boolean> {
+async function recordSchemaVersion(db: Db, { major, minor }: SchemaVersion): Promise<boolean> {
   const { schema } = collectionsOf(db)
   const isOlder = [{ major: { $lt: major } }, { major, minor: { $lt: minor } }]
   await schema
@@ -217,7 +217,7 @@ async function ensureCollection(
 ): Promise<void> {
   const validator = { $jsonSchema: toBsonSchema(definition.schema) }
   if (JSON.stringify(present) === JSON.stringify(validator)) return
-  if (present === undefined && (await createUnlessThere(db, definition.name, { validator }))) return
+  if (present === undefined && (await createIfMissing(db, definition.name, { validator }))) return
   log.debug(`the validator of ${definition.name} is brought up to date`)
   await db.command({
     collMod: definition.name,
@@ -227,7 +227,7 @@ async function ensureCollection(
   })
 }
 
-async function createUnlessThere(db: Db, name: string, options: object): Promise<boolean> {
+async function createIfMissing(db: Db, name: string, options: object): Promise<boolean> {
   try {
     await db.createCollection(name, options)
     return true
@@ -272,7 +272,7 @@ export function inTransaction<T>(
 ): Promise<T> {
   return sessions.run((session) =>
     inTransactionOf(session, async () => {
-      if (clock.monotonicMs() > deadline) throw busy()
+      if (clock.monotonicMs() > deadline) throw busyError()
       return work(session)
     }),
   )
@@ -281,7 +281,7 @@ export function inTransaction<T>(
 /** The driver would retry for two minutes, which is longer than clients wait. */
 const timeoutMs = 20_000
 
-const busy = (): RequestError =>
+const busyError = (): RequestError =>
   new RequestError(
     'internal_error',
     'too many requests write the same records at once, and nothing of this request was written: try again in a moment',

@@ -1,9 +1,9 @@
 import type { Collections } from '../contract/schemas/collections.ts'
 
 /**
- * Allocates ids of one kind. Requests that come while a write of the counter is in flight share the next write: sixteen
- * creations at once cost one write instead of sixteen that wait for each other. An id is always allocated after it was
- * asked for, so what is created after the counter was read has a higher id than was read.
+ * Allocates ids of one kind. Request coalescing: calls during a write of the counter share the next write, so that
+ * sixteen creations at once cost two writes at most. Each id is allocated after its call. So a document that is created
+ * after the counter was read has a higher id than was read.
  */
 export class IdAllocator {
   readonly #counters: Collections['counters']

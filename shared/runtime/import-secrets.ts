@@ -72,8 +72,8 @@ export async function shownUrls(
 }
 
 /**
- * Masks the URL of a source with `***`: its password, a user name that may be a token, and values of its query and
- * fragment that may be secrets. A URL without any of them is returned unchanged.
+ * Masks secrets in the URL of a source with `***`: the password, a user name that may be a token, and suspicious
+ * values of query and fragment. A URL without any of them is returned unchanged.
  */
 export const withoutSecrets = (text: string): string => masked(text, (pathname) => pathname)
 
@@ -83,14 +83,14 @@ export const callbackWithoutSecrets = (text: string): string => masked(text, wit
 function masked(text: string, maskPath: (pathname: string) => string): string {
   const url = URL.parse(text)
   if (url === null) return maskPassword(text)
-  const given = url.href
+  const original = url.href
   if (isToken(url)) url.username = mask
   if (url.password !== '') url.password = mask
   const [pathname, query, fragment] = [url.pathname, url.search.slice(1), url.hash.slice(1)]
   if (maskPath(pathname) !== pathname) url.pathname = maskPath(pathname)
   if (maskedPairs(query) !== query) url.search = maskedPairs(query)
   if (maskedPairs(fragment) !== fragment) url.hash = maskedPairs(fragment)
-  return url.href === given ? text : url.href
+  return url.href === original ? text : url.href
 }
 
 const mask = '***'

@@ -107,12 +107,12 @@ export async function openSecretBox(
   log: Logger,
   folder: Pick<MarkedFolder, 'whenAvailable'>,
 ): Promise<SecretBox> {
-  const { SECRETS_KEY_FILE: given, DATA_DIR, STAGING, MONGODB_URI } = settings
-  const file = given ?? path.join(DATA_DIR, 'secrets.key')
+  const { SECRETS_KEY_FILE: keyFileSetting, DATA_DIR, STAGING, MONGODB_URI } = settings
+  const file = keyFileSetting ?? path.join(DATA_DIR, 'secrets.key')
   const sharesFolder = MONGODB_URI === undefined || STAGING === 'disk'
   const box = new SecretBox([], () => readKeys(file))
   try {
-    if (given === undefined)
+    if (keyFileSetting === undefined)
       await folder.whenAvailable(async () => {
         if (sharesFolder) await createPrivateFile(file, `${newKey()}\n`)
         // A copy or a restored backup may have lost the mode.
@@ -122,13 +122,13 @@ export async function openSecretBox(
     else await box.reload()
     return box
   } catch (error) {
-    if (given === undefined && !sharesFolder && errorCode(error) === 'ENOENT') {
+    if (keyFileSetting === undefined && !sharesFolder && errorCode(error) === 'ENOENT') {
       log.warn(
         'passwords in URLs and secrets of callbacks are stored in the clear until their imports end, because there is no key to encrypt them: set SECRETS_KEY_FILE to a file that all control planes and engines have (docs/operating.md)',
       )
       return box
     }
-    const name = given === undefined ? 'the key file' : 'SECRETS_KEY_FILE'
+    const name = keyFileSetting === undefined ? 'the key file' : 'SECRETS_KEY_FILE'
     throw new StartError(
       `${name} ${file} can't be used: ${messageOf(error)}; it must have at least one key, one per line, each made by: openssl rand -base64 32`,
       { cause: error },

@@ -10,8 +10,8 @@ import { errorCode, messageOf, StartError } from '../contract/errors.ts'
 import { createLogger, type Logger } from './logger.ts'
 
 /**
- * The common life cycle of all processes: start the parts in order, print the ready line, stop in reverse order on a
- * signal, and serve health and metrics.
+ * The common life cycle of all processes: start parts in order, print the ready line, serve health and metrics, stop
+ * in reverse order on a signal.
  */
 
 /** A long-lived part of a process. `stop` may be called twice. */

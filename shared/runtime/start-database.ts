@@ -11,13 +11,13 @@ import type { MarkedFolder } from '../storage/staging/marked-folder.ts'
  */
 type StartedDatabase = Database & { uri: string; passwordFile: string | null }
 
-type Starting = Pick<Process, 'settings' | 'log' | 'stopping' | 'add'>
+type DatabaseContext = Pick<Process, 'settings' | 'log' | 'stopping' | 'add'>
 
 /**
  * Connects to `MONGODB_URI`, or to an embedded server that it starts, and brings collections and indexes up to date.
  * Everything that it starts stops with the process, the server last.
  */
-export async function startDatabase(process: Starting): Promise<StartedDatabase> {
+export async function startDatabase(process: DatabaseContext): Promise<StartedDatabase> {
   const { settings } = process
   const { uri, passwordFile } =
     settings.MONGODB_URI === undefined
@@ -29,7 +29,7 @@ export async function startDatabase(process: Starting): Promise<StartedDatabase>
   return { ...database, uri, passwordFile }
 }
 
-async function startEmbedded(process: Starting): Promise<EmbeddedMongoDB> {
+async function startEmbedded(process: DatabaseContext): Promise<EmbeddedMongoDB> {
   const { settings, log, stopping: signal } = process
   if (!settings.EMBEDDED_MONGODB)
     throw new StartError(
@@ -61,7 +61,7 @@ export function readinessProblem(database: Database, folder: MarkedFolder): () =
 /** Checks that the database answers; throws otherwise. */
 export function databaseProblem(database: Database): () => Promise<string | null> {
   return async () => {
-    // The reason must be a TimeoutError: for other aborts the driver emits no end of a checkout, and metrics would
+    // The reason must be a TimeoutError. For other aborts the driver emits no end of a checkout, and metrics would
     // count it as waiting for ever. The driver's own `timeoutMS` doesn't end a command in time.
     await database.db.command({ ping: 1 }, { signal: AbortSignal.timeout(2_000) })
     return null

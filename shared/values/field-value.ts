@@ -23,13 +23,13 @@ export interface FieldReader {
 export const maxTextLength = 65_535
 
 const integerText = /^[+-]?\d{1,400}$/
-const truths = new Map<string, boolean>([
+const booleanTexts = new Map<string, boolean>([
   ...['1', 'true', 't', 'yes', 'y', 'on'].map((text) => [text, true] as const),
   ...['0', 'false', 'f', 'no', 'n', 'off'].map((text) => [text, false] as const),
 ])
 
 /** Null when the text means neither yes nor no. */
-export const booleanFromText = (text: string): boolean | null => truths.get(text.toLowerCase()) ?? null
+export const booleanFromText = (text: string): boolean | null => booleanTexts.get(text.toLowerCase()) ?? null
 
 export const booleanExpectation = 'yes or no'
 
@@ -132,11 +132,7 @@ function numberReader(field: FieldDefinition): FieldReader {
 function dayOfYearReader(field: FieldDefinition, order: DateOrder): FieldReader {
   const fromText = (text: string) => parseDayOfYear(text, order)
   return {
-    ...reader(
-      field,
-      `a day of the year such as ${order === 'mdy' ? 'MM-DD' : 'DD-MM'}, or a date`,
-      fromText,
-    ),
+    ...reader(field, `a day of the year such as ${order === 'mdy' ? 'MM-DD' : 'DD-MM'}, or a date`, fromText),
     // Our own replies show `MM-DD`, so JSON texts of that form have the month first, whatever `order` is.
     fromJson: (value) => {
       if (typeof value !== 'string') return null
@@ -195,11 +191,7 @@ function checkboxReader(field: FieldDefinition): FieldReader {
     expectation: `one or more of ${shownOptions(field)}`,
     fromText,
     fromJson: (value) =>
-      Array.isArray(value)
-        ? fromArray(value)
-        : typeof value === 'string'
-          ? fromText(value)
-          : null,
+      Array.isArray(value) ? fromArray(value) : typeof value === 'string' ? fromText(value) : null,
   }
 }
 

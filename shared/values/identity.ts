@@ -1,8 +1,8 @@
 import { normalizeText } from './normalized-text.ts'
 
 /**
- * Identities: two subscribers of a list are the same one when their identities are equal. An identity is the comparison
- * form of the email, or of the alternate primary key's value, and it is the second part of a subscriber's `_id`.
+ * Identities: two subscribers of a list are the same one when their identities are equal. An identity is the
+ * comparison form of the email, or of the alternate primary key's value. It is the second part of a subscriber's `_id`.
  * Splitting, dedupe, writing and the API all use these functions, so that equality means the same everywhere.
  */
 

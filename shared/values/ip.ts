@@ -14,8 +14,8 @@ export function canonicalIp(text: string): string | null {
 }
 
 /**
- * The network that limits per address count as one client: an IPv4 address itself, or the /64 of an IPv6 address,
- * because one customer of an internet provider can use all 2^64 addresses in it. Other texts are returned as they are.
+ * The network that counts as one client for limits per address: an IPv4 address itself, or the /64 of an IPv6 address.
+ * One customer of an internet provider can use all 2^64 addresses of a /64. Other texts are returned as they are.
  */
 export function networkOf(address: string): string {
   if (!address.includes(':')) return address

@@ -1,6 +1,6 @@
 /**
  * Converts between UTC and local time of IANA zones. Offsets from `Intl` are cached per zone and hour, because an
- * import with a date in every row asks millions of times about the same few hours.
+ * import with dates asks millions of times about the same few hours.
  */
 
 const hourMs = 3_600_000

@@ -86,13 +86,13 @@ export const autoresponderTargets = [
 ] as const
 
 /** The fields of an autoresponder from which the due time of its reactions is computed. */
-export const delayOf = autoresponderDocument.pick({
+export const delaySettings = autoresponderDocument.pick({
   delay: true,
   delay_amount: true,
   delay_unit: true,
   delay_time: true,
 })
-export type Delay = z.infer<typeof delayOf>
+export type Delay = z.infer<typeof delaySettings>
 export const delayProjection = { delay: 1, delay_amount: 1, delay_unit: 1, delay_time: 1 } as const
 
 /** Default values of a creation. */

@@ -73,15 +73,15 @@ function convertSchema(source: Record<string, unknown>): BsonSchema {
     if (refusedKeywords.includes(key)) continue
     // A newer version that runs beside this one may write fields that this one doesn't know.
     if (key === 'additionalProperties' && typeof value === 'boolean') continue
-    if (key === 'type') target['bsonType'] = bsonTypeOf(value)
+    if (key === 'type') target['bsonType'] = toBsonType(value)
     else if (key === 'properties') target[key] = isObject(value) ? mapValues(value, convert) : value
     else target[key] = key === 'enum' || key === 'required' ? value : convert(value)
   }
   return target
 }
 
-function bsonTypeOf(type: unknown): unknown {
-  if (Array.isArray(type)) return type.map(bsonTypeOf)
+function toBsonType(type: unknown): unknown {
+  if (Array.isArray(type)) return type.map(toBsonType)
   const bsonType = bsonTypes.get(type)
   if (bsonType === undefined)
     throw new Error(`no BSON type for the JSON type ${String(type)}: use integer(), instant() or bytes()`)

@@ -5,12 +5,9 @@ import { bytes, id, instant, integer } from './bson-schema.ts'
 /**
  * Files in the database, in the two collections of a GridFS bucket: `<bucket>.files` describes them and
  * `<bucket>.chunks` has their bytes. Pieces are as long as the bytes that were appended at once, so that a file can
- * grow while it is read; `n` is the offset of the first byte. GridFS' own tools can't read such files.
+ * grow while it is read. `n` is the offset of the first byte. GridFS' own tools can't read such files.
  */
-const objectId = () =>
-  z
-    .custom<ObjectId>(isObjectId)
-    .meta({ bson: { bsonType: 'objectId' } })
+const objectId = () => z.custom<ObjectId>(isObjectId).meta({ bson: { bsonType: 'objectId' } })
 
 const isObjectId = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && '_bsontype' in value && value._bsontype === 'ObjectId'

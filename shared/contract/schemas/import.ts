@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { recordFromKeys } from '../record-from-keys.ts'
 import { importStates, pausableStates } from '../import-state.ts'
-import { delayOf } from './autoresponder.ts'
+import { delaySettings } from './autoresponder.ts'
 import { bytes, id, instant, integer } from './bson-schema.ts'
 import { fieldDefinition, fieldValue } from './custom-field.ts'
 import { emailFormats, subscriberStatuses } from './subscriber.ts'
@@ -139,7 +139,7 @@ const importPlan = z.object({
     on_subscription: z.object({ added: z.array(id()), updated: z.array(id()) }),
     by_api: z.object({ added: z.array(id()), updated: z.array(id()) }),
     /** When the reactions of each autoresponder are due. */
-    delays: z.array(delayOf.extend({ autoresponder_id: id() })),
+    delays: z.array(delaySettings.extend({ autoresponder_id: id() })),
   }),
   /** Number of active subscribers of the list at the start. */
   active_at_start: integer(),

@@ -3,10 +3,9 @@ import { bytes, instant, integer } from './bson-schema.ts'
 
 /**
  * Registration of a running process, which renews `lease_until` by the database's clock. When a lease has expired,
- * another process ends the sessions, because an open transaction keeps rows locked for a minute and more, and removes
- * the document. That of an engine is removed two minutes later, because an engine that lives may claim work and begin
- * transactions under the lost id until it notices. A process whose document is dead or missing registers again under
- * another id.
+ * another process removes the document. It ends the sessions first, because an open transaction keeps rows locked for a
+ * minute and more. The document of an engine is removed two minutes later: an engine that is still alive may use the
+ * lost id until it notices. A process whose document is dead or missing registers again under another id.
  */
 export const registeredDocument = z.object({
   /** Random, new for every registration. */

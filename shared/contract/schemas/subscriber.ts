@@ -9,9 +9,9 @@ export const emailFormats = ['html', 'text', 'both'] as const
 export type EmailFormat = (typeof emailFormats)[number]
 
 /**
- * A subscriber. `_id` contains the identity, so that it is unique without a second unique index, which would cost a
- * third of the server's work per new row. Rows of a chunk are neighbours. Unused fields are absent: no `format` means
- * `both`, no `confirmed` means false, no custom field means null.
+ * A subscriber. `_id` contains the identity, which makes it unique. A second unique index would cost a third of the
+ * server's work per new row. Rows of a chunk are neighbours. Unused fields are absent: no `format` means `both`, no
+ * `confirmed` means false, no custom field means null.
  */
 export const subscriberDocument = z.object({
   /** `<mailing_list_id>:<identity>`, see shared/values/identity.ts. */

@@ -21,9 +21,9 @@ export const uploadNameDocument = z.object({
 export type UploadNameDocument = z.infer<typeof uploadNameDocument>
 
 /**
- * Storage of an organization, which counts against its quota: its upload directory, reservations of uploads in
- * progress, staged files of unfinished imports, and rows of ended imports in the database. Each change raises
- * `revision`, so that a recount that overlaps with a change isn't written.
+ * Storage that counts against an organization's quota: its upload directory, reservations of uploads, staged files of
+ * unfinished imports, and rows of ended ones. Each change raises `revision`, so that a recount that overlaps with a
+ * change isn't written.
  */
 export const uploadUsageDocument = z.object({
   /** Id of the organization. */

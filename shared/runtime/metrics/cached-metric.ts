@@ -4,11 +4,10 @@ import { clock } from '../clock.ts'
 
 /**
  * A cached metric that has to be read from the database or the disk. Scrapes share one reading for `freshMs`, or for
- * 200 times as long as it took: a process then keeps the database or disk busy for 0.5 % of the time, however many
- * scrapes come. The limit is `maxAgeMs`, because alerts need recent values. A scrape waits up to `timeoutMs` for a
- * reading and then gets null. A slower reading is shown by the scrapes after it, which come every 10 s. The next
- * reading begins before that one is stale, so that its gauges don't come and go. A reading that failed is null for
- * `freshMs`.
+ * 200 times as long as it took. So readings keep the database or disk busy for 0.5 % of the time, however many scrapes
+ * come. The limit is `maxAgeMs`, because alerts need recent values. A scrape waits up to `timeoutMs` for a reading and
+ * then gets null. A slower reading is shown by the scrapes after it, which come every 10 s. The next reading begins
+ * before that one is stale, so that its gauges don't come and go. A reading that failed is null for `freshMs`.
  */
 export class CachedMetric<T> {
   readonly #read: () => Promise<T>

@@ -6,9 +6,9 @@ import { databaseProblem } from '../start-database.ts'
 import { CachedMetric, registerGauges } from './cached-metric.ts'
 
 /**
- * Metrics that show whether MongoDB is the bottleneck: waits of this process for connections, durations of its
- * commands, and the server's latencies, cache, tickets and queues. The driver's command events are not used, because
- * with them it decodes every reply a second time.
+ * Metrics that show whether MongoDB is the bottleneck: waits for connections, durations of commands, and the server's
+ * latencies, cache, tickets and queues. The driver's command events are not used, because with them it decodes every
+ * reply a second time.
  */
 export function observeDatabase(registry: Registry, database: Database): void {
   observePool(registry, database.client)

@@ -51,7 +51,7 @@ const startTimeoutMs = 60_000
 const stopTimeoutMs = 8_000
 const pollIntervalMs = 1_000
 /** For other processes that start or stop the server while this process unregisters. */
-const leaveTimeoutMs = 2_500
+const unregisterTimeoutMs = 2_500
 
 /** `process`: see processName. */
 const serverRecord = z.object({ pid: z.number(), process: z.string(), port: z.number() })
@@ -66,8 +66,8 @@ interface ServerFolder {
 }
 
 /**
- * Starts the data folder's server, or joins a running one. Throws a StartError with the end of its log when it isn't up
- * within a minute, the reason of `signal` when that aborts the start, and errors of `findMongod`.
+ * Starts the data folder's server, or joins a running one. Throws a StartError with the end of its log when it isn't
+ * up within a minute. Also throws the reason of `signal`, and errors of `findMongod`.
  */
 export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Promise<EmbeddedMongoDB> {
   const root = path.join(options.dataFolder, 'mongodb')
@@ -85,7 +85,7 @@ export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Pro
       key: await readOrCreateSecret(keyFile),
       password: await readOrCreateSecret(passwordFile),
     }
-    const record = (await findRunning(made, options.log)) ?? (await start(made, options, null))
+    const record = (await findRunning(made, options.log)) ?? (await startServer(made, options, null))
     await ensureUser(made, record)
     await writeFile(user, ownProcess())
     return { folder: made, joined: record }
@@ -95,7 +95,7 @@ export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Pro
     isAlive: () => processIsAlive(server.process),
     restart: () =>
       withFolderLock(lock, async () => {
-        server = (await findRunning(folder, options.log)) ?? (await start(folder, options, server.port))
+        server = (await findRunning(folder, options.log)) ?? (await startServer(folder, options, server.port))
       }),
   })
 
@@ -103,17 +103,17 @@ export async function startEmbeddedMongoDB(options: EmbeddedMongoDBOptions): Pro
   return {
     uri: formatUri(folder, server),
     passwordFile,
-    stop: () => (stopped ??= leave()),
+    stop: () => (stopped ??= unregister()),
   }
 
-  async function leave(): Promise<void> {
+  async function unregister(): Promise<void> {
     await restarting.stop()
     // This comes first, so that the process with the lock no longer counts this one as a user.
     await rm(user, { force: true })
     const endUnlessUsed = async (): Promise<void> => {
-      if ((await livingUsers(root)) === 0) await end(root, server, options.log)
+      if ((await countLivingUsers(root)) === 0) await endServer(root, server, options.log)
     }
-    await withFolderLock(lock, endUnlessUsed, leaveTimeoutMs).catch((error: unknown) => {
+    await withFolderLock(lock, endUnlessUsed, unregisterTimeoutMs).catch((error: unknown) => {
       // The process with the lock starts or stops the server, so it is a user itself and will end the server.
       if (!(error instanceof LockNotFree)) throw error
     })
@@ -144,7 +144,7 @@ function keepRunning(
   return {
     stop: async () => {
       clearInterval(timer)
-      await Promise.race([running, sleep(leaveTimeoutMs, undefined, { ref: false })])
+      await Promise.race([running, sleep(unregisterTimeoutMs, undefined, { ref: false })])
     },
   }
 }
@@ -171,12 +171,12 @@ async function findRunning(folder: ServerFolder, log: Logger): Promise<ServerRec
   }
   if (await isServer(keyFileCredentials(folder))) return record
   if (!(await isServer(null))) return null
-  if ((await livingUsers(folder.path)) > 0)
+  if ((await countLivingUsers(folder.path)) > 0)
     throw new StartError(
       `the embedded MongoDB server in ${folder.path} was started by an earlier version, without a password, and is in use: stop the processes of that version first`,
     )
   log.info('embedded MongoDB of an earlier version runs without a password, and is restarted with one')
-  await end(folder.path, record, log)
+  await endServer(folder.path, record, log)
   return null
 }
 
@@ -192,7 +192,7 @@ function fromJson(text: string): unknown {
 /**
  * Starts the server on the port, or on a free one. A binary that doesn't run is checked, and replaced if it is damaged.
  */
-async function start(
+async function startServer(
   folder: ServerFolder,
   options: EmbeddedMongoDBOptions,
   port: number | null,
@@ -243,7 +243,7 @@ async function startMongod(
   const record = { pid, process: processName(pid), port }
   const deadline = clock.monotonicMs() + startTimeoutMs
   for (;;) {
-    if (options.signal.aborted) failure = 'the process was told to stop'
+    if (options.signal.aborted) failure = 'the process is stopping'
     if (failure !== null) break
     if (clock.monotonicMs() > deadline) {
       failure = `it didn't answer within ${startTimeoutMs / 1000} s`
@@ -303,9 +303,9 @@ async function ensureUser(folder: ServerFolder, server: ServerRecord): Promise<v
   await withServer(server, keyFileCredentials(folder), 5_000, async (admin) => {
     const settings = { pwd: folder.password, roles: ['root'], mechanisms: ['SCRAM-SHA-256'] }
     const { users } = await admin.command({ usersInfo: userName })
-    const isThere = Array.isArray(users) && users.length > 0
+    const exists = Array.isArray(users) && users.length > 0
     await admin.command(
-      isThere ? { updateUser: userName, ...settings } : { createUser: userName, ...settings },
+      exists ? { updateUser: userName, ...settings } : { createUser: userName, ...settings },
     )
   })
 }
@@ -337,7 +337,7 @@ async function withServer<T>(
   }
 }
 
-async function livingUsers(folder: string): Promise<number> {
+async function countLivingUsers(folder: string): Promise<number> {
   const users = path.join(folder, 'users')
   let living = 0
   for (const name of await readdir(users)) {
@@ -348,7 +348,7 @@ async function livingUsers(folder: string): Promise<number> {
   return living
 }
 
-async function end(folder: string, server: ServerRecord, log: Logger): Promise<void> {
+async function endServer(folder: string, server: ServerRecord, log: Logger): Promise<void> {
   if (!processIsAlive(server.process)) return
   process.kill(server.pid, 'SIGTERM')
   const deadline = clock.monotonicMs() + stopTimeoutMs

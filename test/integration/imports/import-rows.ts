@@ -251,8 +251,15 @@ t.test('dates that can only have the month first are read under dmy, and counted
   t.same(countsOf(monthFirst), { skipped_overwrite: 2, failed: 2 })
   t.same(monthFirst.warnings, [])
   const failed = await log(monthFirst, 'failed')
-  t.match(failed, /'31\/12\/2014' is not a date such as 2014-12-31 or 12\/31\/2014; if the day comes first, set date_format to dmy/)
-  t.match(failed, /'13-13-2014' is not a date such as 2014-12-31 or 12\/31\/2014"?\n/, 'no order makes it one')
+  t.match(
+    failed,
+    /'31\/12\/2014' is not a date such as 2014-12-31 or 12\/31\/2014; if the day comes first, set date_format to dmy/,
+  )
+  t.match(
+    failed,
+    /'13-13-2014' is not a date such as 2014-12-31 or 12\/31\/2014"?\n/,
+    'no order makes it one',
+  )
 })
 
 t.test('who is active has no removal, who is not confirmed no time of it, whatever a row says', async (t) => {

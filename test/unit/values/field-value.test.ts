@@ -141,7 +141,10 @@ t.test('what is expected is said in a few words', async (t) => {
     fieldReader(field({ field_type: 'day_of_year' }), 'dmy').expectation,
     'a day of the year such as DD-MM, or a date',
   )
-  t.equal(fieldReader(field({ field_type: 'date' }), 'dmy').expectation, 'a date such as 2014-12-31 or 31/12/2014')
+  t.equal(
+    fieldReader(field({ field_type: 'date' }), 'dmy').expectation,
+    'a date such as 2014-12-31 or 31/12/2014',
+  )
 })
 
 t.test('in JSON a text is read as a cell is, and nothing else becomes a value', async (t) => {
