@@ -134,7 +134,7 @@ async function end(exitCode: number, parts: Part[], log: Logger): Promise<void> 
     process.getActiveResourcesInfo().some((name) => name.startsWith('FSReq'))
   for (let waitedMs = 0; hangs() && waitedMs < fileTimeoutMs; waitedMs += 100) await sleep(100)
   if (!hangs()) process.exit(exitCode)
-  log.error('reads or writes of files hang, and an exit would wait for them: the process ends with SIGKILL')
+  log.error('reads or writes of files hang, and an exit would wait for them: the process ends by SIGKILL')
   process.kill(process.pid, 'SIGKILL')
 }
 
