@@ -30,8 +30,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a settle does not wait for held chunks',
     file: chunks,
-    text: "{ import_id: importId, state: { $in: ['ready', 'running'] } },\n    ofOneMoment",
-    replacement: "{ import_id: importId, state: 'ready' },\n    ofOneMoment",
+    text: "{ import_id: importId, state: { $in: ['ready', 'running'] } },\n    snapshotRead",
+    replacement: "{ import_id: importId, state: 'ready' },\n    snapshotRead",
     tests: [interleaved('importing: last batch stopped before .* then fail and settle$')],
   },
   {
@@ -198,7 +198,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'an import is failed by who lost the chunk',
     file: imports,
-    text: 'if (!(await releaseFailedChunk(collections, session, held))) return false',
+    text: 'if (!(await releaseFailedChunk(collections, session, lease))) return false',
     replacement: 'await releaseFailedChunk(collections, session, held)',
     tests: [stores],
   },
@@ -347,19 +347,19 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'counts of an import are summed over what moves',
     file: chunks,
-    text: "const ofOneMoment = { readConcern: { level: 'snapshot' } } as const",
-    replacement: "const ofOneMoment = { readConcern: { level: 'majority' } } as const",
+    text: "const snapshotRead = { readConcern: { level: 'snapshot' } } as const",
+    replacement: "const snapshotRead = { readConcern: { level: 'majority' } } as const",
     tests: [concerns],
   },
   {
     name: 'totals are read before the sum over the chunks',
     file: chunks,
     text: `  for (const [id, sum] of await sumChunkCounts(collections, open)) counts.set(id, sum)
-  const settled = await collections.imports
+  const finalized = await collections.imports
     .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1 } })
     .toArray()
 `,
-    replacement: `  const settled = await collections.imports
+    replacement: `  const finalized = await collections.imports
     .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1 } })
     .toArray()
   for (const [id, sum] of await sumChunkCounts(collections, open)) counts.set(id, sum)

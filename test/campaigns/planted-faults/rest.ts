@@ -53,7 +53,7 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a walk by key ends after its first piece',
     file: 'shared/store/key-ranges.ts',
-    text: 'if (border === null) return\n',
+    text: 'if (boundary === null) return\n',
     replacement: 'return\n',
     tests: [imports],
   },
