@@ -275,16 +275,16 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a limit whose request died is never enforced',
     file: places,
-    text: '  for (const { _id, limit_change: change } of pending)\n    await enforceLimit(context, { organizationId: _id, change: change! })',
+    text: '  for (const { _id, limit_change: change } of pending)\n    await enforceLimit(context, { organizationId: _id, change })',
     replacement: '',
     tests: [stores],
   },
   {
     name: 'a limit whose request died loses its mark and is not enforced',
     file: places,
-    text: '    await enforceLimit(context, { organizationId: _id, change: change! })',
+    text: '    await enforceLimit(context, { organizationId: _id, change })',
     replacement:
-      "    await organizations.updateOne({ _id, limit_change: change! }, { $unset: { limit_change: '' } })",
+      "    await organizations.updateOne({ _id, limit_change: change }, { $unset: { limit_change: '' } })",
     tests: [stores],
   },
   {
@@ -298,7 +298,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'two chunks take the last places',
     file: places,
-    text: '  if (reserved > own) await bumpQuotaRevision(collections, session, chunk.organization_id)\n',
+    text: '  if (reserved > reservedByChunk) await bumpQuotaRevision(collections, session, chunk.organization_id)\n',
     replacement: '',
     tests: [interleaved('nearly full: last batch stopped before .* then last batch')],
   },
@@ -490,9 +490,9 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'the counts of a list are moved outside of the transaction',
     file: 'shared/store/subscriber-counts.ts',
-    text: '  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, moveOf(moved), {\n    session,\n',
+    text: '  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, buildMove(moved), {\n    session,\n',
     replacement:
-      '  void session\n  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, moveOf(moved), {\n',
+      '  void session\n  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, buildMove(moved), {\n',
     tests: [stores],
   },
   {
