@@ -20,7 +20,7 @@ const noFiles = { files: 0 }
 
 /**
  * Adds the entry of an import that is about to be created, with the bytes of its source. False when a limit would be
- * exceeded, and when the usage was counted longer than `maxAgeMs` ago or never.
+ * exceeded, when the usage was counted longer than `maxAgeMs` ago or never, and when there is an entry already.
  */
 export async function enterImport(
   { uploadUsage }: Collections,
