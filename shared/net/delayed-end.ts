@@ -3,8 +3,8 @@ import type { Readable } from 'node:stream'
 
 /**
  * Delays the end of a connection until its reader has caught up. Without "Connection: close" undici 8.12 fails when
- * the server closes the connection before the body is read. It then drops the bytes in its buffer, although all of
- * the Content-Length came: 20 of 20 downloads of 3 MB failed, with 5 ms of writing a piece. Once the reader has
+ * the server closes the connection before the body is read. It then drops its buffer, although all of the
+ * Content-Length has come. With 5 ms of writing a piece, 20 of 20 downloads of 3 MB failed. Once the reader has
  * caught up, the body is complete, or the end of the connection completes it.
  */
 export class DelayedEnd {

@@ -20,8 +20,8 @@ import {
  * Opens a file over ftp or ftps. Control and data connections go to the checked address, even where the server names
  * another one for its data.
  *
- * ftps is implicit TLS, by default on port 990, as in other clients. On port 21, and where the server answers the
- * handshake without TLS, `AUTH TLS` is used instead. Credentials are never sent without TLS.
+ * For ftps the default is implicit TLS on port 990, as in other clients. On port 21, and on a given port where the
+ * server answers without TLS, `AUTH TLS` is used instead. Credentials for ftps are never sent without TLS.
  */
 export async function openByFtp(target: RemoteTarget, options: OpenOptions): Promise<RemoteFile> {
   const { url, credentials } = target

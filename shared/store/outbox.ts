@@ -151,8 +151,8 @@ export interface Lease {
 }
 
 /**
- * Leases the first messages of these queues. Resolves to the leased ones in order of `due_at`, which are fewer than
- * `limit` where concurrent calls leased some of them; null when the queues are empty.
+ * Leases the first messages of these queues, and resolves to them in order of `due_at`. They are fewer than `limit`
+ * where concurrent calls leased some of them. Null when the queues are empty.
  */
 export async function claimMessages(
   collections: Collections,

@@ -197,7 +197,7 @@ export async function restartOpenWrites(
 
 /**
  * Begins a new import epoch of a list; undefined when there is no such list. Every subscriber whose addition commits
- * later has this epoch or a higher one: a transaction with the former epoch conflicts on its stripe and is repeated.
+ * later has this epoch or a higher one. A transaction with the former epoch conflicts on its stripe and is repeated.
  */
 export async function beginImportEpoch(
   { mailingLists, subscriberCounts }: Collections,

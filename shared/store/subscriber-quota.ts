@@ -124,7 +124,7 @@ async function sumReservations(
   session: ClientSession,
   chunk: QuotaRequest['chunk'],
 ): Promise<{ reservedByChunk: number; reservedByOthers: number; used: number }> {
-  const leased = chunk.dry_run
+  const countedChunks = chunk.dry_run
     ? collections.chunks.find({ import_id: chunk.import_id }, { session })
     : collections.chunks
         .find(
@@ -133,13 +133,13 @@ async function sumReservations(
         )
         .hint(reservedQuotaIndex)
   const sums = { reservedByChunk: 0, reservedByOthers: 0, used: 0 }
-  for await (const other of leased.project<Pick<ChunkDocument, '_id' | 'places_held' | 'places_used'>>({
+  for await (const counted of countedChunks.project<Pick<ChunkDocument, '_id' | 'places_held' | 'places_used'>>({
     places_held: 1,
     places_used: 1,
   })) {
-    if (other._id === chunk._id) sums.reservedByChunk = other.places_held
-    else sums.reservedByOthers += other.places_held
-    if (chunk.dry_run) sums.used += other.places_used
+    if (counted._id === chunk._id) sums.reservedByChunk = counted.places_held
+    else sums.reservedByOthers += counted.places_held
+    if (chunk.dry_run) sums.used += counted.places_used
   }
   return sums
 }
@@ -177,15 +177,15 @@ export async function takeQuota(
   const active = await activeSubscribers(collections, session, organizationId)
   if (active + amount > limit) return 'full'
   const reserved = await collections.chunks
-    .aggregate<{ places: number }>(
+    .aggregate<{ total: number }>(
       [
         { $match: { organization_id: organizationId, places_held: { $gt: 0 }, dry_run: false } },
-        { $group: { _id: null, places: { $sum: '$places_held' } } },
+        { $group: { _id: null, total: { $sum: '$places_held' } } },
       ],
       { session, hint: reservedQuotaIndex },
     )
     .toArray()
-  if (active + (reserved[0]?.places ?? 0) + amount > limit) return 'busy'
+  if (active + (reserved[0]?.total ?? 0) + amount > limit) return 'busy'
   await bumpQuotaRevision(collections, session, organizationId)
   return 'taken'
 }

@@ -93,7 +93,7 @@ export async function readGridFile(
   for await (const piece of cursor) {
     const from = Math.max(piece.n, position)
     if (from !== position + read) throw new Error(`file ${file.toHexString()} has a gap before byte ${from}`)
-    const bytes = bytesOf(piece).subarray(from - piece.n, end - piece.n)
+    const bytes = toBuffer(piece).subarray(from - piece.n, end - piece.n)
     target.set(bytes, read)
     read += bytes.length
   }
@@ -128,7 +128,7 @@ export async function truncateGridFile(bucket: GridBucket, file: ObjectId, lengt
   // Pieces go backwards from the end, so that a truncation that breaks off leaves no gap.
   await removePieces(bucket, file, length)
   if (cut === null) return
-  const data = bytesOf(cut).subarray(0, length - cut.n)
+  const data = toBuffer(cut).subarray(0, length - cut.n)
   await pieces.updateOne({ _id: cut._id }, { $set: { end: length, data: Buffer.from(data) } })
 }
 
@@ -191,5 +191,5 @@ export async function removeStrayPieces({ files, pieces }: GridBucket): Promise<
   return removed
 }
 
-const bytesOf = ({ data }: Pick<GridPieceDocument, 'data'>): Buffer =>
+const toBuffer = ({ data }: Pick<GridPieceDocument, 'data'>): Buffer =>
   Buffer.from(data.buffer, data.byteOffset, data.length)

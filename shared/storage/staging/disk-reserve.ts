@@ -20,7 +20,7 @@ export class DiskReserveReached extends Error {
 export class DiskReserve {
   readonly #folder: string
   readonly #bytes: number
-  #askedAt = -Infinity
+  #readAt = -Infinity
   #isAnswered = true
   #free: Promise<number> = Promise.resolve(Infinity)
 
@@ -34,15 +34,15 @@ export class DiskReserve {
   async check(): Promise<void> {
     if (this.#bytes === 0) return
     const now = clock.monotonicMs()
-    if (this.#isAnswered && now - this.#askedAt > freshMs) {
-      this.#askedAt = now
+    if (this.#isAnswered && now - this.#readAt > freshMs) {
+      this.#readAt = now
       this.#isAnswered = false
       this.#free = freeBytes(this.#folder).finally(() => (this.#isAnswered = true))
     }
-    const free = await within(Math.max(0, this.#askedAt + answerTimeoutMs - now), this.#free, null)
+    const free = await within(Math.max(0, this.#readAt + answerTimeoutMs - now), this.#free, null)
     if (free === null)
       throw new DiskReserveReached(
-        `the file system of ${this.#folder} hasn't reported for ${Math.floor((clock.monotonicMs() - this.#askedAt) / 1000)} s how much space is free: does its file server answer?`,
+        `the file system of ${this.#folder} hasn't reported for ${Math.floor((clock.monotonicMs() - this.#readAt) / 1000)} s how much space is free: does its file server answer?`,
       )
     if (free >= this.#bytes) return
     throw new DiskReserveReached(

@@ -4,7 +4,7 @@ import { inBlocks } from './in-blocks.ts'
 import type { StagedFile, Staging } from './staging.ts'
 
 /**
- * Inline content is compressed in the staging, because its import may be scheduled for years ahead, and a body of a
+ * Inline content is compressed in the staging, because its import may be scheduled for years ahead. A body of a
  * few kilobytes may unpack to 64 MB. Each block is compressed by itself, so that splitting can read from any position
  * with one block in memory:
  *

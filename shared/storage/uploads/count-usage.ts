@@ -4,8 +4,8 @@ import { correctUsage, listLiveUploads, readUsage } from '../../store/upload-usa
 import type { UploadStore } from './upload-store.ts'
 
 /**
- * Recounts the storage of an organization, and replaces the usage that each change updates. It is called when there
- * is no usage yet, when it is old, and before a refusal, because processes may have been killed between two updates.
+ * Recounts the storage of an organization, and replaces the usage that each change updates. It runs when there is no
+ * usage yet, when it is old, and before a refusal. Processes may have been killed between two updates.
  */
 
 /** Recounts at most this often; if uploads keep changing meanwhile, the last known usage stays. */

@@ -30,9 +30,9 @@ export interface StagedQuotaOptions {
 }
 
 /**
- * The storage quota of organizations, for imports. An import gets an entry before it is created, reserves the bytes
- * of its files before they are written, and loses its entry when its files are removed. All methods throw the
- * database's errors.
+ * The storage quota of organizations, for imports. An import gets an entry before it is created, and loses it when
+ * its files are removed. It reserves the bytes of its files before they are written. All methods throw the database's
+ * errors.
  */
 export class StagedQuota {
   readonly #options: StagedQuotaOptions

@@ -305,7 +305,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a request takes places that chunks hold',
     file: places,
-    text: "if (active + (reserved[0]?.places ?? 0) + amount > limit) return 'busy'",
+    text: "if (active + (reserved[0]?.total ?? 0) + amount > limit) return 'busy'",
     replacement: 'void held',
     tests: [interleaved('nearly full: last batch stopped before .* then create another subscriber')],
   },
