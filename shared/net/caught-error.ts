@@ -4,6 +4,6 @@ export function errorCode(error: unknown): string {
   return hasCode && typeof error.code === 'string' ? error.code : ''
 }
 
-/** A caught value as an Error, for what takes only errors. */
+/** Wraps a caught value that is no Error, for callers that need one. */
 export const toError = (thrown: unknown): Error =>
   thrown instanceof Error ? thrown : new Error(String(thrown))

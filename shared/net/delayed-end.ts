@@ -4,8 +4,8 @@ import type { Readable } from 'node:stream'
 /**
  * Delays the end of a connection until its reader has caught up. Without "Connection: close" undici 8.12 fails when
  * the server closes the connection before the body is read. It then drops its buffer, although all of the
- * Content-Length has come. With 5 ms of writing a piece, 20 of 20 downloads of 3 MB failed. Once the reader has
- * caught up, the body is complete, or the end of the connection completes it.
+ * Content-Length has come. With 5 ms for the write of each piece, 20 of 20 downloads of 3 MB failed. Once the reader
+ * has caught up, the body is complete, or the end of the connection completes it.
  */
 export class DelayedEnd {
   #body: Readable | null = null

@@ -1,13 +1,13 @@
 /** The bounds of a download; all times in milliseconds. */
 export interface DownloadBounds {
-  /** Of the bytes from the network, and again of the decoded and unpacked bytes. */
+  /** Limits the bytes from the network, and again the decoded and unpacked bytes. */
   bytes: number
-  /** From the start of the first attempt to the end of the last one; pauses of the import do not count. */
+  /** Runs from the start of the first attempt to the end of the last one. Pauses of the import do not count. */
   totalMs: number
   /** Waits after the first failed attempt, the second, and so on. There is one more attempt than waits. */
   retryAfterMs: readonly number[]
   connectMs: number
-  /** Without a byte, while waiting for an answer and while reading a file. */
+  /** The maximum time without a byte, before an answer and within a file. */
   silenceMs: number
   redirects: number
 }

@@ -187,7 +187,7 @@ class Connection {
   #addressProblem(remote: string | undefined): Error | null {
     const pinned = this.#pinnedAddress === null ? null : AddressGuard.parseLiteral(this.#pinnedAddress)
     const isPinned = pinned !== null && AddressGuard.parseLiteral(remote ?? '') === pinned
-    return isPinned ? null : new AddressRefused(`a connection went to ${remote ?? 'an unknown address'}`)
+    return isPinned ? null : new AddressRefused(`a connection went to ${remote ?? 'an unknown address'} instead of the checked address`)
   }
 }
 

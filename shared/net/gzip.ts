@@ -80,7 +80,7 @@ export async function* gunzipIfPacked(pieces: AsyncIterable<Buffer>, what: strin
   else yield* whole
 }
 
-/** Tables pack to between a fifth and a twentieth of their size; a hundredth isn't a table. */
+/** Tables compress to between a fifth and a twentieth of their size. A hundredth is a sign of a bomb. */
 const maxRatio = 100
 const minCheckedBytes = 200 * 1000 * 1000
 

@@ -27,7 +27,7 @@ export async function replaceChunks(
 /** A chunk without a committed batch for this time may be taken over, even while its engine is alive. */
 export const chunkLeaseMs = 60_000
 
-/** Claims without a committed batch in between. After these the chunk itself is taken to be faulty. */
+/** After this many claims without a committed batch the chunk itself counts as faulty. */
 export const maxAttempts = 5
 
 /** The lease of an engine on a chunk or on a step of an import. Each claim has a new token. */

@@ -73,5 +73,5 @@ export async function sealClearSecrets({ imports }: Collections, box: SecretBox,
     if (bytes !== undefined) encrypted += modifiedCount
   }
   if (encrypted > 0)
-    log.info({ imports: encrypted }, 'encrypted the secrets of imports that were in the clear')
+    log.info({ imports: encrypted }, 'encrypted the secrets of imports that were stored unencrypted')
 }

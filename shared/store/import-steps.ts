@@ -57,7 +57,7 @@ export interface StalledStep {
   engineId: string
   /** The state of the import; it may have ended without a release of its step. */
   state: ImportState
-  /** Since its last stamp. */
+  /** Seconds since the last stamp. */
   seconds: number
   /** The last attempt failed, and the import with it. */
   isLast: boolean

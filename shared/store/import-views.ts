@@ -10,7 +10,7 @@ import { formatInstant } from '../values/time-zone.ts'
  * zones, counts and the imports that they wait for are read here in batches.
  */
 
-/** With all options and counts, in the order of `documents`. */
+/** Full views with all options and counts, in the order of `documents`. */
 export async function fullViews(collections: Collections, documents: ImportDocument[], secrets: SecretBox) {
   const [context, waitedFor, shown] = await Promise.all([
     viewContextOf(collections, documents),
@@ -90,7 +90,7 @@ export const summaryFields = {
 } as const
 export type ImportSummary = Pick<ImportDocument, '_id' | keyof typeof summaryFields>
 
-/** Without the options, in the order of `documents`. */
+/** Views without the options, in the order of `documents`. */
 export async function listViews(collections: Collections, documents: ImportSummary[], secrets: SecretBox) {
   const [context, shown] = await Promise.all([
     viewContextOf(collections, documents),

@@ -25,7 +25,7 @@ import { emptyBytes } from './value-bytes.ts'
  * the token of its step. Where nothing matches, another process was faster: nothing changes, and the caller is told.
  */
 
-/** Inside the transaction of the request that creates the import. */
+/** Must run inside the transaction of the request that creates the import. */
 export async function insertImport(
   collections: Collections,
   document: ImportDocument,
@@ -103,7 +103,7 @@ export const stillWriting = (listId: number): Filter<ImportDocument> => ({
 
 // ---- reads of engines (see also engine/store/import-queues.ts) ----
 
-/** Null when there is no such import. */
+/** The state of an import; null when there is no such import. */
 export async function readState(collections: Collections, id: number): Promise<ImportState | null> {
   return (await collections.imports.findOne({ _id: id }, { projection: { state: 1 } }))?.state ?? null
 }

@@ -42,7 +42,7 @@ let judgesFrom = Infinity
 /** A lease survives a gap of this length, because it is renewed after a quarter of its duration. */
 const maxGapMs = 2 * heartbeatMs
 
-async function writeAndNoteGap<T>(write: () => Promise<T>): Promise<T> {
+async function writeAndDetectGap<T>(write: () => Promise<T>): Promise<T> {
   const result = await write()
   const now = clock.monotonicMs()
   if (now - lastWriteAt > maxGapMs) judgesFrom = now + leaseMs
@@ -63,7 +63,7 @@ export const lastKnownTime = (): Date => lastTime
 export async function readPrimaryClock(db: Db): Promise<PrimaryClock> {
   const hello: Hello = await db.command({ hello: 1 })
   if (hello.isWritablePrimary !== true || hello.localTime === undefined)
-    throw new Error('the primary of the database has just stepped down, and leases go by its clock')
+    throw new Error('the primary of the database has just stepped down, and leases use its clock')
   lastTime = hello.localTime
   return { time: lastTime, election: hello.electionId?.toHexString() ?? null }
 }
@@ -88,7 +88,7 @@ export async function register(
 ): Promise<void> {
   const now = await readPrimaryClock(db)
   const document = { ...registration, dead: false, started_at: now.time, ...newLease(now) }
-  await writeAndNoteGap(() => openRegistry(db, registry).updateOne({ _id }, { $set: document }, { upsert: true }))
+  await writeAndDetectGap(() => openRegistry(db, registry).updateOne({ _id }, { $set: document }, { upsert: true }))
 }
 
 /** False when another process has marked this one dead. */
@@ -101,7 +101,7 @@ export async function renewLease(
   }: Pick<RegisteredDocument, '_id'> & Partial<Pick<EngineDocument, 'session_ids' | 'sees_files'>>,
 ): Promise<boolean> {
   const lease = newLease(await readPrimaryClock(db))
-  const { matchedCount } = await writeAndNoteGap(() =>
+  const { matchedCount } = await writeAndDetectGap(() =>
     openRegistry(db, registry).updateOne({ _id, dead: false }, { $set: { ...change, ...lease } }),
   )
   return matchedCount === 1
@@ -141,7 +141,7 @@ export async function forgetDead(db: Db, registry: Registry): Promise<void> {
 /** Renews all leases of earlier elections in full. Resolves to the clock of the primary. */
 export async function renewAfterElection(db: Db, registry: Registry): Promise<PrimaryClock> {
   const now = await readPrimaryClock(db)
-  await writeAndNoteGap(() =>
+  await writeAndDetectGap(() =>
     openRegistry(db, registry).updateMany(
       { dead: false, lease_election: { $ne: now.election } },
       { $set: newLease(now) },

@@ -5,7 +5,7 @@ import { canJudge, isAlive, killSessions, markDead, renewAfterElection, unregist
 
 const names = { 'control-plane': 'a control plane', ftp: 'an FTP server' } as const
 
-/** Ends the transactions of control planes and FTP servers whose lease has expired. They have no other leases. */
+/** Ends the transactions of control planes and FTP servers whose lease has expired. They have no chunks or steps. */
 export async function endDeadProcesses(database: Database, log: Logger): Promise<void> {
   const { db, collections } = database
   await markDead(db, 'processes')

@@ -4,8 +4,9 @@ import type { Collections } from '../contract/schemas/collections.ts'
 import { subscriberStatuses, type SubscriberStatus } from '../contract/schemas/subscriber.ts'
 
 /**
- * Counts of a list's subscribers by status, their sums, and conflicts that serialize requests by them. The counts are
- * kept in stripes (a sharded counter): each lane of an engine has a stripe of its own, and requests share some.
+ * Counts of a list's subscribers by status, and their sums. The counts are kept in stripes (a sharded counter): each
+ * lane of an engine has a stripe of its own, and requests share some. A write to all shared stripes conflicts with
+ * every open transaction of a request, which is then repeated.
  */
 
 /** Subscribers by status, or the change of these numbers, which may be negative. */
@@ -20,7 +21,7 @@ export const noStatusCounts = (): StatusCounts => ({
 })
 
 /**
- * Adds a move of `amount` subscribers between two statuses to `changes`, and returns it. Null is outside of the list.
+ * Adds a move of `amount` subscribers between two statuses to `changes`, and returns it. Null means not on the list.
  */
 export function addMove(
   changes: StatusCounts,

@@ -135,7 +135,7 @@ async function regularStats(file: string): Promise<BigIntStats | null> {
 function pinnedFile(handle: FileHandle, folder: string, staged: string | null): PinnedUpload {
   return {
     staged: async () => {
-      // Files of our FTP server are synced already.
+      // For files of our FTP server this returns at once, as they are synced already.
       if (staged !== null && process.platform !== 'win32') await handle.datasync()
       return staged
     },

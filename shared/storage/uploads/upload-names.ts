@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import path from 'node:path'
 
 /**
- * Names in the upload directories. Each organization has one flat directory, on disk `<data
+ * Names in the upload directories. Each organization has one flat directory; on disk it is `<data
  * folder>/uploads/<organization id>`. An upload in progress has a hidden name there, and gets its final name when it
  * is complete.
  */
