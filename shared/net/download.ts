@@ -51,18 +51,18 @@ async function* downloadFile(url: URL, filename: string, context: DownloadOption
   const { bounds } = context
   const file = await openFinal(targetOf(url), context)
   try {
-    if (file.expected !== null && file.expected > bounds.bytes) throw tooLarge(bounds)
+    if (file.expected !== null && file.expected > bounds.bytes) throw tooLargeError(bounds)
     const receipt = { isWhole: false }
-    const received = counted(file, url, receipt, context)
+    const received = countBytes(file, url, receipt, context)
     const decoded = file.isEncoded ? gunzip(received, `the body from ${shown(url)}`) : received
-    yield* bounded(unpacked(decoded, file, filename), bounds)
+    yield* limitBytes(unpack(decoded, file, filename), bounds)
     if (!receipt.isWhole) throw failedTry(`${shown(url)} has data after the end of its gzip data`)
   } finally {
     await file.close()
   }
 }
 
-function unpacked(pieces: AsyncGenerator<Buffer>, { isEncoded }: RemoteFile, filename: string) {
+function unpack(pieces: AsyncGenerator<Buffer>, { isEncoded }: RemoteFile, filename: string) {
   if (!isGzipName(filename)) return pieces
   return isEncoded
     ? gunzipIfPacked(pieces, JSON.stringify(filename))
@@ -100,7 +100,7 @@ function redirectTarget(from: RemoteTarget, location: string | undefined): Remot
 }
 
 /** Passes the bytes from the network on. Throws when they exceed the bound or are fewer than announced. */
-async function* counted(
+async function* countBytes(
   file: RemoteFile,
   url: URL,
   receipt: { isWhole: boolean },
@@ -112,7 +112,7 @@ async function* counted(
   try {
     for await (const piece of file.body) {
       bytes += piece.length
-      if (bytes > bounds.bytes) throw tooLarge(bounds)
+      if (bytes > bounds.bytes) throw tooLargeError(bounds)
       onProgress(bytes, file.expected)
       yield piece
     }
@@ -126,23 +126,23 @@ async function* counted(
 }
 
 /** Passes the bytes on, and throws when they exceed the bound. */
-async function* bounded(pieces: AsyncIterable<Buffer>, bounds: DownloadBounds): AsyncGenerator<Buffer> {
+async function* limitBytes(pieces: AsyncIterable<Buffer>, bounds: DownloadBounds): AsyncGenerator<Buffer> {
   let bytes = 0
   for await (const piece of pieces) {
     bytes += piece.length
-    if (bytes > bounds.bytes) throw tooLarge(bounds)
+    if (bytes > bounds.bytes) throw tooLargeError(bounds)
     yield piece
   }
 }
 
-const tooLarge = ({ bytes }: DownloadBounds) =>
+const tooLargeError = ({ bytes }: DownloadBounds) =>
   new ImportError(
     'source_refused',
     `the file has more than ${bytes / 1e6} MB, the maximum for a download: upload it by FTP instead`,
     { cause: new DownloadProblem('too_large') },
   )
 
-const outOfTime = (url: URL, { totalMs }: DownloadBounds, cause?: unknown) =>
+const timeoutError = (url: URL, { totalMs }: DownloadBounds, cause?: unknown) =>
   new ImportError(
     'source_refused',
     `${shown(url)} had not sent the whole file after ${totalMs / 60_000} minutes`,
@@ -153,7 +153,7 @@ const outOfTime = (url: URL, { totalMs }: DownloadBounds, cause?: unknown) =>
 function toImportError(error: unknown, url: URL, context: DownloadOptions, deadline: AbortSignal): unknown {
   if (context.signal.aborted) return context.signal.reason
   if (error instanceof ImportError && error.code === 'source_refused') return error
-  if (deadline.aborted) return outOfTime(url, context.bounds, error)
+  if (deadline.aborted) return timeoutError(url, context.bounds, error)
   const refused = findCause(error, AddressRefused)
   if (refused !== null) return new ImportError('source_refused', refused.message, { cause: error })
   if (error instanceof ImportError) return error.retryable ? error : failedTry(error.message, error)

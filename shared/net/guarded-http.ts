@@ -42,7 +42,7 @@ export async function ask(
     headers: {
       ...headers,
       'user-agent': 'Rollcall',
-      ...(credentials === null ? {} : { authorization: basic(credentials) }),
+      ...(credentials === null ? {} : { authorization: basicAuthorization(credentials) }),
     },
     onInfo: () => {
       informational += 1
@@ -52,7 +52,7 @@ export async function ask(
   })
 }
 
-const basic = ({ username, password }: { username: string; password: string }): string =>
+const basicAuthorization = ({ username, password }: { username: string; password: string }): string =>
   `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`
 
 /** Throws AddressRefused when the host is a literal address that is refused. Literals are never looked up. */

@@ -52,7 +52,7 @@ export function shown(url: URL): string {
   const { url: bare } = targetOf(url)
   const query = bare.search === '' ? '' : '?…'
   bare.search = ''
-  return `${shortened(bare.href)}${query}`
+  return `${shorten(bare.href)}${query}`
 }
 
 /** Text of a server for a message: in one line, shortened, and without the credentials that were sent to it. */
@@ -62,10 +62,10 @@ export function quoted(text: string, credentials: Credentials | null): string {
     if (secret === undefined || secret === '') continue
     for (const form of [secret, encodeURIComponent(secret)]) clean = clean.replaceAll(form, '***')
   }
-  return shortened(clean.replaceAll(/[\u0000-\u001f\u007f-\u009f\s]+/g, ' ').trim())
+  return shorten(clean.replaceAll(/[\u0000-\u001f\u007f-\u009f\s]+/g, ' ').trim())
 }
 
-const shortened = (text: string): string =>
+const shorten = (text: string): string =>
   text.length > maxShownLength ? `${text.slice(0, maxShownLength)}…` : text
 
 /** The error of a failed attempt; a later one may succeed. */

@@ -191,7 +191,7 @@ export async function setPinned(
 }
 
 /** More than a creation can take from its entry to its commit. */
-const creationMs = 3_600_000
+const maxCreationMs = 3_600_000
 
 /**
  * Compares the entries with the imports. `gone` are entries of finalized imports and of creations that were killed
@@ -217,7 +217,7 @@ export async function compareEntries(
     )
     .toArray()
   const finalizedIds = new Set(finalized.map(({ _id }) => _id))
-  const before = (usage?.now.getTime() ?? 0) - creationMs
+  const before = (usage?.now.getTime() ?? 0) - maxCreationMs
   const entered = new Set(entries.map(({ import_id }) => import_id))
   return {
     gone: unneeded

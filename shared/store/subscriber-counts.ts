@@ -64,7 +64,7 @@ export async function countMovesOfLists(
   organizationId: number,
   changesByList: ReadonlyMap<number, StatusCounts>,
 ): Promise<void> {
-  const moved = [...changesByList].filter(([, changes]) => isMove(changes))
+  const moved = [...changesByList].filter(([, changes]) => hasChanges(changes))
   if (moved.length === 0) return
   const stripe = nextStripe()
   await collections.subscriberCounts.bulkWrite(
@@ -86,14 +86,14 @@ export async function countMovesOfLane(
   stripe: string,
   moved: ListChanges,
 ): Promise<void> {
-  if (!isMove(moved.changes)) return
+  if (!hasChanges(moved.changes)) return
   await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, buildMove(moved), {
     session,
     upsert: true,
   })
 }
 
-const isMove = (changes: StatusCounts): boolean => subscriberStatuses.some((status) => changes[status] !== 0)
+const hasChanges = (changes: StatusCounts): boolean => subscriberStatuses.some((status) => changes[status] !== 0)
 
 const buildMove = ({ organizationId, listId, changes }: ListChanges) => ({
   $inc: changes,
@@ -180,7 +180,7 @@ export async function keepOutNewSubscribers(
   session: ClientSession,
   { organizationId, listId }: { organizationId: number; listId: number },
 ): Promise<void> {
-  await collections.subscriberCounts.bulkWrite(touches(organizationId, listId, 'list_changes'), { session })
+  await collections.subscriberCounts.bulkWrite(buildTouches(organizationId, listId, 'list_changes'), { session })
 }
 
 /**
@@ -193,7 +193,7 @@ export async function restartOpenWrites(
 ): Promise<void> {
   const lists = mailingLists.find({ organization_id: organizationId }, { projection: { _id: 1 } })
   for await (const { _id: listId } of lists)
-    await subscriberCounts.bulkWrite(touches(organizationId, listId, 'limit_changes'), { ordered: false })
+    await subscriberCounts.bulkWrite(buildTouches(organizationId, listId, 'limit_changes'), { ordered: false })
 }
 
 /**
@@ -210,14 +210,14 @@ export async function beginImportEpoch(
     { returnDocument: 'after', projection: { import_epoch: 1 } },
   )
   if (list === null) return undefined
-  await subscriberCounts.bulkWrite(touches(organizationId, listId, 'list_changes'), { ordered: false })
+  await subscriberCounts.bulkWrite(buildTouches(organizationId, listId, 'list_changes'), { ordered: false })
   return list.import_epoch
 }
 
 /**
  * Writes to all request stripes of a list. It creates missing ones, because a concurrent creation must conflict too.
  */
-function touches(organizationId: number, listId: number, counter: 'list_changes' | 'limit_changes') {
+function buildTouches(organizationId: number, listId: number, counter: 'list_changes' | 'limit_changes') {
   return requestStripes.map((stripe) => ({
     updateOne: {
       filter: { _id: stripeKey(listId, stripe) },

@@ -13,7 +13,7 @@ const maxCopiedBytes = 16 * 1024 * 1024
 /** A file without a write for this time counts as complete. */
 const quietMs = 10_000
 /** Prefix of a reference to the upload itself, where a hard link is not possible and the file is not complete. */
-const unpinned = 'upload:'
+const unpinnedPrefix = 'upload:'
 
 export interface DiskPinsOptions {
   dataFolder: string
@@ -31,8 +31,8 @@ export interface DiskPinsOptions {
 export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'releasePin' | 'openPin'> {
   const { dataFolder, stagingFolder, collections } = options
   const locate = (reference: string): string => {
-    if (!reference.startsWith(unpinned)) return path.join(stagingFolder, reference)
-    const [id = '', ...name] = reference.slice(unpinned.length).split('/')
+    if (!reference.startsWith(unpinnedPrefix)) return path.join(stagingFolder, reference)
+    const [id = '', ...name] = reference.slice(unpinnedPrefix.length).split('/')
     return path.join(uploadFolder(dataFolder, Number(id)), name.join('/'))
   }
   const isFtpUpload = async (organizationId: number, stats: BigIntStats) =>
@@ -56,7 +56,7 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
       }
       /** The pin of a file that may still be written: the import waits until it is stable. */
       const watched = (stats: BigIntStats): UploadPin => ({
-        reference: isLinked ? reference : `${unpinned}${organizationId}/${name}`,
+        reference: isLinked ? reference : `${unpinnedPrefix}${organizationId}/${name}`,
         fingerprint: buildFingerprint(stats),
         is_settled: false,
       })
@@ -74,13 +74,13 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
       return { reference, fingerprint: buildFingerprint(copied), is_settled: true }
     },
     async releasePin({ reference }) {
-      if (!reference.startsWith(unpinned)) await rm(locate(reference), { force: true })
+      if (!reference.startsWith(unpinnedPrefix)) await rm(locate(reference), { force: true })
     },
     async openPin({ reference }) {
       const file = locate(reference)
       const handle = await openRegular(file)
       if (handle === null) return null
-      return pinnedFile(handle, path.dirname(file), reference.startsWith(unpinned) ? null : reference)
+      return pinnedFile(handle, path.dirname(file), reference.startsWith(unpinnedPrefix) ? null : reference)
     },
   }
 }

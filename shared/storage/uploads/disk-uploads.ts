@@ -18,7 +18,7 @@ import {
 
 const noFollow = constants.O_NOFOLLOW ?? 0
 /** Maximum age of hidden files that are no uploads. */
-const straysMs = 24 * 3_600_000
+const maxStrayAgeMs = 24 * 3_600_000
 
 /**
  * Upload directories as folders. Processes of several machines may share them, and other programs than our FTP server
@@ -33,7 +33,7 @@ export function diskUploads(options: DiskPinsOptions): Uploads {
     unpin: () => Promise.resolve(),
     listPinned: () => Promise.resolve([]),
     async purge({ olderThanMs }) {
-      const ids = (await names(root)).map(Number).filter(Number.isSafeInteger)
+      const ids = (await listNames(root)).map(Number).filter(Number.isSafeInteger)
       let removed = 0
       for (const id of ids) removed += await purgeFolder(uploadFolder(options.dataFolder, id), olderThanMs)
       return removed
@@ -49,13 +49,13 @@ function diskDirectory(
   const pathOf = (name: string) => path.join(folder, name)
   const find = async (name: string) => readEntry(pathOf(name), name)
   const unfinishedEntry = async (name: string) =>
-    (await names(folder)).find((entry) => parseUnfinished(entry)?.name === name) ?? null
+    (await listNames(folder)).find((entry) => parseUnfinished(entry)?.name === name) ?? null
   return {
     async prepare() {
       await mkdir(folder, { recursive: true, mode: 0o700 })
     },
     async list() {
-      const visible = (await names(folder)).filter((name) => fileNameProblem(name) === null).sort()
+      const visible = (await listNames(folder)).filter((name) => fileNameProblem(name) === null).sort()
       return (await mapInGroups(visible, find)).filter((entry) => entry !== null)
     },
     find,
@@ -90,7 +90,7 @@ function diskDirectory(
       const unfinished = pathOf(unfinishedName(token, name))
       const copy = pathOf(`.copy-${token}`)
       const before = await unfinishedEntry(name)
-      if (before !== null && !(await tryRename(pathOf(before), unfinished))) throw changed(name)
+      if (before !== null && !(await tryRename(pathOf(before), unfinished))) throw uploadChanged(name)
       let isCopy = false
       if (keep === 0) {
         await rm(unfinished, { force: true })
@@ -106,7 +106,7 @@ function diskDirectory(
         const { size = 0 } = (await readEntry(unfinished, name)) ?? {}
         if (size < keep) {
           if (isCopy) await rm(unfinished, { force: true })
-          throw changed(name)
+          throw uploadChanged(name)
         }
         if (size > keep) await truncate(unfinished, keep)
       }
@@ -131,7 +131,7 @@ function diskDirectory(
     async count() {
       const finished = new Map<string, number>()
       const unfinished = new Map<string, number>()
-      await mapInGroups(await names(folder), async (entry) => {
+      await mapInGroups(await listNames(folder), async (entry) => {
         const { size } = (await readEntry(pathOf(entry), entry)) ?? {}
         if (size === undefined) return
         const upload = parseUnfinished(entry)
@@ -144,7 +144,7 @@ function diskDirectory(
   }
 }
 
-async function names(folder: string): Promise<string[]> {
+async function listNames(folder: string): Promise<string[]> {
   try {
     return await readdir(folder)
   } catch (error) {
@@ -172,11 +172,11 @@ async function copyWhole(
   to: string,
   { name, copy, ...options }: SteadyCopyOptions & { name: string; copy: string },
 ): Promise<void> {
-  if (!(await copySteady(from, copy, options))) throw changed(name)
+  if (!(await copySteady(from, copy, options))) throw uploadChanged(name)
   await rename(copy, to)
 }
 
-const changed = (name: string) =>
+const uploadChanged = (name: string) =>
   new UploadChanged(`${JSON.stringify(name)} was changed or removed while the upload began`)
 
 /** False when the file is gone. */
@@ -191,8 +191,8 @@ async function tryRename(from: string, to: string): Promise<boolean> {
 }
 
 /** Removes hidden files that exceed their maximum age; resolves to how many of them were uploads. */
-async function purgeFolder(folder: string, unfinishedMs: number): Promise<number> {
-  const hidden = (await names(folder)).filter((entry) =>
+async function purgeFolder(folder: string, maxUnfinishedAgeMs: number): Promise<number> {
+  const hidden = (await listNames(folder)).filter((entry) =>
     /^\.(unfinished|copy|clock)-[0-9a-f]{16}/.test(entry),
   )
   if (hidden.length === 0) return 0
@@ -201,7 +201,7 @@ async function purgeFolder(folder: string, unfinishedMs: number): Promise<number
   for (const entry of hidden) {
     const isUpload = parseUnfinished(entry) !== null
     const stats = await lstat(path.join(folder, entry)).catch(() => null)
-    if (stats === null || now - stats.mtimeMs < (isUpload ? unfinishedMs : straysMs)) continue
+    if (stats === null || now - stats.mtimeMs < (isUpload ? maxUnfinishedAgeMs : maxStrayAgeMs)) continue
     await rm(path.join(folder, entry), { force: true })
     removed += isUpload ? 1 : 0
   }

@@ -15,7 +15,7 @@ import { countPinned, countUsage } from './count-usage.ts'
 import type { Uploads } from './upload-store.ts'
 
 /** Bytes that are reserved at once, so that few pieces need a write to the database. */
-const portionBytes = 4 * 1024 * 1024
+const minReservedBytes = 4 * 1024 * 1024
 /** Maximum age of a usage that is used without a new count. */
 const maxAgeMs = 3_600_000
 /** A usage that was counted within this time is not counted again before a refusal. */
@@ -97,7 +97,7 @@ export class StagedQuota {
         size += piece.length
         if (size > granted) {
           const minBytes = size - granted
-          const wanted = Math.max(minBytes, portionBytes)
+          const wanted = Math.max(minBytes, minReservedBytes)
           const more = (await grow(wanted)) ? wanted : await this.#growAfterCount(organizationId, minBytes, grow)
           if (more === 0) throw this.#overQuota(within)
           granted += more

@@ -2,9 +2,9 @@ import { randomBytes } from 'node:crypto'
 import path from 'node:path'
 
 /**
- * Names in the upload directories. Each organization has one flat directory; on disk it is `<data
- * folder>/uploads/<organization id>`. An upload in progress has a hidden name there, and gets its final name when it
- * is complete.
+ * Names in the upload directories. Each organization has one flat directory; on disk it is the folder
+ * `uploads/<organization id>` in DATA_DIR. An upload in progress has a hidden name there, and gets its final name when
+ * it is complete.
  */
 
 export function uploadFolder(dataFolder: string, organizationId: number): string {
