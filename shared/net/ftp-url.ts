@@ -31,7 +31,9 @@ export async function openByFtp(target: RemoteTarget, options: OpenOptions): Pro
     const answers = await connection.orAborted(options.guard.resolve(host))
     await connection.open(url, host, answers)
     const { client } = connection
-    await connection.orAborted(client.login(credentials?.username ?? 'anonymous', credentials?.password ?? ''))
+    await connection.orAborted(
+      client.login(credentials?.username ?? 'anonymous', credentials?.password ?? ''),
+    )
     await connection.orAborted(client.useDefaultSettings())
     const path = decodeURIComponent(url.pathname.slice(1))
     const expected = await connection.orAborted(client.size(path).catch(nullIfConnected(client)))
@@ -187,8 +189,13 @@ class Connection {
   #addressProblem(remote: string | undefined): Error | null {
     const pinned = this.#pinnedAddress === null ? null : AddressGuard.parseLiteral(this.#pinnedAddress)
     const isPinned = pinned !== null && AddressGuard.parseLiteral(remote ?? '') === pinned
-    return isPinned ? null : new AddressRefused(`a connection went to ${remote ?? 'an unknown address'} instead of the checked address`)
+    return isPinned
+      ? null
+      : new AddressRefused(
+          `a connection went to ${remote ?? 'an unknown address'} instead of the checked address`,
+        )
   }
 }
 
-const portOrDefault = (url: URL, defaultPort: number): number => (url.port === '' ? defaultPort : Number(url.port))
+const portOrDefault = (url: URL, defaultPort: number): number =>
+  url.port === '' ? defaultPort : Number(url.port)

@@ -14,10 +14,7 @@ const chunkSize = 256 * 1024
  * Unpacks a gzip stream. Throws ImportError `source_unreadable` for other data, a truncated stream, and data after
  * the end other than zeros. At a zero there zlib stops without an error, so later members of the file would be lost.
  */
-export async function* gunzip(
-  packed: AsyncIterable<Uint8Array>,
-  what: string,
-): AsyncGenerator<Buffer> {
+export async function* gunzip(packed: AsyncIterable<Uint8Array>, what: string): AsyncGenerator<Buffer> {
   const unpacked = new PassThrough()
   let failure: Error | null = null
   const gunzipping = createGunzip({ chunkSize })

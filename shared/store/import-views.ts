@@ -1,6 +1,12 @@
 import { shownUrls, type ShownUrls } from '../runtime/import-secrets.ts'
 import { unfinishedOfListIndex, type Collections } from '../contract/schemas/collections.ts'
-import { logKinds, noCounts, recordsIn, type ImportCounts, type ImportDocument } from '../contract/schemas/import.ts'
+import {
+  logKinds,
+  noCounts,
+  recordsIn,
+  type ImportCounts,
+  type ImportDocument,
+} from '../contract/schemas/import.ts'
 import type { SecretBox } from '../runtime/secret-box.ts'
 import { countsOf } from './chunks.ts'
 import { formatInstant } from '../values/time-zone.ts'
@@ -62,7 +68,10 @@ function pickLogKinds(counts: ImportCounts): ImportCounts {
 }
 
 /** The warnings of the document, and those that follow from the counts of the rows so far. */
-function buildWarnings({ warnings }: ImportDocument, { month_first_dates: dates = 0 }: ImportCounts): string[] {
+function buildWarnings(
+  { warnings }: ImportDocument,
+  { month_first_dates: dates = 0 }: ImportCounts,
+): string[] {
   if (dates === 0) return warnings
   const subject = dates === 1 ? '1 date has' : `${dates} dates have`
   return [

@@ -88,7 +88,9 @@ export async function register(
 ): Promise<void> {
   const now = await readPrimaryClock(db)
   const document = { ...registration, dead: false, started_at: now.time, ...newLease(now) }
-  await writeAndDetectGap(() => openRegistry(db, registry).updateOne({ _id }, { $set: document }, { upsert: true }))
+  await writeAndDetectGap(() =>
+    openRegistry(db, registry).updateOne({ _id }, { $set: document }, { upsert: true }),
+  )
 }
 
 /** False when another process has marked this one dead. */

@@ -250,7 +250,8 @@ export async function acknowledgeMessages(
 ): Promise<Set<number>> {
   const { outbox } = collections
   const tokens = new Map<number, Set<string>>()
-  for (const { id, leaseToken } of acknowledgements) tokens.set(id, (tokens.get(id) ?? new Set()).add(leaseToken))
+  for (const { id, leaseToken } of acknowledgements)
+    tokens.set(id, (tokens.get(id) ?? new Set()).add(leaseToken))
   const filter: Filter<OutboxDocument> = {
     _id: { $in: [...tokens.keys()] },
     ...(scope === 'all' ? {} : { organization_id: scope.organizationId }),

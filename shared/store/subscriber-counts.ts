@@ -93,7 +93,8 @@ export async function countMovesOfLane(
   })
 }
 
-const hasChanges = (changes: StatusCounts): boolean => subscriberStatuses.some((status) => changes[status] !== 0)
+const hasChanges = (changes: StatusCounts): boolean =>
+  subscriberStatuses.some((status) => changes[status] !== 0)
 
 const buildMove = ({ organizationId, listId, changes }: ListChanges) => ({
   $inc: changes,
@@ -180,7 +181,9 @@ export async function keepOutNewSubscribers(
   session: ClientSession,
   { organizationId, listId }: { organizationId: number; listId: number },
 ): Promise<void> {
-  await collections.subscriberCounts.bulkWrite(buildTouches(organizationId, listId, 'list_changes'), { session })
+  await collections.subscriberCounts.bulkWrite(buildTouches(organizationId, listId, 'list_changes'), {
+    session,
+  })
 }
 
 /**
@@ -193,7 +196,9 @@ export async function restartOpenWrites(
 ): Promise<void> {
   const lists = mailingLists.find({ organization_id: organizationId }, { projection: { _id: 1 } })
   for await (const { _id: listId } of lists)
-    await subscriberCounts.bulkWrite(buildTouches(organizationId, listId, 'limit_changes'), { ordered: false })
+    await subscriberCounts.bulkWrite(buildTouches(organizationId, listId, 'limit_changes'), {
+      ordered: false,
+    })
 }
 
 /**

@@ -133,7 +133,9 @@ async function sumReservations(
         )
         .hint(reservedQuotaIndex)
   const sums = { reservedByChunk: 0, reservedByOthers: 0, used: 0 }
-  for await (const counted of countedChunks.project<Pick<ChunkDocument, '_id' | 'places_held' | 'places_used'>>({
+  for await (const counted of countedChunks.project<
+    Pick<ChunkDocument, '_id' | 'places_held' | 'places_used'>
+  >({
     places_held: 1,
     places_used: 1,
   })) {

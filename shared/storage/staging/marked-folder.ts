@@ -109,7 +109,8 @@ export class MarkedFolder implements Part {
     this.#problem = problem
     if (problem !== null) this.#recheckLater()
     if (problem === before) return
-    if (problem === null) this.#log.info('DATA_DIR has the mark of this installation: work with files resumes')
+    if (problem === null)
+      this.#log.info('DATA_DIR has the mark of this installation: work with files resumes')
     else this.#log.error(`no file is read or written until DATA_DIR is available: ${problem}`)
     for (const listener of this.#listeners) listener(problem)
   }

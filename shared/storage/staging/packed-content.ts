@@ -57,7 +57,8 @@ export async function openSource(staging: Staging, name: string): Promise<Staged
 }
 
 async function unpackedFile(file: StagedFile, name: string): Promise<StagedFile> {
-  const damaged = () => new Error(`the staged content ${name} is damaged: another program may have changed it`)
+  const damaged = () =>
+    new Error(`the staged content ${name} is damaged: another program may have changed it`)
   const bytesAt = async (position: number, length: number): Promise<Buffer> => {
     if (position < 0) throw damaged()
     const bytes = Buffer.allocUnsafeSlow(length)

@@ -36,7 +36,8 @@ export function diskPins(options: DiskPinsOptions): Pick<Uploads, 'pin' | 'relea
     return path.join(uploadFolder(dataFolder, Number(id)), name.join('/'))
   }
   const isFtpUpload = async (organizationId: number, stats: BigIntStats) =>
-    (await collections.settledUploads.findOne({ _id: `${organizationId}/${buildFingerprint(stats)}` })) !== null
+    (await collections.settledUploads.findOne({ _id: `${organizationId}/${buildFingerprint(stats)}` })) !==
+    null
 
   return {
     async pin({ organizationId, name, importId, signal }) {

@@ -26,8 +26,7 @@ export async function fileSystemTime(folder: string): Promise<number> {
     }
   } catch (error) {
     // In a read-only folder the clock of this machine is used.
-    if (['EACCES', 'EROFS', 'EPERM'].includes(errorCode(error)))
-      return clock.now().getTime()
+    if (['EACCES', 'EROFS', 'EPERM'].includes(errorCode(error))) return clock.now().getTime()
     throw error
   }
 }

@@ -98,7 +98,9 @@ export class StagedQuota {
         if (size > granted) {
           const minBytes = size - granted
           const wanted = Math.max(minBytes, minReservedBytes)
-          const more = (await grow(wanted)) ? wanted : await this.#growAfterCount(organizationId, minBytes, grow)
+          const more = (await grow(wanted))
+            ? wanted
+            : await this.#growAfterCount(organizationId, minBytes, grow)
           if (more === 0) throw this.#overQuota(within)
           granted += more
         }
