@@ -53,7 +53,7 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'a walk by key ends after its first piece',
     file: 'shared/store/key-ranges.ts',
-    text: 'if (border === null) return\n',
+    text: 'if (boundary === null) return\n',
     replacement: 'return\n',
     tests: [imports],
   },
@@ -173,8 +173,8 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'the copy that an FTP server makes is removed under its hands',
     file: 'shared/storage/uploads/disk-uploads.ts',
-    text: '(isUpload ? unfinishedMs : straysMs)',
-    replacement: '(isUpload ? unfinishedMs : 0)',
+    text: '(isUpload ? maxUnfinishedAgeMs : maxStrayAgeMs)',
+    replacement: '(isUpload ? maxUnfinishedAgeMs : 0)',
     tests: [uploadsOfImports],
   },
   {
