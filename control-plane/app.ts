@@ -11,7 +11,7 @@ import { basePath, openApiDocument } from './openapi/openapi.ts'
 import { endpoints } from './endpoints.ts'
 import { compress } from './middleware/compress.ts'
 import { requestLog } from './middleware/request-log.ts'
-import { notCached, securityHeaders, securityHeadersOfDocs } from './middleware/security-headers.ts'
+import { docsSecurityHeaders, notCached, securityHeaders } from './middleware/security-headers.ts'
 import { confirmationPage } from './resources/subscribers/confirmation-page.ts'
 
 /** Builds the HTTP application. A request passes its parts in the order in which they stand here. */
@@ -45,7 +45,7 @@ export function createApp(deps: ControlPlane, registry: Registry): Express {
     localsOf(response).state.route = '/docs'
     next()
   })
-  app.use('/docs', securityHeadersOfDocs, docsPage())
+  app.use('/docs', docsSecurityHeaders, docsPage())
   app.use(confirmationPage(deps))
   app.use(basePath, notCached, apiRouter(endpoints, deps))
   app.use(notAnEndpoint)

@@ -5,10 +5,10 @@ import { describeNeed } from '../api/authorization.ts'
 import { maxPageBytes } from '../api/json-page.ts'
 import { tooLarge } from '../api/body/body-pieces.ts'
 import { allElseTooLarge } from '../api/body/json-skeleton.ts'
-import { megabyte } from '../api/body/request-body.ts'
 import { folderRefusal } from '../api/envelope.ts'
 import { noSpaceRefusal } from '../api/body/staged-content.ts'
 import type { Endpoint } from '../api/endpoint.ts'
+import { binaryMegabyte } from '../byte-sizes.ts'
 import { otherSiteRefusal } from '../middleware/other-sites.ts'
 import { overQuotaRefusal, tooManyImportsRefusal } from '../resources/subscriber-imports/admission.ts'
 import { documentedRefusals, type Refusal } from './refusals.ts'
@@ -100,7 +100,7 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
           '413': refusal(
             isStaged ? "The body is too large, or the organization's quota is full" : 'The body is too large',
             'invalid_request',
-            (body.stagedText === undefined ? tooLarge(megabyte) : allElseTooLarge(body.stagedText, megabyte))
+            (body.stagedText === undefined ? tooLarge(binaryMegabyte) : allElseTooLarge(body.stagedText, binaryMegabyte))
               .message,
             ...(isStaged ? [overQuotaRefusal(10_240)] : []),
           ),
