@@ -33,8 +33,8 @@ interface Connection {
 
 /**
  * Bounds the open connections, in total and from one address. At a limit, the connection that has waited longest
- * without a request is closed: first one that never sent a whole request, then an idle one. A new connection is refused
- * only when all others have a request in flight.
+ * without a request is closed. One that never sent a whole request goes first, then an idle one. A new connection is
+ * refused only when all others have a request in flight.
  */
 export class HttpConnections {
   readonly #limits: ConnectionLimits

@@ -102,7 +102,7 @@ export interface Powers {
 }
 
 export function outranks(subject: Powers, caller: Powers): boolean {
-  if (rankOf(subject.role) !== rankOf(caller.role)) return rankOf(subject.role) > rankOf(caller.role)
+  if (rank(subject.role) !== rank(caller.role)) return rank(subject.role) > rank(caller.role)
   if (caller.role !== 'standard') return false
   return Object.entries(subject.permissions).some(([key, values]) =>
     values.some((value) => caller.permissions[key]?.includes(value) !== true),
@@ -110,7 +110,7 @@ export function outranks(subject: Powers, caller: Powers): boolean {
 }
 
 /** `roles` begins with the most powerful role. */
-const rankOf = (role: Role): number => roles.length - roles.indexOf(role)
+const rank = (role: Role): number => roles.length - roles.indexOf(role)
 
 /** Throws a 403 when a caller would create, change or delete a key or a user with more permissions than its own. */
 export function requireNotAbove(subject: Powers, caller: Caller, what: 'an API key' | 'a user'): void {

@@ -7,8 +7,8 @@ export interface Credential {
 }
 
 /**
- * Parses an Authorization header into the credentials that it may mean. `Basic base64(user:password)` has the key as
- * password (for user `api` or an organization's id) or as user (without a password); the key may also stand there
+ * Parses an Authorization header into the credentials that it may mean. In `Basic base64(user:password)` the key is the
+ * password (for user `api` or an organization's id) or the user (without a password). The key may also stand there
  * without encoding. A key may look like base64, so a header can have two meanings.
  */
 export function credentialCandidates(header: string): Credential[] {

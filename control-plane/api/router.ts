@@ -256,8 +256,8 @@ async function createCall(
 }
 
 /**
- * The signal `clientGone` is aborted only when the client leaves before the reply has ended: an abort creates an
- * exception with its stack, which every request would pay for.
+ * The signal `clientGone` is aborted only when the client leaves before the reply has ended. Each abort creates an
+ * exception with its stack, which not every request should pay for.
  */
 function createSlotRequest(
   response: Response,

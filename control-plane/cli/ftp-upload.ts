@@ -8,8 +8,8 @@ import type { SourceFile } from './source-file.ts'
 
 export interface FtpTarget {
   /**
-   * `ftp://HOST:PORT` uses TLS if the server has `AUTH TLS`. `ftps://HOST:PORT` always uses TLS: from the first byte
-   * (by default on port 990), or by `AUTH TLS` on port 21 and when the server answers in clear text.
+   * `ftp://HOST:PORT` uses TLS if the server has `AUTH TLS`. `ftps://HOST:PORT` always uses TLS, from the first byte
+   * and by default on port 990. It uses `AUTH TLS` on port 21, and when the server answers in clear text.
    */
   url: URL
   /** The API key, which is the password. */

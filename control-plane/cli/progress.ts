@@ -1,7 +1,7 @@
 import { clock } from '../../shared/runtime/clock.ts'
 import { decimalMegabyte } from '../byte-sizes.ts'
 import { importEnded, type ImportView } from './api-client.ts'
-import { columnsOf, cutTo, styledFor, widthOf, type Style } from './terminal.ts'
+import { terminalWidth, cutTo, styledFor, widthOf, type Style } from './terminal.ts'
 
 /** Shows an import's progress: a bar on a terminal, else a line every few seconds. */
 export interface Progress {
@@ -65,14 +65,14 @@ function bar({ title, expectedRows, out, hasColours }: ProgressOptions): Progres
         title,
         expectedRows: expectedRows ?? null,
         rowsPerSecond,
-        width: columnsOf(out) - 1,
+        width: terminalWidth(out) - 1,
         style,
       })
       out.write(`\r${line}\u001b[K`)
       isShown = true
     },
     showMessage(text) {
-      out.write(`\r${cutTo(text, columnsOf(out) - 1)}\u001b[K`)
+      out.write(`\r${cutTo(text, terminalWidth(out) - 1)}\u001b[K`)
       isShown = true
     },
     end() {

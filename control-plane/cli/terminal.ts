@@ -24,7 +24,7 @@ export const styledFor = (
     ? (style, text) => styleText(style, text, { validateStream: false })
     : (_, text) => text
 
-export const columnsOf = (stream: NodeJS.WriteStream): number =>
+export const terminalWidth = (stream: NodeJS.WriteStream): number =>
   stream.isTTY ? stream.columns || 80 : Infinity
 
 const minColumnWidth = 6

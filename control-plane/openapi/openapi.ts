@@ -44,10 +44,10 @@ export function openApiDocument(
 ): ReturnType<typeof createDocument> {
   const paths: ZodOpenApiPathsObject = {}
   for (const described of endpoints) {
-    const path = `${basePath}${templateOf(described.path)}`
+    const path = `${basePath}${pathTemplate(described.path)}`
     paths[path] = { ...paths[path], [described.method]: operation(described) }
   }
-  paths[templateOf(confirmationPath)] = { get: confirmationVisit }
+  paths[pathTemplate(confirmationPath)] = { get: confirmationVisit }
   const document = createDocument({
     openapi: '3.1.0',
     info: {
@@ -92,7 +92,7 @@ function openObjects(node: unknown): void {
   for (const value of Object.values(node)) openObjects(value)
 }
 
-const templateOf = (path: string): string => path.replaceAll(/:(\w+)/g, '{$1}')
+const pathTemplate = (path: string): string => path.replaceAll(/:(\w+)/g, '{$1}')
 
 function operation(described: Endpoint): ZodOpenApiOperationObject {
   const { operationId, summary, tag, needs, query, body, headers, path } = described

@@ -94,7 +94,7 @@ export function findPendingSubscriber(
 export const stillConfirmable = { $expr: { $gt: ['$expires_at', '$$NOW'] } }
 
 /**
- * Adds a pending subscriber as `subscriber`. Only one visit of a link does so: the result is `missing` when the link
+ * Adds a pending subscriber as `subscriber`. Only one visit of a link does so. The result is `missing` when the link
  * was used, has expired, or stands for another request by now. Nothing changes then, nor when the quota is exhausted.
  * Throws a duplicate key error when the identity exists already.
  */

@@ -21,8 +21,8 @@ import { WriteCoalescer } from './write-coalescer.ts'
 /**
  * Group commit: creations of single subscribers of one organization that come at the same moment share one transaction,
  * whatever their lists. They share its cost and the wait for its commit, and each has the outcome that it would have
- * alone. A group that meets a taken identity, rows locked by an import or an exhausted quota is rolled back, and each
- * of its creations then runs alone.
+ * alone. A group that meets a taken identity, rows locked by an import or an exhausted quota is rolled back. Each of
+ * its creations then runs alone.
  */
 
 interface Insertion {
@@ -129,8 +129,7 @@ async function togetherOrAlone(
       try {
         return await attempt(session, hasQuotaLock)
       } catch (error) {
-        // Nothing is committed yet. A write conflict may be gone at the next try; a row that an import locks for longer
-        // must not delay the others in the group.
+        // Nothing is committed yet. A write conflict may be gone at the next try. A row that an import locks for longer must not delay the others in the group.
         if (isWriteConflict(error)) conflicts += 1
         if (isDuplicateKey(error) || conflicts > maxConflictRetries)
           throw new GroupFailed('', { cause: error })

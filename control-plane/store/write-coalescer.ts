@@ -1,6 +1,6 @@
 /**
  * Group commit: writes with one key share a transaction. Those that come while a group is in flight make the next
- * group, so a write that is alone begins at once, and sixteen at a time cost little more than two.
+ * group. A write that is alone begins at once, and sixteen at a time cost little more than two.
  */
 export class WriteCoalescer<Key, Item, Result> {
   readonly #write: (items: readonly Item[]) => Promise<Promise<Result>[]>

@@ -22,9 +22,10 @@ export interface BodyTimeouts {
 }
 
 /**
- * Streams a request's body, decompressed. Throws 413 once it has more than `limit` bytes, as sent or decompressed; 415
- * for an unknown Content-Encoding; `invalid_request` when it breaks off; 503 when it doesn't arrive while the process
- * stops. Ending the iteration early doesn't destroy the request, so that its client can still read a reply.
+ * Streams a request's body, decompressed. Throws 413 once it has more than `limit` bytes, as sent or decompressed, and
+ * 415 for an unknown Content-Encoding. Throws `invalid_request` when it breaks off, and 503 when it doesn't arrive
+ * while the process stops. Ending the iteration early doesn't destroy the request, so that its client can still read a
+ * reply.
  */
 export async function* bodyPieces(
   request: IncomingMessage,
@@ -143,7 +144,7 @@ function toRefusal(error: unknown): unknown {
 }
 
 /**
- * Reads and drops the rest of a refused request's body, so that its client can read the reply: closing while the client
+ * Reads and drops the rest of a refused request's body, so that its client can read the reply. Closing while the client
  * sends would reset the connection. Above the limits the connection is cut.
  */
 export function drain(request: IncomingMessage, limits = { ms: drainMs, bytes: drainBytes }): void {

@@ -42,21 +42,21 @@ function collectOffers(command: Command, path: string[], known: Record<string, r
     commands: help
       .visibleCommands(command)
       .map((child) => ({ name: child.name(), description: child.summary() || child.description() })),
-    options: options.flatMap((option) => optionOf(option, known)),
-    values: command.registeredArguments.flatMap((argument) => valuesOf(argument, known)),
+    options: options.flatMap((option) => toOption(option, known)),
+    values: command.registeredArguments.flatMap((argument) => argumentValues(argument, known)),
     takesFile: command.registeredArguments.some((argument) => argument.name() === 'file'),
   }
   return [own, ...command.commands.flatMap((child) => collectOffers(child, [...path, child.name()], known))]
 }
 
-function optionOf(option: Option, known: Record<string, readonly string[]>): Offer['options'] {
+function toOption(option: Option, known: Record<string, readonly string[]>): Offer['options'] {
   const flag = option.long
   if (flag === undefined || flag === null) return []
   const values = option.argChoices ?? known[flag] ?? []
   return [{ flag, description: option.description, takesValue: option.required, values }]
 }
 
-const valuesOf = (argument: Argument, known: Record<string, readonly string[]>): readonly string[] =>
+const argumentValues = (argument: Argument, known: Record<string, readonly string[]>): readonly string[] =>
   argument.argChoices ?? known[argument.name()] ?? []
 
 /** Zsh runs this script too, so no variable may have one of zsh's own names, such as `path` and `words`. */

@@ -9,7 +9,7 @@ import { exitCodes } from '../exit-codes.ts'
 import { CommandFailure, usage } from '../failures.ts'
 import type { Session } from '../session.ts'
 import { openSourceFile, type SourceFile } from '../source-file.ts'
-import { ask, columnsOf, keyboard, printable, styledFor, table, type Terminal } from '../terminal.ts'
+import { ask, terminalWidth, keyboard, printable, styledFor, table, type Terminal } from '../terminal.ts'
 import { endExitCode, printSummary, watchToItsEnd } from './imports.ts'
 import { removeUpload, sayStays, sendFile } from './send-file.ts'
 
@@ -183,7 +183,7 @@ function showInspection(terminal: Terminal, inspection: InspectionView, file: So
     ]
   })
   err.write(
-    table(['#', 'header', 'first value', 'imported as', 'confidence'], rows, { width: columnsOf(err), style }),
+    table(['#', 'header', 'first value', 'imported as', 'confidence'], rows, { width: terminalWidth(err), style }),
   )
   const failed = inspection.records.filter(({ result }) => result === 'failed')
   const [firstFailed] = failed

@@ -5,7 +5,7 @@ import { inCommandTerms } from '../command-terms.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { CommandFailure } from '../failures.ts'
 import type { Session } from '../session.ts'
-import { columnsOf, printable, printableLines, styledFor, table } from '../terminal.ts'
+import { terminalWidth, printable, printableLines, styledFor, table } from '../terminal.ts'
 import { watchImport } from '../watch.ts'
 
 interface ImportSummary extends Pick<ImportView, 'id' | 'state' | 'begins_at' | 'mailing_list_name'> {
@@ -37,7 +37,7 @@ export async function listImports(
         view.mailing_list_name,
         view.file_source.filename,
       ]),
-      { width: columnsOf(terminal.out), style: styledFor(terminal, terminal.out) },
+      { width: terminalWidth(terminal.out), style: styledFor(terminal, terminal.out) },
     ),
   )
   return exitCodes.done

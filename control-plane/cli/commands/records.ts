@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline'
 import { exitCodes } from '../exit-codes.ts'
 import { usage } from '../failures.ts'
 import type { Session } from '../session.ts'
-import { ask, columnsOf, printable, styledFor, table, type Terminal } from '../terminal.ts'
+import { ask, terminalWidth, printable, styledFor, table, type Terminal } from '../terminal.ts'
 
 /** Creates and lists organizations, lists, fields, keys and users. */
 
@@ -31,7 +31,7 @@ export async function listRecords(
   else {
     const { out } = session.terminal
     const rows = records.map((record) => columns.map((column) => shown(record[column])))
-    out.write(table(columns, rows, { width: columnsOf(out), style: styledFor(session.terminal, out) }))
+    out.write(table(columns, rows, { width: terminalWidth(out), style: styledFor(session.terminal, out) }))
   }
   return exitCodes.done
 }
