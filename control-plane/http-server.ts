@@ -87,7 +87,11 @@ export function createHttpServer(
     },
   )
   server.on('checkExpectation', (_request, response: ServerResponse) => {
-    refuse(response, 417, 'only "Expect: 100-continue" is supported: send the request without another Expect header')
+    refuse(
+      response,
+      417,
+      'only "Expect: 100-continue" is supported: send the request without another Expect header',
+    )
   })
   server.timeout = limits.idleTimeoutMs
   server.on('clientError', refuseClient)

@@ -75,7 +75,10 @@ export const headerEmail = () =>
     .refine((text) => text === '' || emailIdentity(text) !== null, { error: `must be ${emailExpectation}` })
     .transform(nullIfBlank)
     .meta({
-      override: { maxLength: maxEmailLength, anyOf: [{ format: 'idn-email' }, { pattern: String.raw`^\s*$` }] },
+      override: {
+        maxLength: maxEmailLength,
+        anyOf: [{ format: 'idn-email' }, { pattern: String.raw`^\s*$` }],
+      },
     })
 
 const nullIfBlank = (text: string): string | null => (text === '' ? null : text)

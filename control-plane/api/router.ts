@@ -308,9 +308,9 @@ async function send(
 function refuseMethod(methods: readonly Endpoint[]): RequestHandler {
   const registered = methods.map((described) => described.method.toUpperCase())
   // Express answers HEAD wherever there is a GET.
-  const allowed = [...new Set(registered.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method])))].join(
-    ', ',
-  )
+  const allowed = [
+    ...new Set(registered.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]))),
+  ].join(', ')
   return (request) => {
     throw new RequestError('invalid_request', `${request.method} is not possible here, only ${allowed}`, {
       status: 405,

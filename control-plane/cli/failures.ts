@@ -15,7 +15,8 @@ export class CommandFailure extends Error {
   }
 }
 
-export const usage = (message: string): CommandFailure => new CommandFailure(message, { exitCode: exitCodes.wrongUsage })
+export const usage = (message: string): CommandFailure =>
+  new CommandFailure(message, { exitCode: exitCodes.wrongUsage })
 
 /** Describes what went wrong, one sentence a line, and what to do about it. */
 export function explain(

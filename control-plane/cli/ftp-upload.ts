@@ -60,9 +60,7 @@ async function withConnection(target: FtpTarget, use: (client: Client) => Promis
 /** The server explains its refusals itself, except that of a wrong key. */
 function hintFor(error: unknown): string | null {
   if (error instanceof FTPError)
-    return error.code === 530
-      ? 'check ROLLCALL_API_KEY: the FTP server takes the same key as the API'
-      : null
+    return error.code === 530 ? 'check ROLLCALL_API_KEY: the FTP server takes the same key as the API' : null
   return isCertificateProblem(error)
     ? certificateHint
     : 'check that the FTP server runs and that ROLLCALL_FTP is its address. A file of up to 64 MB needs no FTP: use --via inline'

@@ -146,7 +146,10 @@ function addImportCommands(program: Command, run: Run, openSession: () => Sessio
     )
     .argument('<file>', 'the file, or the URL')
     .addOption(requiredId('--list <id>', 'the mailing list'))
-    .option('--map <names>', 'what each column is: email, another built-in column, a custom field, or - to ignore it')
+    .option(
+      '--map <names>',
+      'what each column is: email, another built-in column, a custom field, or - to ignore it',
+    )
     .option('--overwrite', 'overwrite subscribers who exist already')
     .option('--dry-run', 'do everything but the writes')
     .option('--watch', 'follow the import to its end')
@@ -164,7 +167,10 @@ function addImportCommands(program: Command, run: Run, openSession: () => Sessio
       ]),
     )
     .addOption(
-      new Option('--date-format <order>', 'mdy if 01/02/2014 is in January, dmy if it is in February').choices(['mdy', 'dmy']),
+      new Option(
+        '--date-format <order>',
+        'mdy if 01/02/2014 is in January, dmy if it is in February',
+      ).choices(['mdy', 'dmy']),
     )
     .option('-y, --yes', 'do not ask for confirmation')
     .addHelpText(

@@ -45,7 +45,9 @@ export interface RecordGroup {
 
 const option = (flags: string, description: string) => new Option(flags, description)
 const required = (flags: string, description: string) => option(flags, description).makeOptionMandatory()
-const organizationOption = option('--org <id>', 'the organization, for system admins').argParser(positiveInteger)
+const organizationOption = option('--org <id>', 'the organization, for system admins').argParser(
+  positiveInteger,
+)
 const listOption = requiredId('--list <id>', 'the mailing list')
 const role = option('--role <role>', `one of ${roles.join(', ')}`)
 

@@ -71,7 +71,9 @@ export async function superviseChild(
           onHopeless()
           return
         }
-        log.error(`the ${name} process couldn't be started again, and a further try will follow: ${messageOf(error)}`)
+        log.error(
+          `the ${name} process couldn't be started again, and a further try will follow: ${messageOf(error)}`,
+        )
       }
     }
   }

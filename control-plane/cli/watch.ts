@@ -65,7 +65,8 @@ async function* followViews(
       }
       if (!isTemporary(error)) throw error
       const now = clock.monotonicMs()
-      if (unreachableSince === null) onTrouble("the service can't be reached: waiting for it; the import is not affected")
+      if (unreachableSince === null)
+        onTrouble("the service can't be reached: waiting for it; the import is not affected")
       unreachableSince ??= now
       if (now - unreachableSince > timeoutMs) throw error
     }

@@ -30,7 +30,8 @@ const fieldTexts: Record<string, string> = {
   'mailing_list.name': 'its name, unique in the organization without regard to case',
   has_format: 'whether its subscribers have an email format',
   has_confirmed: 'whether its subscribers are confirmed or not',
-  is_remote_list: 'whether its subscribers are kept in another system, so that they cannot be read or changed here',
+  is_remote_list:
+    'whether its subscribers are kept in another system, so that they cannot be read or changed here',
   primary_key_custom_field_id:
     'the required text or number field that identifies its subscribers in place of the email; it can be set while the list is empty',
 

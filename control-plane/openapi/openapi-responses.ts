@@ -100,8 +100,10 @@ export function responses(described: Endpoint): ZodOpenApiOperationObject['respo
           '413': refusal(
             isStaged ? "The body is too large, or the organization's quota is full" : 'The body is too large',
             'invalid_request',
-            (body.stagedText === undefined ? tooLarge(binaryMegabyte) : allElseTooLarge(body.stagedText, binaryMegabyte))
-              .message,
+            (body.stagedText === undefined
+              ? tooLarge(binaryMegabyte)
+              : allElseTooLarge(body.stagedText, binaryMegabyte)
+            ).message,
             ...(isStaged ? [overQuotaRefusal(10_240)] : []),
           ),
           '415': refusal(
@@ -170,7 +172,13 @@ function envelopedReply(described: Endpoint, reply: Extract<Endpoint['reply'], {
           num_pages: 1,
           next_page_token: null,
         }
-  const value = { success: true, data: reply.example, error_code: null, error_message: null, ...pagingExample }
+  const value = {
+    success: true,
+    data: reply.example,
+    error_code: null,
+    error_message: null,
+    ...pagingExample,
+  }
   return {
     description: 'Done, or refused with `success` false',
     content: {

@@ -16,7 +16,10 @@ const confirmableForMs = 7 * dayMs
 /** Minimum time between two mails to the same identity. */
 const mailPauseMs = 600_000
 
-type ConfirmationRequest = Omit<PendingSubscriberDocument, 'token' | 'mailed_at' | 'message_id' | 'expires_at'>
+type ConfirmationRequest = Omit<
+  PendingSubscriberDocument,
+  'token' | 'mailed_at' | 'message_id' | 'expires_at'
+>
 
 /**
  * Stores a request for a confirmation, in place of an earlier one for the same identity, and puts the mail into the

@@ -41,7 +41,12 @@ export async function withRequestedReactions(
     queued = []
     if (requested.autoresponders.length === 0 || subscriber.status !== 'active') return
     causedAt = await databaseTime(database.db)
-    queued = await queueFor(database.collections, session, { organizationId, subscriber, requested, causedAt })
+    queued = await queueFor(database.collections, session, {
+      organizationId,
+      subscriber,
+      requested,
+      causedAt,
+    })
   })
   if (outcome === 'done' && queued.length > 0)
     await noteTriggered(

@@ -91,10 +91,7 @@ async function* bounded(pieces: AsyncIterable<Buffer>, limit: number): AsyncGene
   }
 }
 
-async function* decompressed(
-  pieces: AsyncIterable<Buffer>,
-  decompressor: Transform,
-): AsyncGenerator<Buffer> {
+async function* decompressed(pieces: AsyncIterable<Buffer>, decompressor: Transform): AsyncGenerator<Buffer> {
   // The iteration throws the errors. Without a callback the pipeline would report them as unhandled.
   pipeline(pieces, decompressor, () => undefined)
   const output: AsyncIterable<Buffer> = decompressor

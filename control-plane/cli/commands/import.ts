@@ -183,7 +183,10 @@ function showInspection(terminal: Terminal, inspection: InspectionView, file: So
     ]
   })
   err.write(
-    table(['#', 'header', 'first value', 'imported as', 'confidence'], rows, { width: terminalWidth(err), style }),
+    table(['#', 'header', 'first value', 'imported as', 'confidence'], rows, {
+      width: terminalWidth(err),
+      style,
+    }),
   )
   const failed = inspection.records.filter(({ result }) => result === 'failed')
   const [firstFailed] = failed
@@ -213,7 +216,7 @@ async function confirmMapping(
   if (problem !== null) err.write(`${printable(problem)}\n`)
   // Standard input was the file and has ended, so the answer is read from the terminal itself.
   const answers = source === '-' ? keyboard() : input
-  if (answers === null) throw usage("there is no terminal to confirm the columns on: use --yes or --map")
+  if (answers === null) throw usage('there is no terminal to confirm the columns on: use --yes or --map')
   try {
     return await askForMapping({ ...terminal, input: answers }, inspection)
   } finally {

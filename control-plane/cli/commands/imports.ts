@@ -147,5 +147,6 @@ export function printSummary({ terminal }: Session, view: ImportView): void {
   }
   if (view.error_message !== null)
     err.write(`${style('red', 'rollcall:')} ${printable(view.error_message)}\n`)
-  for (const warning of view.warnings) err.write(`${style('yellow', 'warning:')} ${printable(inCommandTerms(warning))}\n`)
+  for (const warning of view.warnings)
+    err.write(`${style('yellow', 'warning:')} ${printable(inCommandTerms(warning))}\n`)
 }
