@@ -672,7 +672,7 @@ t.test(
     t.match(no, { code: 1, out: /nothing was imported/ })
     t.match(typed, { code: 0, out: /Import \d+ is/ }, 'a file that is typed')
     t.match(stopped, { code: 130, out: /Import \d+ continues/ })
-    const id = /Import (\d+) goes on/.exec(stopped.out)![1]
+    const id = /Import (\d+) continues/.exec(stopped.out)![1]
     t.equal((await service.get(`/subscriber_imports/${id}`)).state, 'scheduled')
   },
 )
