@@ -1,4 +1,5 @@
 import type { Response } from 'express'
+import { decimalMegabyte } from '../byte-sizes.ts'
 import { FairSemaphore, refusalDelayMs, type SlotRequest } from './fair-semaphore.ts'
 
 /**
@@ -58,8 +59,8 @@ export const largeBodies = new FairSemaphore({
 
 /** Replies above 256 KiB, weighed in bytes, until their client has read them. */
 const largeReplies = new FairSemaphore({
-  maxRunning: 96_000_000,
-  maxRunningPerOrganization: 32_000_000,
+  maxRunning: 96 * decimalMegabyte,
+  maxRunningPerOrganization: 32 * decimalMegabyte,
   maxWaitingPerOrganization: 50,
   maxWaitMs: 30_000,
   tooMany: {

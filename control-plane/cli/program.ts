@@ -176,8 +176,9 @@ function addImportCommands(program: Command, run: Run, openSession: () => Sessio
     .addHelpText(
       'after',
       `
-A file of up to ${maxInlineBytes / binaryMegabyte} MB is sent inline, a larger or a compressed (.gz) one by FTP. Without --watch the command ends when the
-import is created. With it, it ends with ${exitCodes.done} when the import is finished, and with ${exitCodes.failed} when it failed or was cancelled.
+A file of up to ${maxInlineBytes / binaryMegabyte} MB is sent inline, a larger or a compressed (.gz) one by FTP. Without --watch the command
+ends when the import is created. With --watch it ends with ${exitCodes.done} when the import is finished, and with ${exitCodes.failed} when it
+failed or was cancelled.
 
 Examples:
   rollcall import subscribers.csv --list 1 --watch
@@ -235,13 +236,13 @@ function addRecordCommands(program: Command, run: Run, openSession: () => Sessio
   for (const { name, description, create, list } of recordGroups) {
     const group = program.command(name).description(description)
     addRecordCommand(group, 'create', create).action(
-      run(async (given: RecordOptions) => {
-        const body = await create.body(given, terminal)
-        return createRecord(openSession(), create.path(given), body, given)
+      run(async (options: RecordOptions) => {
+        const body = await create.body(options, terminal)
+        return createRecord(openSession(), create.path(options), body, options)
       }),
     )
     addRecordCommand(group, 'list', list).action(
-      run((given: RecordOptions) => listRecords(openSession(), list.path(given), list.columns, given)),
+      run((options: RecordOptions) => listRecords(openSession(), list.path(options), list.columns, options)),
     )
   }
 }
