@@ -79,8 +79,8 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: authorization,
-    text: 'return rankOf(subject.role) > rankOf(caller.role)',
-    replacements: ['return rankOf(subject.role) >= rankOf(caller.role)'],
+    text: 'return rank(subject.role) > rank(caller.role)',
+    replacements: ['return rank(subject.role) >= rank(caller.role)'],
     why: 'equal ranks were told apart in the line before',
   },
   {

@@ -184,9 +184,9 @@ export const boundFaults: readonly PlantedFault[] = [
   ),
   wrong(
     'a megabyte of a body has 1,000,000 bytes',
-    'control-plane/api/body/request-body.ts',
-    'megabyte = 1024 * 1024',
-    'megabyte = 1000 * 1000',
+    'control-plane/byte-sizes.ts',
+    'binaryMegabyte = 1024 * 1024',
+    'binaryMegabyte = 1000 * 1000',
   ),
   wrong('a lockout takes six failures', 'shared/runtime/config.ts', 'default: 5 }', 'default: 6 }'),
   wrong(

@@ -547,8 +547,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'an update in place is made however old its fields are',
     file: 'control-plane/store/subscribers.ts',
-    text: '{ ...asSeen, $expr }',
-    replacement: 'asSeen',
+    text: '{ ...asRead, $expr }',
+    replacement: 'asRead',
     tests: [stores],
   },
   {
@@ -573,13 +573,13 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   ...[
-    ['who it is', 'const asSeen = { _id, status, confirmed: confirmed ?? { $exists: false } }'],
-    ['for the status', 'const asSeen = { _id, id, confirmed: confirmed ?? { $exists: false } }'],
-    ['for the confirmation', 'const asSeen = { _id, id, status }'],
+    ['who it is', 'const asRead = { _id, status, confirmed: confirmed ?? { $exists: false } }'],
+    ['for the status', 'const asRead = { _id, id, confirmed: confirmed ?? { $exists: false } }'],
+    ['for the confirmation', 'const asRead = { _id, id, status }'],
   ].map(([what, replacement]) => ({
     name: `an update in place does not ask ${what}`,
     file: 'control-plane/store/subscribers.ts',
-    text: 'const asSeen = { _id, id, status, confirmed: confirmed ?? { $exists: false } }',
+    text: 'const asRead = { _id, id, status, confirmed: confirmed ?? { $exists: false } }',
     replacement: replacement!,
     tests: [races],
   })),
