@@ -33,20 +33,20 @@ const faultySettings = [
   'organization_id is read-only and must not be sent',
   'dispatch_attributes.state is read-only and must not be sent',
   'segmentation_criteria_remote_sql is possible only on Remote Lists',
-  'segmentation_criteria_id and segmentation_criteria_remote_sql say the same: only one of them may be given',
-  "contents can't be given together with content_subject, email_format, content_html, content_text, which stand for one of them",
+  'only one of segmentation_criteria_id and segmentation_criteria_remote_sql may be given',
+  "contents can't be given together with content_subject, email_format, content_html, content_text, which are the fields of one content",
   'contents.0.subject must be one line without control characters',
-  'contents.0._destroy needs the id of the content that is to go',
+  'contents.0._destroy needs the id of the content to remove',
   'contents.0.id 11 names no content of the template',
   'dispatch_attributes.bounce_email_id must be written as <user_id>@<domain_id>, such as 3@7',
-  'dispatch_attributes.special_sending_rule_id and special_sending_rule_name name one rule: only one of them may be given',
+  'only one of dispatch_attributes.special_sending_rule_id and special_sending_rule_name may be given',
   'dispatch_attributes.from_email must be an email address',
   'dispatch_attributes.from_name must be one line without control characters',
   'dispatch_attributes.begins_at must be an ISO 8601 time with `T`, such as 2026-01-31T12:00:00+01:00, in the years 1000 to 9999',
   'dispatch_attributes.autowinner_percentage must be a percentage from 0 to 100 with at most 2 decimals, as a number or as a string',
 ]
 
-/** The 8 MB of its contents as a document and as JSON. */
+/** Contents of 8 MB, once as a document and once as JSON. */
 const largeReplyBytes = 16_000_000
 
 export const campaignTemplateEndpoints = [

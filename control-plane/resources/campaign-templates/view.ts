@@ -8,10 +8,10 @@ import type { WholePaging } from '../../api/endpoint.ts'
 import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
 import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { dispatchView } from './delivery.ts'
+import { toDispatchView } from './delivery.ts'
 import type { ContentView, templateSummaryView, TemplateView } from './schemas.ts'
 
-/** Templates as replies, with the names of their list and organization, and times in the organization's zone. */
+/** Views of templates, with the names of list and organization, and times in the organization's zone. */
 
 const summaryFields = {
   name: 1,
@@ -21,7 +21,7 @@ const summaryFields = {
 } as const
 type Summary = Pick<CampaignTemplateDocument, '_id' | keyof typeof summaryFields>
 
-/** By id; their contents, which may be large, stay in the database. */
+/** The templates sorted by id. Their contents, which may be large, aren't read. */
 export async function summaries(
   call: PageCall,
   filter: { mailing_list_id: number } | { organization_id: number },
@@ -75,7 +75,7 @@ export async function toView(
     organizations.findOne({ _id: document.organization_id }, { projection: { name: 1, time_zone_name: 1 } }),
   ])
   const zoneName = organization?.time_zone_name ?? 'UTC'
-  const contents = document.contents.map(contentView)
+  const contents = document.contents.map(toContentView)
   const first = contents[0]
   return {
     id: document._id,
@@ -92,7 +92,7 @@ export async function toView(
     email_format: first?.format ?? null,
     content_html: first?.html ?? null,
     content_text: first?.text ?? null,
-    ...(document.dispatch === null ? {} : { dispatch: dispatchView(document.dispatch, zoneName) }),
+    ...(document.dispatch === null ? {} : { dispatch: toDispatchView(document.dispatch, zoneName) }),
     archived: false,
     content_determined: contents.length === 1,
     template: true,
@@ -106,8 +106,8 @@ export async function toView(
   }
 }
 
-/** What the format doesn't send isn't shown; it is kept for when the format changes. */
-function contentView({ id, name, subject, format, html, text }: TemplateContent): ContentView {
+/** Hides the text that the format doesn't send. It stays stored, for a later change of the format. */
+function toContentView({ id, name, subject, format, html, text }: TemplateContent): ContentView {
   return {
     id,
     name,

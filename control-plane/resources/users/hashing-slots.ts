@@ -2,8 +2,8 @@ import type { Caller } from '../../../shared/store/api-keys.ts'
 import { FairSemaphore, refusalDelayMs, type SlotRequest } from '../../api/fair-semaphore.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 
-/** Whose turn a password hash takes: that of the caller's organization, not the user's, as the caller sends the requests. */
-export const hashingFor = (
+/** Hashes count for the organization of the caller, which sends the requests, and not for that of the user. */
+export const hashingRequest = (
   { stopping }: ControlPlane,
   { organizationId }: Caller,
   clientGone?: AbortSignal,
@@ -16,7 +16,7 @@ export const hashingSlots = (bounds: {
   new FairSemaphore({
     ...bounds,
     tooMany: {
-      message: 'too many passwords of this organization are being checked, try again in 10 s',
+      message: 'too many passwords of this organization are being checked: try again in 10 s',
       retryAfterSeconds: 10,
       delayMs: refusalDelayMs,
     },
