@@ -121,8 +121,8 @@ export class UploadDirectory {
   }
 
   /**
-   * Waits for the end of an upload in progress. A client asks for the size right after it was cut off, and the last
-   * bytes that it sent may still be on their way to the disk.
+   * Waits for the end of an upload in progress. A client that was cut off asks for the size at once, while
+   * its last bytes may still be on their way to the disk.
    */
   async #findUnfinished(name: string): Promise<UploadEntry | null> {
     if ((await this.#store.findUnfinished(name)) === null) return null

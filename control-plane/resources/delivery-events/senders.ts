@@ -39,7 +39,7 @@ const triggerFields = {
 }
 
 /** The filter for autoresponders with one of these targets; each target field has its own index. */
-export const triggersOf = (ids: readonly number[]) => ({
+export const filterByTargets = (ids: readonly number[]) => ({
   $or: autoresponderTargets.map((target) => ({ [target]: { $in: [...ids] } })),
 })
 
@@ -57,7 +57,7 @@ export async function readSenders(
     collections.autoresponders
       .find({ _id: { $in: [...ids] } }, { projection: { organization_id: 1, mailing_list_id: 1 } })
       .toArray(),
-    collections.autoresponders.find<Trigger>(triggersOf(ids), { projection: triggerFields }).toArray(),
+    collections.autoresponders.find<Trigger>(filterByTargets(ids), { projection: triggerFields }).toArray(),
   ])
   const accessible = found.filter(({ organization_id: owner }) => reaches(caller, owner))
   const zones = await readZones(collections, [...new Set(accessible.map((sender) => sender.organization_id))])

@@ -27,17 +27,18 @@ const outboxScope = (caller: Caller): OutboxScope =>
  * Calls of one organization run one at a time, because concurrent ones would compete for the same first messages. Calls
  * of several organizations run in parallel.
  */
-const slots = new FairSemaphore({
-  maxRunning: 4,
-  maxRunningPerOrganization: 1,
-  maxWaitingPerOrganization: 50,
-  tooMany: {
-    message: 'too many requests of this organization take messages, try again in 5 s',
-    retryAfterSeconds: 5,
-    delayMs: refusalDelayMs,
-  },
-  stoppingMessage: 'the service is stopping and took no message: try again',
-})
+export const createOutboxSlots = (): FairSemaphore =>
+  new FairSemaphore({
+    maxRunning: 4,
+    maxRunningPerOrganization: 1,
+    maxWaitingPerOrganization: 50,
+    tooMany: {
+      message: 'too many requests of this organization take messages, try again in 5 s',
+      retryAfterSeconds: 5,
+      delayMs: refusalDelayMs,
+    },
+    stoppingMessage: 'the service is stopping and took no message: try again',
+  })
 
 /** Time budget of one call. It may return fewer messages than asked for when many had to be dropped on the way. */
 const timeBudgetMs = { withSome: 5_000, withNone: 20_000 }
@@ -46,7 +47,7 @@ const timeBudgetMs = { withSome: 5_000, withNone: 20_000 }
 export function takeMessages(call: PageCall, request: Taking): Promise<JsonRecords> {
   const { deps, caller, clientGone } = call
   const { organizationId } = caller
-  return slots.run({ organizationId, stopping: deps.stopping, clientGone }, async () => {
+  return deps.outboxSlots.run({ organizationId, stopping: deps.stopping, clientGone }, async () => {
     // Acquired before messages are leased: without a reply they would be blocked until their lease ends.
     await call.acquireLargeReply(maxPageBytes)
     return takeWithSlot(deps, outboxScope(caller), request, clientGone)

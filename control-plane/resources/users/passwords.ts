@@ -1,13 +1,9 @@
 import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
 import { promisify } from 'node:util'
 import { normalizeText } from '../../../shared/values/normalized-text.ts'
-import type { SlotRequest } from '../../api/fair-semaphore.ts'
-import { hashingSlots } from './hashing-slots.ts'
+import type { RunInSlot } from './hashing-slots.ts'
 
-/**
- * Password hashes: Argon2id (RFC 9106) in the PHC string format, in which each hash names its parameters. They are
- * computed on libuv's threads, few at a time: each takes 19 MiB and a thread that file access needs too.
- */
+/** Password hashes: Argon2id (RFC 9106) in the PHC string format, in which each hash names its parameters. */
 
 export const maxPasswordBytes = 1024
 
@@ -16,19 +12,16 @@ const parameters = { memory: 19_456, passes: 2, parallelism: 1 }
 const tagLength = 32
 const saltLength = 16
 
-/** One organization gets at most two of the three slots, so that another one can always get a slot. */
-const slots = hashingSlots({ maxRunning: 3, maxWaitingPerOrganization: 200 })
-
 const compute = promisify(argon2)
 
-/** A hash in the PHC format. Throws 429 and 503 when it gets no slot (FairSemaphore). */
-export async function hashPassword(password: string, slotRequest: SlotRequest): Promise<string> {
+/** A hash in the PHC format. Throws as `runInSlot`. */
+export async function hashPassword(password: string, runInSlot: RunInSlot): Promise<string> {
   const salt = randomBytes(saltLength)
-  return format(parameters, salt, await computeTag(password, { ...parameters, salt, tagLength }, slotRequest))
+  return format(parameters, salt, await computeTag(password, { ...parameters, salt, tagLength }, runInSlot))
 }
 
 /** Whether the password has this hash. Takes the same time for right and wrong ones. Throws as hashPassword. */
-export async function isPassword(password: string, hash: string, slotRequest: SlotRequest): Promise<boolean> {
+export async function isPassword(password: string, hash: string, runInSlot: RunInSlot): Promise<boolean> {
   const match = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([\w+/]+)\$([\w+/]+)$/.exec(hash)
   if (match === null) throw new Error('a stored password hash is no Argon2id hash in the PHC format')
   const [, memory, passes, parallelism, saltText = '', tagText = ''] = match
@@ -40,7 +33,7 @@ export async function isPassword(password: string, hash: string, slotRequest: Sl
     salt: Buffer.from(saltText, 'base64'),
     tagLength: tag.length,
   }
-  return timingSafeEqual(await computeTag(password, options, slotRequest), tag)
+  return timingSafeEqual(await computeTag(password, options, runInSlot), tag)
 }
 
 /** A hash that no password matches. Comparing with it makes an unknown user cost as much as a known one. */
@@ -54,10 +47,10 @@ function format({ memory, passes, parallelism }: typeof parameters, salt: Buffer
 function computeTag(
   password: string,
   { salt, ...options }: typeof parameters & { salt: Buffer; tagLength: number },
-  slotRequest: SlotRequest,
+  runInSlot: RunInSlot,
 ): Promise<Buffer> {
   // Normalized, because machines encode the same typed password differently. Cut one unit above the maximum: a longer
   // password is wrong in any case, and costs the same.
   const message = normalizeText(password.slice(0, maxPasswordBytes + 1), 'NFC')
-  return slots.run(slotRequest, () => compute('argon2id', { message, nonce: salt, ...options }))
+  return runInSlot(() => compute('argon2id', { message, nonce: salt, ...options }))
 }

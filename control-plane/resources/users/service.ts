@@ -15,7 +15,7 @@ import { refuseProblems, mapDuplicateKey, withoutUndefined } from '../../api/val
 import type { ControlPlane } from '../../control-plane.ts'
 import { deleteUserDocument, insertUser, updateUser } from '../../store/users.ts'
 import { changeCredentials } from '../credential-changes.ts'
-import { hashingRequest } from './hashing-slots.ts'
+import { hashingSlot } from './hashing-slots.ts'
 import { hashPassword } from './passwords.ts'
 import type { userChange, userCreation, userQuery } from './schemas.ts'
 import { toViews } from './view.ts'
@@ -125,7 +125,7 @@ export async function createUser(
     full_name_key: comparisonForm(given.full_name),
     email_key: comparisonForm(given.email),
     permissions: withoutUndefined(given.permissions),
-    password_hash: await hashPassword(password1, hashingRequest(deps, caller, clientGone)),
+    password_hash: await hashPassword(password1, hashingSlot(deps, caller, clientGone)),
     password_failures: 0,
     locked_until: null,
     password_tried_at: null,
@@ -156,7 +156,7 @@ export async function changeUser(
     ...(given.email === undefined ? {} : { email_key: comparisonForm(given.email) }),
     ...(password1 === undefined
       ? {}
-      : { password_hash: await hashPassword(password1, hashingRequest(deps, caller, clientGone)) }),
+      : { password_hash: await hashPassword(password1, hashingSlot(deps, caller, clientGone)) }),
   }
   for (const [key, values] of Object.entries(permissions ?? {})) {
     if (values !== undefined) set[`permissions.${key}`] = values

@@ -7,13 +7,13 @@ import { reaches } from '../../api/scope.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { countUnknownSignIn } from '../../store/counters.ts'
 import { recordSignInAttempt } from '../../store/users.ts'
-import { hashingRequest } from './hashing-slots.ts'
+import { hashingSlot } from './hashing-slots.ts'
 import { isPassword, unmatchableHash } from './passwords.ts'
 import type { signIn } from './schemas.ts'
 
 /**
- * Signs in by password. Every refusal has the same message and the same cost (one read, one hash, one write), so that a
- * caller can't find out which users exist.
+ * Signs in by password. All refusals have the same message and the same cost (one read, one hash, one write), so that
+ * callers can't find out which users exist.
  */
 export async function authenticate(
   deps: ControlPlane,
@@ -25,8 +25,11 @@ export async function authenticate(
   const { collections } = database
   const found = await collections.users.findOne({ email_key: comparisonForm(email.trim()) })
   const user = found !== null && reaches(caller, found.organization_id) ? found : null
-  const slotRequest = hashingRequest(deps, caller, clientGone)
-  const isCorrect = await isPassword(password, user?.password_hash ?? unmatchableHash, slotRequest)
+  const isCorrect = await isPassword(
+    password,
+    user?.password_hash ?? unmatchableHash,
+    hashingSlot(deps, caller, clientGone),
+  )
   const updated =
     user === null
       ? await countUnknownSignIn(collections)

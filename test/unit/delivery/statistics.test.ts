@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
-import { statisticsOf } from '../../../control-plane/resources/autoresponder-statistics/formulas.ts'
+import { computeStatistics } from '../../../control-plane/resources/autoresponder-statistics/formulas.ts'
 import { DayCounts } from '../../../control-plane/resources/delivery-events/counts.ts'
 import {
   applyEvent,
@@ -86,7 +86,7 @@ t.test(`${cases} streams of events come to what a plain recount of them comes to
           if (isAsked(key)) for (const [code, n] of byCode) codes[code] = (codes[code] ?? 0) + n
       }
       const expected = recount(stream, moved, { zone, ...period })
-      const found = statisticsOf(counts, codes)
+      const found = computeStatistics(counts, codes)
       if (!isDeepStrictEqual(found, expected)) faults.push({ case: i, seed, period, found, expected })
       if (faults.length > 2) break
     }
