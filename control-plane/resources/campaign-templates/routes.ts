@@ -10,8 +10,15 @@ import {
   templateSummaryView,
   templateView,
 } from './schemas.ts'
-import { changeTemplate, createTemplate, findTemplate, blankTemplate, checkTemplate } from './service.ts'
-import { summaries, toView } from './view.ts'
+import {
+  blankTemplate,
+  changeTemplate,
+  checkTemplate,
+  createTemplate,
+  findTemplate,
+  listTemplates,
+} from './service.ts'
+import { toView } from './view.ts'
 
 const tag = 'Campaign templates'
 const listPath = '/mailing_lists/:mailing_list_id/templates'
@@ -59,7 +66,7 @@ export const campaignTemplateEndpoints = [
     needs: 'any_key',
     query: z.object(wholeQuery()),
     reply: { data: z.array(templateSummaryView), paging: 'whole', example: [exampleSummary] },
-    handle: (call) => summaries(call, { organization_id: call.caller.organizationId }, call.query()),
+    handle: (call) => listTemplates(call, { organization_id: call.caller.organizationId }, call.query()),
   }),
   endpoint({
     method: 'get',
@@ -72,7 +79,7 @@ export const campaignTemplateEndpoints = [
     reply: { data: z.array(templateSummaryView), paging: 'whole', example: [exampleSummary] },
     async handle(call) {
       const list = await findMailingList(call.deps, call.caller, call.params['mailing_list_id'])
-      return summaries(call, { mailing_list_id: list._id }, call.query())
+      return listTemplates(call, { mailing_list_id: list._id }, call.query())
     },
   }),
   endpoint({

@@ -4,13 +4,47 @@ import { nextIds } from '../../../shared/runtime/database.ts'
 import type { CampaignTemplateDocument } from '../../../shared/contract/schemas/campaign-template.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
+import type { WholePaging } from '../../api/endpoint.ts'
+import { PageReader, type JsonRecords, type PageCall } from '../../api/json-page.ts'
 import { missing, pathId, reaches } from '../../api/scope.ts'
+import { nextPageToken, pageStart } from '../../api/token-paging.ts'
 import { refuseProblems, mapDuplicateKey } from '../../api/validation.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { insertTemplate, updateTemplate } from '../../store/campaign-templates.ts'
 import { changedContents, countNewContents } from './contents.ts'
 import { changedDispatch } from './delivery.ts'
-import { insertTemplate, updateTemplate } from '../../store/campaign-templates.ts'
 import type { TemplateChange, TemplateCreation } from './schemas.ts'
+import { toSummaryViews, type TemplateSummary } from './view.ts'
+
+const summaryFields = {
+  name: 1,
+  mailing_list_id: 1,
+  organization_id: 1,
+  segmentation_criteria_id: 1,
+} as const
+
+/** The templates sorted by id. Their contents, which may be large, aren't read. */
+export async function listTemplates(
+  call: PageCall,
+  filter: { mailing_list_id: number } | { organization_id: number },
+  { page_token }: { page_token?: string | undefined },
+): Promise<{ data: JsonRecords; paging: WholePaging }> {
+  const { campaignTemplates } = call.deps.database.collections
+  const scope = `templates ${JSON.stringify(filter)}`
+  const after = Number(pageStart(call.deps, { page_token }, scope).after ?? 0)
+  const reader = new PageReader<TemplateSummary>({
+    call,
+    max: Number.MAX_SAFE_INTEGER,
+    views: (documents) => toSummaryViews(call.deps, documents),
+  })
+  await reader.read(
+    campaignTemplates
+      .find<TemplateSummary>({ ...filter, _id: { $gt: after } }, { projection: summaryFields })
+      .sort({ _id: 1 }),
+  )
+  const last = reader.last === null ? null : String(reader.last._id)
+  return { data: reader.data, paging: { next_page_token: nextPageToken(call.deps, scope, last) } }
+}
 
 /** Throws `not_found`, also when the caller can't access the template. */
 export async function findTemplate(

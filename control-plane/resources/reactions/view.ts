@@ -1,6 +1,6 @@
 import { formatInstant } from '../../../shared/values/time-zone.ts'
-import type { ShownReaction } from './service.ts'
 import type { ReactionView } from './schemas.ts'
+import type { ShownReaction } from './service.ts'
 
 /** `zone`: the IANA name of the organization's time zone. */
 export function toView(reaction: ShownReaction, zone: string): ReactionView {

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { requireNotAbove, refuseMoreThanAsked } from '../../api/authorization.ts'
 import { endpoint, type Endpoint } from '../../api/endpoint.ts'
+import { clearLockout } from '../../store/users.ts'
 import {
   lockoutReset,
   signIn,
@@ -20,7 +21,6 @@ import {
   listUsers,
 } from './service.ts'
 import { authenticate } from './sign-in.ts'
-import { clearLockout } from '../../store/users.ts'
 import { toView } from './view.ts'
 
 const tag = 'Users'
