@@ -93,7 +93,7 @@ export async function printLog(
 /** 3 where it finished and every row failed, so that scripts don't take it for a success. */
 export function exitCodeOf({ state, stats }: ImportView): number {
   if (state !== 'finished') return 1
-  return stats.records_imported > 0 && stats.subscribers.failed === stats.records_imported ? 3 : 0
+  return stats.records_imported > 0 && stats.subscribers['failed'] === stats.records_imported ? 3 : 0
 }
 
 /** As shells have it. */
