@@ -7,6 +7,7 @@ import type { MarkedFolder } from '../shared/storage/staging/marked-folder.ts'
 import type { Staging } from '../shared/storage/staging/staging.ts'
 import type { StagedQuota } from '../shared/storage/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
+import type { FairSemaphore } from './api/fair-semaphore.ts'
 import type { KnownCallers } from './api/known-callers.ts'
 import type { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
 
@@ -23,6 +24,10 @@ export interface ControlPlane {
   throttle: AuthThrottle
   callers: KnownCallers
   importWatch: ImportWatch
+  /** Limits the password hashes that are computed at a time. */
+  hashingSlots: FairSemaphore
+  /** Limits the calls that take messages from the outbox at a time. */
+  outboxSlots: FairSemaphore
   /** The secret with which API keys are hashed (HMAC). */
   keyHashSecret: Uint8Array
   /** Encrypts the secrets of imports, such as passwords in URLs. */

@@ -19,6 +19,8 @@ import { connectionLimits, HttpConnections } from './http-connections.ts'
 import { createHttpServer } from './http-server.ts'
 import { mayReadImports } from './resources/subscriber-imports/events.ts'
 import { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
+import { createOutboxSlots } from './resources/outbox/service.ts'
+import { createHashingSlots } from './resources/users/hashing-slots.ts'
 
 /** The control plane process serves the JSON API. It gives engines work through the database and never calls one. */
 await runProcess('control-plane', async (process) => {
@@ -56,6 +58,8 @@ await runProcess('control-plane', async (process) => {
       stopping: refusing.signal,
       maySee: mayReadImports,
     }),
+    hashingSlots: createHashingSlots(),
+    outboxSlots: createOutboxSlots(),
     keyHashSecret: secret,
     secrets,
     publicUrl: () => settings.PUBLIC_URL ?? url,

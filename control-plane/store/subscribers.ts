@@ -2,8 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession, Filter } from 'mongodb'
 import { clock } from '../../shared/runtime/clock.ts'
 import { inTransaction, isMaxTimeExpired, type Database } from '../../shared/runtime/database.ts'
+import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
-import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
+import type { SubscriberDocument, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
 import { withQuotaLock, takeQuota } from '../../shared/store/subscriber-quota.ts'
 import { dropReactionsOf, removeReactionsOf } from '../../shared/store/reactions.ts'
 import { withRequestedReactions, type RequestedReactions } from './requested-reactions.ts'
@@ -259,6 +260,31 @@ export const withImportEpoch = (
   list: ListState | null | undefined,
 ): SubscriberDocument =>
   list?.import_epoch === undefined ? document : { ...document, import_epoch: list.import_epoch }
+
+/** Gives active subscribers a status in which they have left their list. */
+export async function markAsLeft(
+  { subscribers }: Collections,
+  session: ClientSession,
+  { keys, status, removedAt }: { keys: string[]; status: SubscriberStatus; removedAt: Date },
+): Promise<void> {
+  await subscribers.updateMany(
+    { _id: { $in: keys } },
+    { $set: { status, remove_time: removedAt } },
+    { session },
+  )
+}
+
+/**
+ * Makes a transaction that queues reactions conflict with a concurrent deletion or change of these subscribers, which
+ * would otherwise leave the reactions behind.
+ */
+export async function bumpReactionRequests(
+  { subscribers }: Collections,
+  session: ClientSession,
+  keys: string[],
+): Promise<void> {
+  await subscribers.updateMany({ _id: { $in: keys } }, { $inc: { reaction_requests: 1 } }, { session })
+}
 
 class QuotaUnavailable extends Error {
   readonly isFull: boolean

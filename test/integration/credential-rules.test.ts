@@ -234,12 +234,12 @@ t.test('a change that meets a revocation or a promotion is made by what holds af
   }
 })
 
-t.test('nobody deletes himself', async (t) => {
+t.test('a user cannot delete itself', async (t) => {
   const user = await newUser({ organization_id: organization.id, role: 'organization_admin' })
   const { key } = await keyOf(user)
   t.match((await call('DELETE', `/users/${user.id}`, undefined, { key })).body, {
     error_code: 'validation_failed',
-    error_message: /^nobody deletes himself/,
+    error_message: /^you cannot delete your own user/,
   })
   t.match((await call('DELETE', `/users/${user.id}`, undefined, asAdmin)).body, { success: true, data: null })
   t.match((await call('GET', `/users/${user.id}`)).body, { error_code: 'not_found' })

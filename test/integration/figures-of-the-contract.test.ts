@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import t, { type Test } from 'tap'
 import { maxInlineBytes } from '../../control-plane/cli/commands/send-file.ts'
-import { statisticsOf } from '../../control-plane/resources/autoresponder-statistics/formulas.ts'
+import { computeStatistics } from '../../control-plane/resources/autoresponder-statistics/formulas.ts'
 import { noDailyCounts } from '../../control-plane/resources/delivery-events/message-state.ts'
 import { maxUrlMs } from '../../control-plane/resources/import-inspection/sample.ts'
 import { watchBounds } from '../../control-plane/resources/subscriber-imports/import-watch.ts'
@@ -114,7 +114,7 @@ t.test('constants that tests shorten by injection, or nothing shows', async (t) 
     ['own: days for which what became of a callback is kept', callbackDays, 7],
     [
       'D 3: decimals of a rate',
-      statisticsOf({ ...noDailyCounts(), sent_text: 3, bounces_unique: 1 }, {}).bounce_rate,
+      computeStatistics({ ...noDailyCounts(), sent_text: 3, bounces_unique: 1 }, {}).bounce_rate,
       0.333333,
     ],
   ]

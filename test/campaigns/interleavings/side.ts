@@ -8,6 +8,8 @@ import { bootstrap } from '../../../control-plane/bootstrap.ts'
 import type { ControlPlane } from '../../../control-plane/control-plane.ts'
 import { mayReadImports } from '../../../control-plane/resources/subscriber-imports/events.ts'
 import { ImportWatch } from '../../../control-plane/resources/subscriber-imports/import-watch.ts'
+import { createOutboxSlots } from '../../../control-plane/resources/outbox/service.ts'
+import { createHashingSlots } from '../../../control-plane/resources/users/hashing-slots.ts'
 import { createEngineMetrics } from '../../../engine/metrics.ts'
 import { MissedFiles } from '../../../engine/scheduler/missed-files.ts'
 import type { StepContext } from '../../../engine/scheduler/step.ts'
@@ -98,6 +100,8 @@ export async function openSide(options: {
       stopping: stopping.signal,
       maySee: mayReadImports,
     }),
+    hashingSlots: createHashingSlots(),
+    outboxSlots: createOutboxSlots(),
     keyHashSecret: secret,
     publicUrl: () => 'http://127.0.0.1',
     log,

@@ -67,8 +67,8 @@ const faults: readonly Fault[] = [
   {
     name: 'the users of all organizations are listed to their admins',
     file: `${resources}/users/routes.ts`,
-    text: "isOfAll && call.caller.role === 'system_admin'",
-    replacement: "isOfAll && call.caller.role !== 'standard'",
+    text: "isOfAllOrganizations && call.caller.role === 'system_admin'",
+    replacement: "isOfAllOrganizations && call.caller.role !== 'standard'",
   },
   {
     name: 'all organizations are listed to their admins',
@@ -156,7 +156,7 @@ const faults: readonly Fault[] = [
   },
   {
     name: "an admin's outbox is that of all organizations",
-    file: `${resources}/outbox/take.ts`,
+    file: `${resources}/outbox/service.ts`,
     text: "caller.role === 'system_admin' ? 'all'",
     replacement: "caller.role !== 'standard' ? 'all'",
   },
@@ -266,7 +266,7 @@ const faults: readonly Fault[] = [
   {
     name: 'an organization admin changes users who are more than he is',
     file: `${resources}/users/routes.ts`,
-    text: "      // Before any other rule about it, the body's shape included.\n      requireNotAbove(user, caller, 'a user')\n",
+    text: "      // This 403 precedes all other refusals, those of the body included.\n      requireNotAbove(user, caller, 'a user')\n",
     replacement: '',
   },
   {
@@ -313,7 +313,7 @@ const faults: readonly Fault[] = [
   },
   {
     name: 'reactions of another list are shown by the id of their autoresponder',
-    file: `${resources}/reactions/find.ts`,
+    file: `${resources}/reactions/service.ts`,
     text: '.find({ mailing_list_id: filter.listId }, { projection: { paused: 1 } })',
     replacement: '.find({}, { projection: { paused: 1 } })',
   },
@@ -325,7 +325,7 @@ const faults: readonly Fault[] = [
   },
   {
     name: 'an event counts for a subscriber of another list',
-    file: `${resources}/delivery-events/people.ts`,
+    file: `${resources}/delivery-events/recipients.ts`,
     text: 'return this.#known.get(id)?.mailing_list_id === listId',
     replacement: 'return this.#known.get(id) !== undefined || listId > 0',
   },
@@ -396,19 +396,19 @@ const ofRaces: readonly Fault[] = [
   {
     name: 'a key is made for a user who was promoted meanwhile',
     file: `${resources}/api-keys/service.ts`,
-    text: 'await refuseMoreThanCaller(deps, caller, document, session)\n',
+    text: 'await requireCallerNotBelow(deps, caller, document, session)\n',
     replacement: '\n',
   },
   {
     name: 'a key is taken from a user who was promoted meanwhile',
     file: `${resources}/api-keys/service.ts`,
-    text: 'await refuseMoreThanCaller(deps, caller, current, session)\n',
+    text: 'await requireCallerNotBelow(deps, caller, current, session)\n',
     replacement: '\n',
   },
   {
     name: 'the key of a user who was promoted meanwhile is deleted',
     file: `${resources}/api-keys/service.ts`,
-    text: 'await refuseMoreThanCaller(deps, caller, key, session)\n',
+    text: 'await requireCallerNotBelow(deps, caller, key, session)\n',
     replacement: '\n',
   },
 ]

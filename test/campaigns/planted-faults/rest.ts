@@ -306,15 +306,15 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'half a file of a killed client is published',
     file: 'ftp/transfers.ts',
-    text: 'await Promise.all([watch(signal), upload.prepare()])\n      signal.throwIfAborted()',
+    text: 'await Promise.all([outliveData(signal), upload.prepare()])\n      signal.throwIfAborted()',
     replacement: 'await upload.prepare()',
     tests: [ftpUploads],
   },
   {
     name: 'half a file of a connection that breaks is published',
     file: 'ftp/transfers.ts',
-    text: "    throw brokenOff(error)\n  } finally {\n    signal.removeEventListener('abort', breakOff)",
-    replacement: "    void error\n  } finally {\n    signal.removeEventListener('abort', breakOff)",
+    text: "    throw transferAborted(error)\n  } finally {\n    signal.removeEventListener('abort', abortSocket)",
+    replacement: "    void error\n  } finally {\n    signal.removeEventListener('abort', abortSocket)",
     tests: [ftpUploads],
   },
   {

@@ -220,7 +220,7 @@ export const userRows: Rows = {
         return {
           sent: { params: { id }, key },
           code: 'validation_failed',
-          message: /^nobody deletes himself/,
+          message: /^you cannot delete your own user/,
         }
       },
       'the last system admin': refusedAsLastAdmin(),

@@ -318,7 +318,7 @@ t.test('what a schema finds and what only the handler can find come in one answe
       { autoresponder: { name: 'A', trigger: 'autoresponder_open', paused: 'x', content_text: 'x' } },
       'paused must be a boolean',
       'trigger_autoresponder_to_open_id is required by trigger autoresponder_open',
-      'content_subject is required where there is content_html or content_text',
+      'content_subject is required with content_html or content_text',
     ],
     [
       'PUT',

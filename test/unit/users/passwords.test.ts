@@ -1,13 +1,18 @@
 import { argon2Sync } from 'node:crypto'
 import t from 'tap'
-import { hashingSlots } from '../../../control-plane/resources/users/hashing-slots.ts'
+import { createHashingSlots, type RunInSlot } from '../../../control-plane/resources/users/hashing-slots.ts'
 import * as passwords from '../../../control-plane/resources/users/passwords.ts'
 
-const { nobodysHash } = passwords
+const { unmatchableHash } = passwords
 const stopping = new AbortController().signal
-const hashPassword = (password: string) => passwords.hashPassword(password, { organizationId: 1, stopping })
+const slots = createHashingSlots()
+const slotOf =
+  (organizationId: number): RunInSlot =>
+  (compute) =>
+    slots.run({ organizationId, stopping }, compute)
+const hashPassword = (password: string) => passwords.hashPassword(password, slotOf(1))
 const isPassword = (password: string, hash: string, organizationId = 1) =>
-  passwords.isPassword(password, hash, { organizationId, stopping })
+  passwords.isPassword(password, hash, slotOf(organizationId))
 
 t.test('a password is right only as it is, in whatever form its accents come', async (t) => {
   const hash = await hashPassword('pässword 😀')
@@ -37,8 +42,8 @@ t.test('a hash is read with the parameters that it names', async (t) => {
 
 t.test('nobody’s hash costs what any other costs', async (t) => {
   const parametersOf = (hash: string) => hash.split('$').slice(0, 4).join('$')
-  t.equal(parametersOf(nobodysHash), parametersOf(await hashPassword('password')))
-  t.equal(await isPassword('password', nobodysHash), false)
+  t.equal(parametersOf(unmatchableHash), parametersOf(await hashPassword('password')))
+  t.equal(await isPassword('password', unmatchableHash), false)
 })
 
 t.test('hashes wait for their turn, up to a bound for each organization', async (t) => {
@@ -52,7 +57,7 @@ t.test('hashes wait for their turn, up to a bound for each organization', async 
 })
 
 t.test('organizations are served in turn, however many each of them brings', async (t) => {
-  const turns = hashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
+  const turns = createHashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const served: number[] = []
   const take = (organizationId: number) =>
     turns.run({ organizationId, stopping }, async () => void served.push(organizationId))
@@ -61,7 +66,7 @@ t.test('organizations are served in turn, however many each of them brings', asy
 })
 
 t.test('a stop sends those who wait away, and lets a hash under way end', async (t) => {
-  const turns = hashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
+  const turns = createHashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const stop = new AbortController()
   const gate = Promise.withResolvers<string>()
   const take = (work: () => Promise<string>) => turns.run({ organizationId: 1, stopping: stop.signal }, work)
@@ -75,7 +80,7 @@ t.test('a stop sends those who wait away, and lets a hash under way end', async 
 })
 
 t.test('work whose client has gone leaves the line', async (t) => {
-  const turns = hashingSlots({ maxRunning: 3, maxWaitingPerOrganization: 10 })
+  const turns = createHashingSlots({ maxRunning: 3, maxWaitingPerOrganization: 10 })
   const gate = Promise.withResolvers<string>()
   const ran: string[] = []
   const run = (name: string, clientGone?: AbortSignal) =>

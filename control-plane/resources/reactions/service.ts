@@ -32,28 +32,28 @@ export async function listReactions(
     .find({ mailing_list_id: filter.listId }, { projection: { paused: 1 } })
     .toArray()
   const paused = new Set(autoresponders.filter((entry) => entry.paused).map(({ _id }) => _id))
-  const searches = searchesOf(filter, autoresponders)
+  const searches = buildSearches(filter, autoresponders)
   const [total, found] = await Promise.all([
     query.page_token === undefined ? count(collections, searches) : null,
     readFirst(collections, searches, { after, skip, max: query.per_page + 1 }),
   ])
   const page = found.slice(0, query.per_page)
-  const last = found.length > query.per_page ? String(page.at(-1)!.id) : null
+  const last = found.length > query.per_page ? page.at(-1) : undefined
   return {
     reactions: page.map((reaction) => ({
       ...reaction,
-      shownState: isLeased(reaction, paused) ? 'held' : reaction.state,
+      shownState: isHeld(reaction, paused) ? 'held' : reaction.state,
     })),
-    paging: tokenPaging(deps, query, { scope, last, total }),
+    paging: tokenPaging(deps, query, { scope, last: last === undefined ? null : String(last.id), total }),
   }
 }
 
-const isLeased = ({ state, autoresponder_id: id }: ReactionDocument, paused: ReadonlySet<number>): boolean =>
+const isHeld = ({ state, autoresponder_id: id }: ReactionDocument, paused: ReadonlySet<number>): boolean =>
   (state === 'queued' || state === 'due') && paused.has(id)
 
 type State = ReactionDocument['state']
 
-/** The stored states in which a reaction shows as one of these. */
+/** The stored states of reactions that are shown in one of these states. */
 function storedStates(states: readonly ShownState[], isPaused: boolean): State[] {
   const stored: State[] = []
   if (states.includes(isPaused ? 'held' : 'queued')) stored.push('queued')
@@ -63,44 +63,47 @@ function storedStates(states: readonly ShownState[], isPaused: boolean): State[]
   return stored
 }
 
-/** An autoresponder's reactions in a state lie in order of their ids; the server merges so many such rows of them. */
-const maxMerged = 200
+/** The index keeps an autoresponder's reactions in one state sorted by id; the server merges at most this many ranges. */
+const maxMergedRanges = 200
 
-/** Searches that each have an index in the order of ids, and together find everything once. */
-function searchesOf(
+/** Disjoint searches that together find every reaction, each with an index in the order of ids. */
+function buildSearches(
   { listId, subscriberId, autoresponderId, states }: ReactionFilter,
   autoresponders: readonly Pick<AutoresponderDocument, '_id' | 'paused'>[],
 ): Filter<ReactionDocument>[] {
-  const asked = autoresponders.filter(({ _id }) => autoresponderId === undefined || _id === autoresponderId)
+  const selected = autoresponders.filter(
+    ({ _id }) => autoresponderId === undefined || _id === autoresponderId,
+  )
   return [true, false].flatMap((isPaused): Filter<ReactionDocument>[] => {
     const stored = storedStates(states, isPaused)
-    const ids = asked.filter(({ paused }) => paused === isPaused).map(({ _id }) => _id)
+    const ids = selected.filter(({ paused }) => paused === isPaused).map(({ _id }) => _id)
     if (stored.length === 0 || ids.length === 0) return []
-    const search = (some: number[]): Filter<ReactionDocument> => ({
+    const search = (autoresponderIds: number[]): Filter<ReactionDocument> => ({
       mailing_list_id: listId,
-      autoresponder_id: { $in: some },
+      autoresponder_id: { $in: autoresponderIds },
       state: { $in: stored },
     })
-    // A subscriber's lie side by side, and are few.
+    // The reactions of one subscriber are few and adjacent in the index of `_id`, so one search suffices.
     if (subscriberId !== undefined) return [{ ...search(ids), _id: reactionsOfSubscriber(subscriberId) }]
     const searches: Filter<ReactionDocument>[] = []
-    const atOnce = Math.floor(maxMerged / stored.length)
-    for (let i = 0; i < ids.length; i += atOnce) searches.push(search(ids.slice(i, i + atOnce)))
+    const idsPerSearch = Math.floor(maxMergedRanges / stored.length)
+    for (let i = 0; i < ids.length; i += idsPerSearch) searches.push(search(ids.slice(i, i + idsPerSearch)))
     return searches
   })
 }
 
-const indexOf = (search: Filter<ReactionDocument>) =>
+const chooseIndex = (search: Filter<ReactionDocument>) =>
   search._id === undefined ? ({ autoresponder_id: 1, state: 1, id: 1 } as const) : ({ _id: 1 } as const)
 
 async function count({ reactions }: Collections, searches: Filter<ReactionDocument>[]): Promise<number> {
   const counts = await Promise.all(
-    searches.map(({ mailing_list_id: listId, ...search }) =>
-      // The autoresponders are the list's: without the list the index alone knows the answer.
-      reactions.countDocuments(search._id === undefined ? search : { ...search, mailing_list_id: listId! }, {
-        hint: indexOf(search),
-      }),
-    ),
+    searches.map((search) => {
+      const { mailing_list_id: _implied, ...withoutList } = search
+      // The autoresponders imply the list. Without it, the index of autoresponders answers without reading documents.
+      return reactions.countDocuments(search._id === undefined ? withoutList : search, {
+        hint: chooseIndex(search),
+      })
+    }),
   )
   return counts.reduce((sum, each) => sum + each, 0)
 }
@@ -115,7 +118,7 @@ async function readFirst(
     reactions
       .find(
         { ...search, ...(after === null ? {} : { id: { $gt: Number(after) } }) },
-        { hint: indexOf(search), batchSize: max },
+        { hint: chooseIndex(search), batchSize: max },
       )
       .sort({ id: 1 })
   if (only === undefined) return []
@@ -128,7 +131,7 @@ async function readFirst(
   }
 }
 
-/** Holds one batch of each cursor. */
+/** Merges cursors that are sorted by id. One batch of each cursor is in memory. */
 async function mergeById(
   cursors: FindCursor<ReactionDocument>[],
   skip: number,
@@ -137,12 +140,12 @@ async function mergeById(
   const heads = await Promise.all(cursors.map((cursor) => cursor.next()))
   const merged: ReactionDocument[] = []
   for (let passed = 0; merged.length < max; passed += 1) {
-    let min: number | null = null
-    for (const [i, head] of heads.entries())
-      if (head !== null && (min === null || head.id < heads[min]!.id)) min = i
-    if (min === null) break
-    if (passed >= skip) merged.push(heads[min]!)
-    heads[min] = await cursors[min]!.next()
+    let first: { i: number; reaction: ReactionDocument } | null = null
+    for (const [i, reaction] of heads.entries())
+      if (reaction !== null && (first === null || reaction.id < first.reaction.id)) first = { i, reaction }
+    if (first === null) break
+    if (passed >= skip) merged.push(first.reaction)
+    heads[first.i] = (await cursors[first.i]?.next()) ?? null
   }
   return merged
 }

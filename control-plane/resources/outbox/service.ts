@@ -1,9 +1,11 @@
 import { randomBytes } from 'node:crypto'
+import type { z } from 'zod'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import { clock } from '../../../shared/runtime/clock.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { OutboxDocument } from '../../../shared/contract/schemas/outbox.ts'
 import {
+  acknowledgeMessages,
   claimMessages,
   dropMessages,
   giveBack,
@@ -15,39 +17,40 @@ import {
 import { JsonRecords, maxPageBytes, type PageCall } from '../../api/json-page.ts'
 import { FairSemaphore, refusalDelayMs } from '../../api/fair-semaphore.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { composeMessages } from './messages.ts'
-import type { Taking } from './schemas.ts'
+import { composeMessages } from './compose.ts'
+import type { acknowledgedView, acknowledging, Taking } from './schemas.ts'
 
-export const outboxScope = (caller: Caller): OutboxScope =>
+const outboxScope = (caller: Caller): OutboxScope =>
   caller.role === 'system_admin' ? 'all' : { organizationId: caller.organizationId }
 
 /**
- * An organization takes one after the other, as side by side all would claim the same first messages. Several
- * organizations take at once.
+ * Calls of one organization run one at a time, because concurrent ones would compete for the same first messages. Calls
+ * of several organizations run in parallel.
  */
-const slots = new FairSemaphore({
-  maxRunning: 4,
-  maxRunningPerOrganization: 1,
-  maxWaitingPerOrganization: 50,
-  tooMany: {
-    message: 'too many requests of this organization take messages, try again in 5 s',
-    retryAfterSeconds: 5,
-    delayMs: refusalDelayMs,
-  },
-  stoppingMessage: 'the service is stopping and took no message: try again',
-})
+export const createOutboxSlots = (): FairSemaphore =>
+  new FairSemaphore({
+    maxRunning: 4,
+    maxRunningPerOrganization: 1,
+    maxWaitingPerOrganization: 50,
+    tooMany: {
+      message: 'too many requests of this organization take messages, try again in 5 s',
+      retryAfterSeconds: 5,
+      delayMs: refusalDelayMs,
+    },
+    stoppingMessage: 'the service is stopping and took no message: try again',
+  })
 
 /** Time budget of one call. It may return fewer messages than asked for when many had to be dropped on the way. */
 const timeBudgetMs = { withSome: 5_000, withNone: 20_000 }
 
-/** Messages for a mail sender, in order of `due_at`, which are nobody else's until the lease ends. */
-export function takeMessages(call: PageCall, asked: Taking): Promise<JsonRecords> {
+/** Leases due messages to a mail sender, in order of `due_at`. No other call gets them until the lease ends. */
+export function takeMessages(call: PageCall, request: Taking): Promise<JsonRecords> {
   const { deps, caller, clientGone } = call
   const { organizationId } = caller
-  return slots.run({ organizationId, stopping: deps.stopping, clientGone }, async () => {
-    // Before: messages that were taken and can't be sent would wait for the end of their lease.
+  return deps.outboxSlots.run({ organizationId, stopping: deps.stopping, clientGone }, async () => {
+    // Acquired before messages are leased: without a reply they would be blocked until their lease ends.
     await call.acquireLargeReply(maxPageBytes)
-    return takeWithSlot(deps, outboxScope(caller), asked, clientGone)
+    return takeWithSlot(deps, outboxScope(caller), request, clientGone)
   })
 }
 
@@ -63,19 +66,19 @@ async function takeWithSlot(
   const startedAt = clock.monotonicMs()
   const taken: Message[] = []
   let bytes = 0
-  let atOnce = firstAtOnce
+  let batchSize = firstBatchSize
   await returnExpired(collections, scope)
   while (taken.length < limit && !clientGone.aborted) {
     const budgetMs = taken.length === 0 ? timeBudgetMs.withNone : timeBudgetMs.withSome
     if (clock.monotonicMs() - startedAt > budgetMs) break
     const beginnings = await openQueues(collections, scope)
     const claimed = await claimMessages(collections, beginnings, {
-      limit: Math.min(limit - taken.length, atOnce),
+      limit: Math.min(limit - taken.length, batchSize),
       lease,
     })
     if (claimed === null) break
-    const { toHandOut, toGiveBack, toDrop } = await composing(collections, claimed, lease, () =>
-      composeMessages(deps, claimed),
+    const { toHandOut, toGiveBack, toDrop } = await giveBackOnError(collections, claimed, lease, () =>
+      composeMessages(deps, claimed, lease.token),
     )
     const fitting = toHandOut
       .map((view) => ({ id: view.id, text: JSON.stringify(view) }))
@@ -85,16 +88,16 @@ async function takeWithSlot(
       })
     taken.push(...fitting)
     const fit = new Set(fitting.map(({ id }) => id))
-    const tooMany = new Set(toHandOut.map(({ id }) => id).filter((id) => !fit.has(id)))
-    await giveBack(collections, [...toGiveBack, ...claimed.filter(({ _id }) => tooMany.has(_id))], lease)
+    const overLimit = new Set(toHandOut.map(({ id }) => id).filter((id) => !fit.has(id)))
+    await giveBack(collections, [...toGiveBack, ...claimed.filter(({ _id }) => overLimit.has(_id))], lease)
     await dropMessages(collections, toDrop, lease)
-    if (tooMany.size > 0 || bytes >= maxPageBytes) break
-    atOnce =
+    if (overLimit.size > 0 || bytes >= maxPageBytes) break
+    batchSize =
       taken.length === 0
-        ? Math.min(4 * atOnce, maxAtOnceUnread)
+        ? Math.min(4 * batchSize, maxBatchSizeWithoutAny)
         : Math.max(1, Math.floor((maxPageBytes - bytes) / (bytes / taken.length)))
   }
-  // No sender has them: the next one need not wait for the end of their lease.
+  // The client never got them, so the next call needn't wait until their lease ends.
   if (clientGone.aborted)
     await giveBack(
       collections,
@@ -109,13 +112,13 @@ interface Message {
   text: string
 }
 
-/** Each message may have an autoresponder of a megabyte of its own. How many more fit is known when some are there. */
-const firstAtOnce = 32
-/** As long as all of them had to be dropped. */
-const maxAtOnceUnread = 128
+/** Small, because each message may have a megabyte of content. Later batches use the average size of the first. */
+const firstBatchSize = 32
+/** While all messages so far had to be dropped or given back. */
+const maxBatchSizeWithoutAny = 128
 
-/** What can't be composed is there for the next who takes. */
-async function composing<T>(
+/** Ends the lease of messages that can't be composed, so that the next call gets them. */
+async function giveBackOnError<T>(
   collections: Collections,
   claimed: readonly OutboxDocument[],
   lease: Lease,
@@ -127,4 +130,15 @@ async function composing<T>(
     await giveBack(collections, claimed, lease)
     throw error
   }
+}
+
+export async function acknowledge(
+  { database }: ControlPlane,
+  caller: Caller,
+  messages: z.infer<typeof acknowledging>['messages'],
+): Promise<z.infer<typeof acknowledgedView>> {
+  const leased = messages.map(({ id, lease_token }) => ({ id, leaseToken: lease_token }))
+  const acknowledged = await acknowledgeMessages(database.collections, outboxScope(caller), leased)
+  const stale = new Set(messages.map(({ id }) => id).filter((id) => !acknowledged.has(id)))
+  return { acknowledged: acknowledged.size, stale: [...stale] }
 }

@@ -1,4 +1,3 @@
-import type { Collection, Filter } from 'mongodb'
 import {
   hasContent,
   type AutoresponderDocument,
@@ -10,34 +9,40 @@ import type {
 } from '../../../shared/contract/schemas/confirmation.ts'
 import type { OutboxDocument } from '../../../shared/contract/schemas/outbox.ts'
 import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'
-import { stillConfirmable } from '../../store/pending-subscribers.ts'
 import { formatInstant } from '../../../shared/values/time-zone.ts'
 import { unsubscribeToken } from '../../api/signed-token.ts'
 import type { ControlPlane } from '../../control-plane.ts'
+import { stillConfirmable } from '../../store/pending-subscribers.ts'
 import { listWithContext, type SubscriberList } from '../subscribers/list-context.ts'
 import { toView } from '../subscribers/view.ts'
 import type { MessageView } from './schemas.ts'
 
-/** What becomes of messages that were taken: read now, so texts, addresses and subscribers are today's. */
+/** The messages of a lease by what happens to them now. */
 export interface Composed {
   toHandOut: MessageView[]
-  /** Of an autoresponder that was paused meanwhile. */
+  /** Their autoresponder was paused meanwhile. */
   toGiveBack: OutboxDocument[]
-  /** To somebody who isn't subscribed any more, or a confirmation that nobody waits for. */
+  /** The recipient is no longer subscribed, or the confirmation is no longer needed. */
   toDrop: OutboxDocument[]
 }
 
+/** Reads texts, addresses and subscribers now, so that mails have their current state and not that of the queueing. */
 export async function composeMessages(
   deps: ControlPlane,
   messages: readonly OutboxDocument[],
+  leaseToken: string,
 ): Promise<Composed> {
   const sources = await readSources(deps, messages)
   const composed: Composed = { toHandOut: [], toGiveBack: [], toDrop: [] }
   for (const message of messages) {
+    const list = sources.lists.get(message.mailing_list_id)
+    const common = list && commonFields(message, list, leaseToken)
     const view =
-      message.kind === 'confirmation'
-        ? confirmation(deps, message, sources)
-        : reactionMail(deps, message, sources)
+      common === undefined
+        ? 'drop'
+        : message.kind === 'confirmation'
+          ? confirmation(deps, message, sources, common)
+          : reactionMail(deps, message, sources, common)
     if (view === 'give back') composed.toGiveBack.push(message)
     else if (view === 'drop') composed.toDrop.push(message)
     else composed.toHandOut.push(view)
@@ -58,10 +63,14 @@ async function readSources(deps: ControlPlane, messages: readonly OutboxDocument
   const { collections } = deps.database
   const listIds = distinct(messages.map((message) => message.mailing_list_id))
   const [lists, autoresponders, reactions, subscribers, pending] = await Promise.all([
-    // A list that became a Remote List meanwhile holds up nobody: what is due on it goes out.
+    // A list that became a Remote List meanwhile blocks no other: its due messages are sent.
     Promise.all(listIds.map((id) => listWithContext(deps.database, id))),
-    byKey(collections.autoresponders, distinct(messages.map((message) => message.autoresponder_id))),
-    byKey(collections.reactions, distinct(messages.map((message) => message.reaction))),
+    readById(distinct(messages.map((message) => message.autoresponder_id)), (ids) =>
+      collections.autoresponders.find({ _id: { $in: ids } }).toArray(),
+    ),
+    readById(distinct(messages.map((message) => message.reaction)), (ids) =>
+      collections.reactions.find({ _id: { $in: ids } }).toArray(),
+    ),
     Promise.all(
       listIds.map((listId) =>
         collections.subscribers
@@ -78,15 +87,13 @@ async function readSources(deps: ControlPlane, messages: readonly OutboxDocument
           .toArray(),
       ),
     ),
-    byKey(
-      collections.pendingSubscribers,
-      distinct(messages.map((message) => message.pending_subscriber)),
-      stillConfirmable,
+    readById(distinct(messages.map((message) => message.pending_subscriber)), (ids) =>
+      collections.pendingSubscribers.find({ _id: { $in: ids }, ...stillConfirmable }).toArray(),
     ),
   ])
-  const forms = await byKey(
-    collections.confirmationForms,
+  const forms = await readById(
     distinct([...pending.values()].map(({ confirmation_form_id: formId }) => formId)),
+    (ids) => collections.confirmationForms.find({ _id: { $in: ids } }).toArray(),
   )
   return {
     lists: new Map(lists.filter((context) => context !== null).map((context) => [context.list._id, context])),
@@ -98,16 +105,16 @@ async function readSources(deps: ControlPlane, messages: readonly OutboxDocument
   }
 }
 
-async function byKey<T extends { _id: string | number }>(
-  collection: Collection<T>,
-  keys: T['_id'][],
-  condition: object = {},
-): Promise<Map<T['_id'], T>> {
-  if (keys.length === 0) return new Map()
-  const filter = { _id: { $in: keys }, ...condition } as unknown as Filter<T>
-  const found = (await collection.find(filter).toArray()) as unknown as T[]
-  return new Map(found.map((document) => [document._id, document]))
+async function readById<Id, T extends { _id: Id }>(
+  ids: Id[],
+  read: (ids: Id[]) => Promise<T[]>,
+): Promise<Map<Id, T>> {
+  if (ids.length === 0) return new Map()
+  return new Map((await read(ids)).map((document) => [document._id, document]))
 }
+
+const getById = <Id, T>(map: ReadonlyMap<Id, T>, id: Id | null): T | undefined =>
+  id === null ? undefined : map.get(id)
 
 const distinct = <T>(values: readonly (T | null)[]): T[] => [
   ...new Set(values.filter((value): value is T => value !== null)),
@@ -117,22 +124,22 @@ function reactionMail(
   { keyHashSecret }: ControlPlane,
   message: OutboxDocument,
   sources: Sources,
+  common: CommonFields,
 ): MessageView | 'give back' | 'drop' {
-  const autoresponder = sources.autoresponders.get(message.autoresponder_id!)
-  const reaction = sources.reactions.get(message.reaction!)
-  const subscriber = sources.subscribers.get(message.subscriber_id!)
+  const autoresponder = getById(sources.autoresponders, message.autoresponder_id)
+  const reaction = getById(sources.reactions, message.reaction)
+  const subscriber = getById(sources.subscribers, message.subscriber_id)
   if (autoresponder === undefined || reaction === undefined || subscriber === undefined) return 'drop'
   if (!hasContent(autoresponder)) return 'drop'
-  // Acknowledged or dropped, by a process that ended before it removed the message.
+  // It was acknowledged or dropped by a process that ended before it removed the message.
   if (reaction.state !== 'due') return 'drop'
-  // Who left and came back gets what comes from then on.
+  // A subscriber that left and came back gets only reactions queued since.
   if (subscriber.status !== 'active' || subscriber.reactivations !== reaction.reactivations) return 'drop'
   if (autoresponder.paused) return 'give back'
-  const context = sources.lists.get(message.mailing_list_id)!
   return {
-    ...common(message, context),
+    ...common.fields,
     to: subscriber.email,
-    subscriber: toView(subscriber, context),
+    subscriber: toView(subscriber, common.list),
     from_name: autoresponder.from_name,
     from_email: autoresponder.from_email,
     reply_to: autoresponder.reply_to,
@@ -151,13 +158,18 @@ function reactionMail(
   }
 }
 
-function confirmation(deps: ControlPlane, message: OutboxDocument, sources: Sources): MessageView | 'drop' {
-  const pending = sources.pending.get(message.pending_subscriber!)
+function confirmation(
+  deps: ControlPlane,
+  message: OutboxDocument,
+  sources: Sources,
+  common: CommonFields,
+): MessageView | 'drop' {
+  const pending = getById(sources.pending, message.pending_subscriber)
   const form = pending === undefined ? undefined : sources.forms.get(pending.confirmation_form_id)
-  // Its link leads nowhere any more, or a later mail went out in its stead.
+  // Its link has expired or was used, or a later mail has replaced it.
   if (pending === undefined || form === undefined || pending.message_id !== message._id) return 'drop'
   return {
-    ...common(message, sources.lists.get(message.mailing_list_id)!),
+    ...common.fields,
     to: pending.subscriber.email,
     subscriber: null,
     from_name: form.from_name,
@@ -174,12 +186,17 @@ function confirmation(deps: ControlPlane, message: OutboxDocument, sources: Sour
   }
 }
 
-const common = (message: OutboxDocument, { zone }: SubscriberList) => ({
-  id: message._id,
-  lease_token: message.lease_token!,
-  kind: message.kind,
-  organization_id: message.organization_id,
-  mailing_list_id: message.mailing_list_id,
-  autoresponder_id: message.autoresponder_id,
-  due_at: formatInstant(message.due_at, zone),
+type CommonFields = ReturnType<typeof commonFields>
+
+const commonFields = (message: OutboxDocument, list: SubscriberList, leaseToken: string) => ({
+  list,
+  fields: {
+    id: message._id,
+    lease_token: leaseToken,
+    kind: message.kind,
+    organization_id: message.organization_id,
+    mailing_list_id: message.mailing_list_id,
+    autoresponder_id: message.autoresponder_id,
+    due_at: formatInstant(message.due_at, list.zone),
+  },
 })
