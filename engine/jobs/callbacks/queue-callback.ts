@@ -6,8 +6,8 @@ import { insertCallback } from '../../store/callbacks.ts'
 import { notifyEngines } from '../../../shared/store/wake-up.ts'
 
 /**
- * Enters the callback of an ended import whose counts are final, if it has one. What is sent is fixed here, the reply
- * that a request for the import would get; doing it again changes nothing.
+ * Queues the callback of an ended import whose counts are final, if it has one. Its body is fixed here: the reply that a
+ * request for the import would get. Idempotent: a callback that is queued already stays as it is.
  */
 export async function queueCallback(
   { collections }: Database,
