@@ -16,9 +16,12 @@ export async function queueCallback(
 ): Promise<void> {
   const document = await collections.imports.findOne({ _id: importId, callback: { $ne: null } })
   if (document === null) return
+  // Due at once, by the database's clock.
+  const { callback, finished_at: dueAt } = document
+  if (callback === null || dueAt === null) return
   const [view] = await fullViews(collections, [document], secrets)
   const body = JSON.stringify({ success: true, data: view, error_code: null, error_message: null })
   const webhookId = `msg_${randomBytes(18).toString('base64url')}`
-  if (await insertCallback(collections, document, { webhookId, body }))
+  if (await insertCallback(collections, document, { url: callback.url, webhookId, body, dueAt }))
     await notifyEngines(collections, 'callback')
 }
