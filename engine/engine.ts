@@ -11,8 +11,8 @@ import type { WorkerPool } from './workers/pool.ts'
 const graceMs = 1_500
 
 /**
- * An engine among the others. It registers under a new id, renews its lease, and works. When others have taken it for dead,
- * because it was suspended or cut off from the database for long, it drops all its work and registers under another id.
+ * An engine among the others. It registers under a new id, renews its lease, and works. Others take it for dead when it was
+ * suspended or cut off from the database for too long. It then drops all its work and registers under another id.
  */
 export class Engine implements Part {
   readonly #options: EngineOptions

@@ -1,12 +1,12 @@
 import type { WorkingImport } from '../store/import-queues.ts'
 
 /**
- * Chooses the import of the next chunk by fair queueing on two levels: the organization that had the least work done so
- * far (virtual time), then its import that began first. An import of 500 rows waits for one running chunk at most, however
- * many millions of rows another organization has queued. A hundred imports of one organization weigh no more than one.
+ * Fair queueing: chooses the import of the next chunk. The organization with the least work done so far (virtual time)
+ * comes first, then its import that began first. An import of 500 rows waits for one running chunk at most, however many
+ * millions of rows another organization has queued. A hundred imports of one organization weigh no more than one.
  *
  * Virtual time is in records and local to the engine: when each engine is fair, all of them are. A new organization starts
- * at the smallest virtual time of the others, so that it neither waits for past work nor is given priority for its absence.
+ * at the smallest virtual time of the others. It neither waits for past work, nor is its absence a credit.
  */
 export class ChunkScheduler {
   readonly #virtualTimes = new Map<number, number>()

@@ -23,8 +23,8 @@ export const pollIntervalMs = 1_000
 export const withJitter = (ms: number): number => ms * (0.8 + 0.4 * Math.random())
 
 /**
- * Base of the parts that poll for work until they are stopped: at once after a wake-up, otherwise after the time that the
- * last poll returned. A poll that throws is logged and tried again.
+ * Base of the parts that poll for work until they are stopped. The next poll begins after the time that the last one
+ * returned, or at once after a wake-up. A poll that throws is logged and tried again.
  */
 export abstract class PollLoop implements Part {
   readonly #options: PollLoopOptions

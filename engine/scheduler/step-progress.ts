@@ -44,8 +44,8 @@ export class StepProgress {
 }
 
 /**
- * The staging, with each read and write counted when it ends. Those that end after the step was aborted throw the signal's
- * reason: a step that hung must not continue with files and a quota that were released meanwhile.
+ * The staging, with each read and write counted when it ends. One that ends after the step was aborted throws the signal's
+ * reason. A step that hung thus can't continue with files and a quota that were released meanwhile.
  */
 export function countingStaging(staging: Staging, { add }: StepProgress, signal?: AbortSignal): Staging {
   const moved = () => {

@@ -8,9 +8,9 @@ import {
 import type { ImportDocument, SourceType } from '../../shared/contract/schemas/import.ts'
 
 /**
- * The imports that engines have to work on. Each query has an index whose first key is a queue: a list for imports that
- * lock it, an organization for dry runs and for imports to be finalized. The first entries of all queues are read by
- * skipping from queue to queue (DISTINCT_SCAN), so the cost depends on the number of queues and not on what waits in them.
+ * The imports that engines have to work on. Each query has an index whose first key is a queue. For imports that lock their
+ * list the queue is the list; for dry runs and imports to be finalized it is the organization. The server finds the first
+ * entries by skipping from queue to queue (DISTINCT_SCAN). The cost depends on the number of queues, not on their length.
  */
 
 /** An import that is due and not started. */

@@ -4,8 +4,8 @@ import { dropSecrets, finalizedWithSecrets } from '../../../shared/store/import-
 import type { MaintenanceJob } from './maintenance.ts'
 
 /**
- * Drops the secrets of imports that need them no longer. Usually the end of the import or of its callback has done so
- * already; secrets are left where an engine died in between, or where an earlier version of Rollcall left them.
+ * Drops the secrets of imports that need them no longer. Usually the end of the import or of its callback does so. They are
+ * left where an engine died in between, and in imports of earlier versions of Rollcall.
  */
 export function dropImportSecrets({ collections }: Database, log: Logger): MaintenanceJob {
   return {

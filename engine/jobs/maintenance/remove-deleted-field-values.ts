@@ -10,7 +10,7 @@ const secondPassDelayMs = 5 * 60_000
 /**
  * Removes the subscribers' values of deleted custom fields. A run may break off anywhere: the next one, in any engine,
  * resumes behind the last key range that was done. A request that read the field before it was deleted may write a value
- * behind the pass, so a second pass over all subscribers of the list follows minutes later.
+ * behind the pass. So a second pass over all subscribers of the list follows minutes later.
  */
 export function removeDeletedFieldValues({ collections }: Database, log: Logger): MaintenanceJob {
   const { deletedFields, subscribers } = collections
