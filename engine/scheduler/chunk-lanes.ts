@@ -136,7 +136,7 @@ export class ChunkLanes {
     await Promise.all([...this.#chunks.values()].map((chunk) => chunk.ended))
   }
 
-  /** Fills the free lanes with chunks. Not re-entrant: a second call waits for the first. Throws the database's errors. */
+  /** Fills the free lanes with chunks. Single-flight: a call during another one shares it. Throws the database's errors. */
   fill(): Promise<void> {
     return this.#fill({ wakes: false })
   }

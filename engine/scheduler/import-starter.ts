@@ -194,8 +194,8 @@ export class ImportStarter {
   }
 
   /**
-   * A pin that hangs must not block the import's list: after a minute the import starts without one, and its step, which other
-   * engines can take over, pins the file. When the hung pin ends after all, it is released.
+   * A pin that hangs must not block the import's list, so after a minute the import starts without one. Its step, which
+   * other engines can take over, then pins the file. When the hung pin ends after all, it is released.
    */
   async #pinInTime(entry: DueImport): Promise<UploadPin | null | typeof hangs> {
     const { uploads, stepBounds, log } = this.#options
