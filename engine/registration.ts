@@ -46,7 +46,7 @@ export interface EngineRegistration {
   id: string
   dispatcher: Dispatcher
   pool: WorkerPool
-  /** Stops all parts but the pool. `isDead`: other engines took this one for dead, and nothing is released. */
+  /** Stops all parts but the pool. `isDead`: other engines took this one for dead, and its leases are lost. */
   stop: (options: { isDead: boolean }) => Promise<void>
 }
 

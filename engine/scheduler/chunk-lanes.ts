@@ -118,7 +118,7 @@ export class ChunkLanes {
     this.#scheduler.setImports(imports)
   }
 
-  /** Other engines took this one for dead: its leases are lost. */
+  /** The stop of an engine that others took for dead, and whose leases are lost. */
   stopDead(): Promise<void> {
     this.#isDead = true
     return this.stop()

@@ -43,7 +43,7 @@ const maxHungSteps = 8
 /** One for each step in a slot and for each hung step, which may still use its session. */
 export const maxStepSessions = stepSlots.download + stepSlots.other + maxHungSteps
 const logSpaceEveryMs = 60_000
-/** A stop waits this time for running batches. Chunks that run longer stay leased until others take them over. */
+/** A stop waits this time for running batches and steps. What runs longer is released with the registration. */
 const graceMs = 4_500
 
 interface RunningStep {
@@ -145,7 +145,7 @@ export class Dispatcher extends PollLoop {
     return this.#lanes.utilization
   }
 
-  /** Other engines took this one for dead: its leases are lost, and nothing is released. */
+  /** The stop of an engine that others took for dead, and whose leases are lost. */
   stopDead(): Promise<void> {
     return this.#stop(this.#lanes.stopDead())
   }
