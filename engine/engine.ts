@@ -63,7 +63,8 @@ export class Engine implements Part {
     while (!this.#isStopping) {
       await sleep(heartbeatMs, undefined, { ref: false })
       try {
-        if (this.#isStopping || this.#registration === null || (await this.#renew(this.#registration))) continue
+        if (this.#isStopping || this.#registration === null || (await this.#renew(this.#registration)))
+          continue
         await this.#reregister(this.#registration)
       } catch (error) {
         this.#options.log.warn(`the engine's lease couldn't be renewed, trying again: ${messageOf(error)}`)

@@ -226,7 +226,10 @@ export class ChunkLanes {
         // A pause or a cancel takes the leases of chunks away on purpose.
         if (!this.#isDead && (await readState(database.collections, chunk.import_id)) === 'importing') {
           metrics.leaseLost()
-          log.warn({ chunk: chunk._id }, 'a chunk was taken over, or a batch of it committed without an answer')
+          log.warn(
+            { chunk: chunk._id },
+            'a chunk was taken over, or a batch of it committed without an answer',
+          )
         }
         // After such a commit the lease is still this engine's, and the next claim resumes behind that batch.
         await releaseChunk(database.collections, { chunkId: chunk._id, token, countsAsAttempt: false })

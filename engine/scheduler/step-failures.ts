@@ -6,7 +6,12 @@ import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts
 import { isStagingFull } from '../../shared/storage/staging/staging.ts'
 import { delayStep, postponeStep, scheduleRetry, waitForUpload } from '../../shared/store/import-steps.ts'
 import { failImport } from '../../shared/store/imports.ts'
-import { makeFinding, recheckDelayMs, noteMissingOfStep, type MissingOutcome } from '../store/missing-files.ts'
+import {
+  makeFinding,
+  recheckDelayMs,
+  noteMissingOfStep,
+  type MissingOutcome,
+} from '../store/missing-files.ts'
 import type { FailureReason } from '../metrics.ts'
 import { deathsMessage } from './quarantine.ts'
 import { QuotaTaken, StillWritten } from '../stages/obtain/source.ts'

@@ -51,7 +51,10 @@ export async function moveReactions(
         await transaction.abortTransaction()
         return null
       }
-      await outbox.insertMany(queued.map(messageOfReaction), { session: transaction, bypassDocumentValidation: true })
+      await outbox.insertMany(queued.map(messageOfReaction), {
+        session: transaction,
+        bypassDocumentValidation: true,
+      })
       return queued.length
     })
     if (moved !== null) return moved
