@@ -17,9 +17,9 @@ import {
 } from './messages.ts'
 
 /**
- * Entry of a worker thread. It connects for itself (a MongoClient can't cross threads), notes its sessions with the
- * engine, and then takes a chunk per lane, or the tail of a source that is being split. Piscina waits for the exported
- * promise, so no task comes before that.
+ * Entry of a worker thread. It connects to the database itself, because a MongoClient can't cross threads, and registers
+ * its sessions with the engine. Then it runs a chunk per lane, or scans the second half of a source. Piscina waits for the
+ * exported promise, so no task comes earlier.
  */
 async function startWorker(): Promise<
   (task: ChunkTask | SecondHalfTask) => Promise<ChunkReport | SecondHalfReport | null>
@@ -49,12 +49,13 @@ async function startWorker(): Promise<
     throw new Error('the engine is no longer registered')
 
   const contexts = new Map<number, ImportContext>()
-  const contextOf = async (importId: number): Promise<ImportContext | null> => {
+  const readContext = async (importId: number): Promise<ImportContext | null> => {
     const known = contexts.get(importId)
     if (known !== undefined) return known
     const document = await collections.imports.findOne({ _id: importId })
     const context = document === null ? null : importContext(document)
-    if (contexts.size >= rememberedImports) contexts.delete(contexts.keys().next().value!)
+    const [oldest] = contexts.keys()
+    if (oldest !== undefined && contexts.size >= maxContexts) contexts.delete(oldest)
     if (context !== null) contexts.set(importId, context)
     return context
   }
@@ -72,10 +73,10 @@ async function startWorker(): Promise<
         staging,
         lane,
         task,
-        importContext: contextOf,
+        importContext: readContext,
         limitOf: (organizationId) => subscriberLimitOf(collections, organizationId),
         isStopped: () => Atomics.load(cancelFlag, 0) !== cancellation.run,
-        onBatch: (report) => parentPort!.postMessage(report),
+        onBatch: (report) => parentPort?.postMessage(report),
       })
     } finally {
       lanes.push(lane)
@@ -83,6 +84,7 @@ async function startWorker(): Promise<
   }
 }
 
-const rememberedImports = 32
+/** Import contexts that a worker keeps. */
+const maxContexts = 32
 
 export default startWorker()

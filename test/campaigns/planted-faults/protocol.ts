@@ -405,8 +405,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'reactions that are not queued any more are moved',
     file: 'engine/jobs/reactions/move-reactions.ts',
-    text: "{ _id: { $in: still.map(({ _id }) => _id) }, state: 'queued' },\n        { $set: { state: 'due' } }",
-    replacement: "{ _id: { $in: still.map(({ _id }) => _id) } },\n        { $set: { state: 'due' } }",
+    text: "{ _id: { $in: queued.map(({ _id }) => _id) }, state: 'queued' },\n        { $set: { state: 'due' } }",
+    replacement: "{ _id: { $in: queued.map(({ _id }) => _id) } },\n        { $set: { state: 'due' } }",
     tests: [stores],
   },
   {

@@ -222,7 +222,7 @@ export const restFaults: readonly PlantedFault[] = [
   {
     name: 'callback slots go to whoever waits longest',
     file: dispatcher,
-    text: 'best === undefined || triesOf(each) < triesOf(best) ? each : best',
+    text: 'best === undefined || attempts(each) < attempts(best) ? each : best',
     replacement: 'best ?? each',
     tests: [callbacks],
   },
