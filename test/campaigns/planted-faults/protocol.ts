@@ -57,8 +57,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a batch that lost its chunk is written all the same',
-    file: 'engine/stages/write/batch-writer.ts',
-    text: "if (!isOurs) throw new BatchAbandoned('the chunk has another holder')",
+    file: 'engine/process-chunk.ts',
+    text: "if (!isOurs) return { abort: { end: 'given_up' } }",
     replacement: 'void isOurs',
     tests: [interleaved('importing: last batch stopped before .* then limit')],
   },
@@ -498,8 +498,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'reactions of somebody who leaves by an import stay',
     file: 'engine/stages/write/batch-writer.ts',
-    text: '    await dropReactionsInList(collections, session, listId, leaving)\n',
-    replacement: '    void dropReactionsInList\n    void leaving\n',
+    text: '  await dropReactionsInList(collections, session, listId, leaving)\n',
+    replacement: '  void dropReactionsInList\n  void leaving\n',
     tests: [effects],
   },
   {
