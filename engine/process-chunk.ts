@@ -19,7 +19,7 @@ import { retryReason, runTransaction, type Attempt } from './stages/write/transa
 import type { ChunkReport, ChunkTask } from './workers/messages.ts'
 
 /**
- * The life of a chunk, in a worker thread:
+ * A chunk from its lease to its last commit, in a worker thread:
  *
  *   read      its records in the order of their identities, cut into batches     processChunk, chunk-batches.ts
  *   dedupe    the first record of an identity counts, later ones are skipped     attemptPart, batch-draft.ts
@@ -28,8 +28,8 @@ import type { ChunkReport, ChunkTask } from './workers/messages.ts'
  *   write     the chunk's progress, log lines, subscribers, reactions, counts    attemptPart, batch-writer.ts
  *   commit    all of a batch or nothing                                          commitPart, transaction.ts
  *
- * The progress is written under the lease's token. Whoever repeats a batch after a crash therefore finds everything of
- * its first commit, or nothing.
+ * The progress is written under the lease's token. A batch that is repeated after a crash therefore finds all of its
+ * first commit, or nothing.
  */
 
 /** A worker's slot for one chunk at a time, with a session and a counter stripe that no other lane uses. */
@@ -92,8 +92,8 @@ export async function processChunk(options: ProcessChunkOptions): Promise<ChunkR
 }
 
 /**
- * Writes the records of a batch that aren't committed yet, in parts: usually one, smaller ones after write conflicts and
- * where rows write much. `start` is the batch's position in the chunk. False when the chunk was stopped or lost.
+ * Writes the records of a batch that aren't committed yet, in parts: usually one, smaller ones after write conflicts
+ * and where rows write much. `start` is the batch's position in the chunk. False when the chunk was stopped or lost.
  */
 async function writeBatch(run: ChunkRun, batch: ChunkBatch, start: number): Promise<boolean> {
   const { offsets, bytes } = batch
@@ -202,8 +202,9 @@ async function attemptPart(
   const fitting = draft.fill(batch)
   if (fitting !== null) return { abort: { end: 'too_large', fitting } }
   if (draft.quotaUsed > quota.free) return { abort: { end: 'quota_missing', needed: draft.quotaUsed } }
-  // Progress is written first, so that a worker that lost its lease fails here and not in a conflict with the new holder.
-  const isOurs = await advanceChunk(collections, session, {
+  // Progress is written first, so that a worker that lost its lease fails here and not in a conflict with the new
+  // holder.
+  const isLeased = await advanceChunk(collections, session, {
     chunk,
     from: position,
     to: position + batch.offsets.length,
@@ -211,7 +212,7 @@ async function attemptPart(
     counts: run.countsWith(draft.counts),
     quota: quota.after(draft.quotaUsed),
   })
-  if (!isOurs) return { abort: { end: 'given_up' } }
+  if (!isLeased) return { abort: { end: 'given_up' } }
   await writeLogs(run, draft)
   // Subscribers are written last: requests that write the same ones wait from here to the commit.
   if (!context.document.options.dry_run) await writeSubscribers(run, draft)

@@ -22,7 +22,8 @@ import type { StepContext, StepRun } from './scheduler/step.ts'
 import { countingStaging, stampWhileMoving, StepProgress } from './scheduler/step-progress.ts'
 
 /**
- * The life of an import. All but `write` is done by one engine at a time, the holder of the import's step:
+ * An import from its start to its end. All but `write` is done by one engine at a time, the holder of the import's
+ * step:
  *
  *   downloading   obtain   the source into staging, from a URL                          stages/obtain/
  *   splitting     obtain   it from anywhere else; split it into chunks                  stages/obtain/, stages/split/
@@ -30,8 +31,8 @@ import { countingStaging, stampWhileMoving, StepProgress } from './scheduler/ste
  *                 finish   once all are done: check, deactivate the absent, fix counts  stages/finish/
  *   finished
  *
- * After a crash or a pause each part starts over or resumes: nothing that it does counts before its last write, which is
- * guarded by the step's token.
+ * After a crash or a pause each part starts over or resumes: nothing that it does counts before its last write, which
+ * is guarded by the step's token.
  */
 
 /** Takes the import as far as this engine can without waiting, and releases the step in any case. */
@@ -74,17 +75,17 @@ async function prepare(run: StepRun): Promise<void> {
 async function storePlan({ document, step, database }: StepRun): Promise<ImportPlan | null> {
   if (document.plan !== null) return document.plan
   const plan = await makePlan(database.collections, document)
-  const isOurs = await writeInStep(
+  const isLeased = await writeInStep(
     database.collections,
     { ...step, state: document.state },
     { $set: { plan } },
   )
-  return isOurs ? plan : null
+  return isLeased ? plan : null
 }
 
 /**
- * Resolves to the name of the staged source, null when the step is lost. The import stores the name, so that a split that
- * starts over reads the same bytes.
+ * Resolves to the name of the staged source, null when the step is lost. The import stores the name, so that a split
+ * that starts over reads the same bytes.
  */
 async function obtain(run: StepRun): Promise<string | null> {
   const { document, step } = run
@@ -97,12 +98,12 @@ async function obtain(run: StepRun): Promise<string | null> {
     state === 'downloading' ? download(run, target) : { staged: await bringSource(run, target) },
   )
   if (obtained === null) return null
-  const isOurs = await writeInStep(
+  const isLeased = await writeInStep(
     run.database.collections,
     { ...step, state },
     { $set: { state: 'splitting', step_deaths: 0, step_failures: 0, ...obtained }, $unset: { missing: '' } },
   )
-  if (!isOurs) return null
+  if (!isLeased) return null
   // A failure of the split that follows in this run is its first one.
   document.step_failures = 0
   if (obtained.staged === target) await countStaged(run, target)

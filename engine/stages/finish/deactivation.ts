@@ -16,13 +16,14 @@ import { runTransaction, type Attempt } from '../write/transaction.ts'
 import { activeAtStart, openRanges, requirePlan, searchRange } from './absent-subscribers.ts'
 
 /**
- * `deactivate_subscribers_not_in_import`: first counts the absent subscribers, so that a warning is stored before anything
- * is done, then deactivates them.
+ * `deactivate_subscribers_not_in_import`: first counts the absent subscribers, so that a warning is stored before
+ * anything is done, then deactivates them.
  *
- * Exactly once, by an optimistic lock: each transaction moves `deactivated_to` of the chunk from the value that was read.
- * The next holder of the step resumes from there, and the transaction of a stale holder matches nothing.
+ * Exactly once, by an optimistic lock: each transaction moves `deactivated_to` of the chunk from the value that was
+ * read. The next holder of the step resumes from there, and the transaction of a stale holder matches nothing.
  *
- * Both store their progress once a second, also where no subscriber is absent. A step that is killed loses a second.
+ * Both store their progress once a second, also where no subscriber is absent. A step that is killed repeats one
+ * second of work.
  */
 
 const subscribersPerTransaction = 1_000
@@ -33,8 +34,8 @@ const maxConflictRetries = 2
 const timeoutMs = 120_000
 
 /**
- * How many subscribers are absent, counted up to half of the list; stores a warning when they are more. Resumes where an
- * earlier holder of the step stopped, and throws what deactivateAbsent throws.
+ * How many subscribers are absent, counted up to half of the list; stores a warning when they are more. Resumes where
+ * an earlier holder of the step stopped, and throws what deactivateAbsent throws.
  */
 export async function countAbsentAndWarn(run: StepRun): Promise<number> {
   const { document, step, database } = run
@@ -74,8 +75,9 @@ async function countAbsent(run: StepRun, max: number): Promise<number> {
 }
 
 /**
- * Resumes where an earlier holder of the step stopped. Throws ImportError `chunk_damaged` before any subscriber of a range
- * is deactivated whose records are gone or changed; the signal's reason; an Error when another engine holds the step.
+ * Resumes where an earlier holder of the step stopped. Throws ImportError `chunk_damaged` before any subscriber of a
+ * range is deactivated whose records are gone or changed; the signal's reason; an Error when another engine has
+ * leased the step.
  */
 export async function deactivateAbsent(run: StepRun): Promise<void> {
   const isProgressDue = everySecond()
@@ -129,8 +131,8 @@ const stepLost = ({ signal }: StepRun): Error =>
   signal.reason instanceof Error ? signal.reason : new Error('another engine finishes this import now')
 
 /**
- * Deactivates a range's absent subscribers up to the key `next` in one transaction, or in halves while requests write the
- * same ones all the time.
+ * Deactivates a range's absent subscribers up to the key `next` in one transaction, or in halves while requests write
+ * the same ones all the time.
  */
 async function deactivate(run: StepRun, chunk: ChunkDocument, absent: string[], next: string): Promise<void> {
   const { session, signal, progress } = run
@@ -176,8 +178,8 @@ async function writeDeactivated(
     { $inc: { step_writes: 1 }, $set: noFailures },
     session,
   )
-  const isOurs = await noteDeactivated(collections, session, { chunk, to: next, subscribers: leaving.length })
-  if (!isLeased || !isOurs) throw stepLost(run)
+  const isCurrent = await noteDeactivated(collections, session, { chunk, to: next, subscribers: leaving.length })
+  if (!isLeased || !isCurrent) throw stepLost(run)
   if (leaving.length === 0) return { commit: next }
   const lastLog = await collections.outcomes.findOne(
     { _id: { $gte: deactivationId(chunk._id, 0), $lt: `${chunk._id};` } },

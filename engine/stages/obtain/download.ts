@@ -13,8 +13,8 @@ interface Progress {
 }
 
 /**
- * One try of a download, with its progress stored once a second. Resolves to the staged name and the final progress, null
- * when the step is lost; throws what Source does.
+ * One try of a download, with its progress stored once a second. Resolves to the staged name and the final progress,
+ * null when the step is lost; throws what Source does.
  */
 export async function download(
   run: StepRun,

@@ -45,8 +45,8 @@ export const uploadDirectorySource: Source = async (document, context) => {
       if (pin.is_settled) refuseIfChanged(after, pin.fingerprint, filename)
       else if (after !== fingerprint) throw new StillWritten(filename, after)
     } catch (error) {
-      // Only the file with this step's token in its name: after a suspension the step may have another holder, to which the
-      // import's other files belong.
+      // Only the file with this step's token in its name: after a suspension the step may have another holder, to
+      // which the import's other files belong.
       await staging.remove(target).catch(() => undefined)
       throw error
     }

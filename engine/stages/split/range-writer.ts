@@ -117,7 +117,7 @@ interface OpenRange extends Range {
 
 /**
  * Writes each record to the range of its identity. A binary search over the borders compares the first six bytes of the
- * identity as one number, and all of it only where those are equal.
+ * identity as one number, and all bytes only where those are equal.
  */
 export class RangeWriter {
   readonly #output: PartitionOutput

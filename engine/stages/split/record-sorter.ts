@@ -17,11 +17,17 @@ export interface SorterOptions {
   targetBytes: number
   plan: ImportPlan
   format: FileFormat
-  /** The scan begins in the middle of the file: it has no header, and the file's beginning is checked by the other scan. */
+  /**
+   * The scan begins in the middle of the file: it has no header, and the file's beginning is checked by the other
+   * scan.
+   */
   isSecondHalf: boolean
 }
 
-/** Receives records as they are scanned: reads the header, checks the file's beginning, writes each record to its range. */
+/**
+ * Receives records as they are scanned: reads the header, checks the file's beginning, writes each record to its
+ * range.
+ */
 export class RecordSorter {
   records = 0
   header: string[] | null = null
@@ -64,7 +70,7 @@ export class RecordSorter {
   add(record: ScannedRecord): void {
     if (this.#headerIsNext) {
       this.#headerIsNext = false
-      this.header = this.#cellsOf(record)
+      this.header = this.#readCells(record)
       this.warnings.headerRecord(this.header)
       return
     }
@@ -112,10 +118,10 @@ export class RecordSorter {
 
   #checkBeginning(record: ScannedRecord): void {
     if (this.records <= checkedRecords) this.#checkEncoding(record)
-    if (this.records === 1 && !this.#format.csv_has_headers) this.warnings.firstRecord(this.#cellsOf(record))
+    if (this.records === 1 && !this.#format.csv_has_headers) this.warnings.firstRecord(this.#readCells(record))
   }
 
-  #cellsOf(record: ScannedRecord): string[] {
+  #readCells(record: ScannedRecord): string[] {
     const encoding = this.#format.character_set === 'utf-8' ? 'utf8' : 'latin1'
     return readCells(record.bytes.toString(encoding, record.start, record.end), this.#format)
   }

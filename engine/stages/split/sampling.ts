@@ -82,8 +82,8 @@ async function readIdentities(
 const sorted = (identities: Buffer[]): Buffer[] => identities.sort((a, b) => a.compare(b))
 
 /**
- * Borders that cut sorted identities into about `ranges` parts. An identity that fills a part alone gets borders on both
- * sides, which make it a range of its own.
+ * Borders that cut sorted identities into about `ranges` parts. An identity that fills a part alone gets borders on
+ * both sides, which make it a range of its own.
  */
 export function bordersOf(identities: Buffer[], ranges: number): Buffer[] {
   const borders: Buffer[] = []

@@ -24,8 +24,8 @@ import { splitFile, type SplitOptions, type SplitResult } from './split.ts'
 import type { HelperThread } from './tail-scan.ts'
 
 /**
- * Splits the staged source named `staged` and stores the chunks, then removes the files that are no longer needed. Throws
- * ImportError `source_missing`, QuotaTaken, and what splitFile and refuseIfWrittenInto throw.
+ * Splits the staged source named `staged` and stores the chunks, then removes the files that are no longer needed.
+ * Throws ImportError `source_missing`, QuotaTaken, and what splitFile and refuseIfWrittenInto throw.
  */
 export async function splitImport(run: StepRun, plan: ImportPlan, staged: string): Promise<void> {
   const { document, staging, uploads, signal } = run
@@ -69,7 +69,9 @@ export async function splitImport(run: StepRun, plan: ImportPlan, staged: string
   await removeUnused(run, partition, bytes)
 }
 
-/** The result and the errors of a split are void when the source was written into meanwhile: that error replaces them. */
+/**
+ * The result and the errors of a split are void when the source was written into meanwhile: that error replaces them.
+ */
 async function splitUnchanged(
   { document, uploads }: StepRun,
   staged: string,

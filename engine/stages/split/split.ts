@@ -9,12 +9,12 @@ import { SourceScan } from './source-scan.ts'
 import { SecondHalfScan, type HelperThread, type SecondHalfReport } from './tail-scan.ts'
 
 /**
- * Splits an import's file into chunks, as a range partition. One scan writes every record to the range of its identity, so
- * that all records of one identity are in one chunk, in file order. Memory doesn't grow with the file: each range has one
- * buffer, a smaller one in huge files.
+ * Splits an import's file into chunks, as a range partition. One scan writes every record to the range of its
+ * identity, so that all records of one identity are in one chunk, in file order. Memory doesn't grow with the file:
+ * each range has one buffer, a smaller one in huge files.
  *
- * Borders come from a sample, so ranges are about equal in size. One that is much larger nevertheless (an identity that
- * repeats a million times, or a misleading sample) is split again by its own content, until it is small or has one
+ * Borders come from a sample, so ranges are about equal in size. An identity that repeats a million times, or a
+ * misleading sample, makes one much larger. It is split again by its own content, until it is small or has one
  * identity.
  *
  * In a large file a helper thread scans the second half at the same time (tail-scan.ts), into the same ranges and a
@@ -59,9 +59,9 @@ const largeSourceBytes = 16 * 1024 * 1024
 const searchedBytes = 64 * 1024
 
 /**
- * Scans the source once and appends its partition to `output`, which stays open. Throws ImportError `content_refused` or
- * `source_unreadable`, the signal's reason, and the staging's errors as they are. When it ends, successfully or not,
- * neither thread writes any longer.
+ * Scans the source once and appends its partition to `output`, which stays open. Throws ImportError `content_refused`
+ * or `source_unreadable`, the signal's reason, and the staging's errors as they are. When it ends, successfully or
+ * not, neither thread writes any longer.
  */
 export async function splitFile(options: SplitOptions): Promise<SplitResult> {
   const output = new PartitionOutput(options.output)
@@ -125,8 +125,8 @@ const stoppedBy = (signal: AbortSignal) => (): boolean => {
 }
 
 /**
- * The offset of a line in the middle at which a record probably begins; null when the source isn't large, or no line ends
- * there. Around a line feed inside an enclosed cell, both lines mostly have an odd number of enclosures.
+ * The offset of a line in the middle at which a record probably begins; null when the source isn't large, or no line
+ * ends there. Around a line feed inside an enclosed cell, both lines mostly have an odd number of enclosures.
  */
 async function findSecondHalf(
   source: StagedFile,
@@ -147,8 +147,8 @@ async function findSecondHalf(
 }
 
 /**
- * Scans the first half while the helper scans the second one. Null when the helper's result can't be used: the second half
- * begins within a record, or before the end of the records that are checked first, or its scan failed.
+ * Scans the first half while the helper scans the second one. Null when the helper's result can't be used: the second
+ * half begins within a record, or before the end of the records that are checked first, or its scan failed.
  */
 async function scanHalves(
   scan: SourceScan,
@@ -213,7 +213,10 @@ async function splitOversized(ranges: Range[], context: SplitContext): Promise<R
   return result
 }
 
-/** Splits a range by a sample of its content. Any sample makes progress, as a single identity becomes a range of its own. */
+/**
+ * Splits a range by a sample of its content. Any sample makes progress, as a single identity becomes a range of its
+ * own.
+ */
 async function splitRange(range: Range, { reopen, output, sizes, signal }: SplitContext): Promise<Range[]> {
   const file = await reopen()
   try {

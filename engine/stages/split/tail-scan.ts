@@ -42,7 +42,10 @@ export interface SecondHalfReport {
   unidentified: Range[]
 }
 
-/** The one of the two threads that first moves the owner from `none` has the task: the helper does it, or the main drops it. */
+/**
+ * The one of the two threads that first moves the owner from `none` has the task: the helper does it, or the main
+ * drops it.
+ */
 const ownerIndex = 0
 const owners = { none: 0, helper: 1, main: 2 } as const
 /** 1 asks the helper to stop. */

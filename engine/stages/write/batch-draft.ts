@@ -53,9 +53,9 @@ export const longRowBytes = 64 * 1024
 export const recordsWithin = (bytes: number): number => Math.max(1, Math.floor(maxBytes / bytes))
 
 /**
- * What a batch will write, by what its records say and what the database has. Each record is read, decided and serialized
- * before the next is read. Rows that lived until the commit would be moved by the garbage collector first, which took a
- * third of the engine's time.
+ * What a batch will write, by what its records say and what the database has. Each record is read, decided and
+ * serialized before the next is read. Rows that lived until the commit would be moved by the garbage collector first,
+ * which took a third of the engine's time.
  */
 export class BatchDraft {
   readonly counts: ImportCounts = noCounts()

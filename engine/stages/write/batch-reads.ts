@@ -37,8 +37,8 @@ async function readExisting(run: ChunkRun, batch: Batch): Promise<Map<string, Ex
 }
 
 /**
- * Value sizes of the existing subscribers that long rows update. Short rows are spared this: only very many of them make
- * a subscriber too large, and then the database refuses the write.
+ * Value sizes of the existing subscribers that long rows update. Short rows are spared this: only very many of them
+ * make a subscriber too large, and then the database refuses the write.
  */
 async function readValueSizes(
   { collections, session, context }: ChunkRun,

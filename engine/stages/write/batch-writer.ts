@@ -47,7 +47,9 @@ export async function writeSubscribers(
   await countMovesOfLane(collections, session, stripe, moved)
 }
 
-/** After the commit, which stands whether this succeeds or not; the autoresponders' next reactions note it otherwise. */
+/**
+ * After the commit, which stands whether this succeeds or not; the autoresponders' next reactions note it otherwise.
+ */
 export async function noteTriggeredBy(run: ChunkRun, { triggered, now }: BatchDraft): Promise<void> {
   const { collections, context } = run
   const when = { zone: context.plan.time_zone_name, at: now }

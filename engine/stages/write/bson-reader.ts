@@ -2,8 +2,8 @@ import { BSON, type Document } from 'mongodb'
 import { bsonType } from './bson-types.ts'
 
 /**
- * Reads a BSON document element by element, in their order. The driver makes several objects of each document, which are
- * thousands a batch.
+ * Reads a BSON document element by element, in their order. The driver makes several objects of each document, which
+ * are thousands a batch.
  */
 export class BsonReader {
   /** The current element's name. */

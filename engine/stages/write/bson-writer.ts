@@ -3,8 +3,9 @@ import { bsonType } from './bson-types.ts'
 import { ByteWriter } from './byte-writer.ts'
 
 /**
- * Serializes documents as BSON into one buffer, which the next batch reuses. The driver's serializer needs the objects of
- * a whole batch to live until the command is sent. Their garbage collection took a third of the engine's time.
+ * Serializes documents as BSON into one buffer, which the next batch reuses. The driver's serializer needs the
+ * objects of a whole batch to live until the command is sent. Their garbage collection took a third of the engine's
+ * time.
  *
  * The caller names each element: code that iterates over the keys of objects was optimized for their shapes and
  * deoptimized a hundred times a second. The bytes are those of the driver, which a test compares.

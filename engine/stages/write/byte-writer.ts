@@ -1,4 +1,6 @@
-/** Up to this length a text is written unit by unit, at 5 ns each; for longer ones a call into native code is cheaper. */
+/**
+ * Up to this length a text is written unit by unit, at 5 ns each; for longer ones a call into native code is cheaper.
+ */
 const maxShortText = 12
 
 /** Memory that `clear` keeps: more is rarely needed, and each lane has several writers. */

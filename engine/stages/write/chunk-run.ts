@@ -34,9 +34,9 @@ export class ChunkRun {
   /** Identity of the last of them. */
   lastIdentity: string | null = null
   #counts: ImportCounts
-  /** Batches look up the existing subscribers: not while the list had none at the import's start. */
+  /** Batches read the existing subscribers. False when the list had none at the import's start. */
   readsExisting: boolean
-  /** Batches look up the reactions that this import has queued already. */
+  /** Batches read the reactions that this import has queued already. */
   readsReactions = false
   /** Aborted attempts since the last commit, by reason. */
   #retries: BatchReport['retries'] = {}
@@ -83,7 +83,7 @@ export class ChunkRun {
     return sum
   }
 
-  /** Records that a batch of so many records is committed, which was begun at `startedAt`, and reports it. */
+  /** Moves on by the committed batch of `records`, which was begun at `startedAt`, and reports it. */
   reportCommit({ counts, lastIdentity, quotaUsed, bytesRead }: BatchDraft, records: number, startedAt: number) {
     this.lastCommitAt = this.readyAt
     this.lastIdentity = lastIdentity
@@ -114,7 +114,7 @@ class BatchSize {
     this.#next = Math.min(this.#max, Math.ceil(this.#next * 1.25))
   }
 
-  /** After a batch of so many records failed, because others write the same ones or one of them is too large. */
+  /** After a batch of `records` failed with write conflicts or for a subscriber that is too large. */
   shrink(records: number): void {
     this.#next = Math.max(1, Math.floor(records / 4))
   }

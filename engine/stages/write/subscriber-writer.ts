@@ -45,7 +45,8 @@ export function updateWriter(
   return (writer, key, update, isForced) => {
     const { values } = update
     const statement = writer.begin()
-    // The filter `{_id}` alone keeps the server on its fast path; the transaction's snapshot replaces every other guard.
+    // The filter `{_id}` alone keeps the server on its fast path; the transaction's snapshot replaces every other
+    // guard.
     const filter = writer.beginObject('q')
     writer.string('_id', key)
     writer.end(filter)

@@ -58,8 +58,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a batch that lost its chunk is written all the same',
     file: 'engine/process-chunk.ts',
-    text: "if (!isOurs) return { abort: { end: 'given_up' } }",
-    replacement: 'void isOurs',
+    text: "if (!isLeased) return { abort: { end: 'given_up' } }",
+    replacement: 'void isLeased',
     tests: [interleaved('importing: last batch stopped before .* then limit')],
   },
   {
@@ -107,8 +107,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a step that was paused or taken over goes on deactivating',
     file: 'engine/stages/finish/deactivation.ts',
-    text: '  if (!isLeased || !isOurs) throw stepLost(run)',
-    replacement: '  if (!isOurs) throw stepLost(run)',
+    text: '  if (!isLeased || !isCurrent) throw stepLost(run)',
+    replacement: '  if (!isCurrent) throw stepLost(run)',
     tests: [interleaved('written: step stopped before .* then pause')],
   },
   {
