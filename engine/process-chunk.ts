@@ -11,7 +11,12 @@ import { readState } from '../shared/store/imports.ts'
 import { isDocumentTooLarge } from '../shared/store/value-bytes.ts'
 import { BatchDraft, type BatchBuffers } from './stages/write/batch-draft.ts'
 import { readBatchStart } from './stages/write/batch-reads.ts'
-import { noteTriggeredBy, writeLogs, writeSubscribers, type BatchReport } from './stages/write/batch-writer.ts'
+import {
+  noteTriggeredBy,
+  writeLogs,
+  writeSubscribers,
+  type BatchReport,
+} from './stages/write/batch-writer.ts'
 import { readBatches, type ChunkBatch } from './stages/write/chunk-batches.ts'
 import { ChunkRun } from './stages/write/chunk-run.ts'
 import type { ImportContext } from './stages/write/import-context.ts'
@@ -184,7 +189,8 @@ async function commitPart(run: ChunkRun, part: Part): Promise<PartEnd> {
 }
 
 /** Only the attempt finds how much quota its rows need. */
-type PartAbort = Extract<PartEnd, { end: 'too_large' | 'given_up' }> | { end: 'quota_missing'; needed: number }
+type PartAbort =
+  Extract<PartEnd, { end: 'too_large' | 'given_up' }> | { end: 'quota_missing'; needed: number }
 
 /** Everything of a part that is inside its transaction. */
 async function attemptPart(

@@ -178,7 +178,11 @@ async function writeDeactivated(
     { $inc: { step_writes: 1 }, $set: noFailures },
     session,
   )
-  const isCurrent = await noteDeactivated(collections, session, { chunk, to: next, subscribers: leaving.length })
+  const isCurrent = await noteDeactivated(collections, session, {
+    chunk,
+    to: next,
+    subscribers: leaving.length,
+  })
   if (!isLeased || !isCurrent) throw stepLost(run)
   if (leaving.length === 0) return { commit: next }
   const lastLog = await collections.outcomes.findOne(

@@ -13,25 +13,19 @@ import { StillWritten, type Source } from './source.ts'
 export const uploadDirectorySource: Source = async (document, context) => {
   const { filename } = document.source
   const { staging, target, uploads, signal } = context
-  const { upload } = document
-  // The engine that began the import could not pin the file or did not find it, or the file was still being written.
-  const isToBePinned = !upload?.pin
-  const pin = isToBePinned
-    ? await uploads.pin({
-        organizationId: document.organization_id,
-        name: filename,
-        importId: document._id,
-        signal,
-      })
-    : upload.pin
+  // Where pinning failed, hung or found no file, the import began without a pin, and each try makes one of its own.
+  const storedPin = document.upload?.pin ?? null
+  const { _id: importId, organization_id: organizationId } = document
+  const pin = storedPin ?? (await uploads.pin({ organizationId, name: filename, importId, signal }))
   const pinned = pin === null ? null : await uploads.openPin(pin)
   if (pin === null || pinned === null) throw missing(filename, { isPinned: pin !== null })
   try {
     const fingerprint = await pinned.fingerprint()
     if (pin.is_settled) refuseIfChanged(fingerprint, pin.fingerprint, filename)
-    else if (!(await seemsComplete(document, pinned, fingerprint))) throw new StillWritten(filename, fingerprint)
+    else if (!(await seemsComplete(document, pinned, fingerprint)))
+      throw new StillWritten(filename, fingerprint)
 
-    const isReadInPlace = pin.is_settled && !isToBePinned && !isGzipName(filename)
+    const isReadInPlace = pin.is_settled && storedPin !== null && !isGzipName(filename)
     const staged = isReadInPlace ? await pinned.staged() : null
     if (staged !== null) return staged
 
@@ -53,8 +47,8 @@ export const uploadDirectorySource: Source = async (document, context) => {
     return target
   } finally {
     await pinned.close()
-    // The import's document doesn't name this pin, so only this attempt can release it.
-    if (isToBePinned) await uploads.releasePin(pin).catch(() => undefined)
+    // A pin that isn't stored ends with this try.
+    if (storedPin === null) await uploads.releasePin(pin).catch(() => undefined)
   }
 }
 

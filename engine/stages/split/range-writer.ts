@@ -161,9 +161,7 @@ export class RangeWriter {
       const middle = (low + high) >>> 1
       const borderPrefix = this.#prefixes[middle]!
       const isBelow =
-        prefix === borderPrefix
-          ? isLess(identity, length, this.#borders[middle]!)
-          : prefix < borderPrefix
+        prefix === borderPrefix ? isLess(identity, length, this.#borders[middle]!) : prefix < borderPrefix
       if (isBelow) high = middle
       else low = middle + 1
     }

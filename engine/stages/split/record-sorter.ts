@@ -118,7 +118,8 @@ export class RecordSorter {
 
   #checkBeginning(record: ScannedRecord): void {
     if (this.records <= checkedRecords) this.#checkEncoding(record)
-    if (this.records === 1 && !this.#format.csv_has_headers) this.warnings.firstRecord(this.#readCells(record))
+    if (this.records === 1 && !this.#format.csv_has_headers)
+      this.warnings.firstRecord(this.#readCells(record))
   }
 
   #readCells(record: ScannedRecord): string[] {

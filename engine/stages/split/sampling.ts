@@ -36,8 +36,7 @@ export async function sampleIdentities(options: SampleOptions): Promise<Buffer[]
   for (let window = 0; window < windows; window += 1) {
     const from = start + Math.floor(((length - windowBytes) / (windows - 1)) * window)
     const bounds = { from, to: from + windowBytes, isInside: window > 0 }
-    for (const identity of await readIdentities(options, bounds, identitiesPerWindow))
-      sampled.push(identity)
+    for (const identity of await readIdentities(options, bounds, identitiesPerWindow)) sampled.push(identity)
   }
   return sorted(sampled)
 }

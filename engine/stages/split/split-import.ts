@@ -94,7 +94,9 @@ function helperThread(run: StepRun, source: string, output: string): HelperThrea
     scan: (task) => pool.runSecondHalf(task),
     onBrokenOff: (error) => {
       if (!signal.aborted)
-        log.warn(`a worker's half of a split failed, so one thread splits the whole file: ${messageOf(error)}`)
+        log.warn(
+          `a worker's half of a split failed, so one thread splits the whole file: ${messageOf(error)}`,
+        )
     },
     removeOutput: () =>
       staging.remove(output).catch((error: unknown) => {

@@ -56,10 +56,7 @@ async function readValueSizes(
 }
 
 /** `_id`s of the reactions that this import has queued already for the existing subscribers. */
-async function readReactions(
-  run: ChunkRun,
-  existing: Map<string, ExistingSubscriber>,
-): Promise<Set<string>> {
+async function readReactions(run: ChunkRun, existing: Map<string, ExistingSubscriber>): Promise<Set<string>> {
   const { collections, session, context } = run
   const { document, reactions, reactionsPerRecord } = context
   if (!run.readsReactions || reactionsPerRecord === 0 || !document.options.overwrite) return new Set()

@@ -99,6 +99,8 @@ export class BsonReader {
   }
 
   #unexpected(): Error {
-    return new Error(`the database sent ${this.name} as BSON type ${this.#type}, which is never written there`)
+    return new Error(
+      `the database sent ${this.name} as BSON type ${this.#type}, which is never written there`,
+    )
   }
 }

@@ -2,7 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession } from 'mongodb'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import type { ChunkDocument } from '../../../shared/contract/schemas/import.ts'
-import { reserveQuota, subscriberLimitOf, type QuotaReservation } from '../../../shared/store/subscriber-quota.ts'
+import {
+  reserveQuota,
+  subscriberLimitOf,
+  type QuotaReservation,
+} from '../../../shared/store/subscriber-quota.ts'
 import { runTransaction } from './transaction.ts'
 
 export interface ChunkQuotaOptions {

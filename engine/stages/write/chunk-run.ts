@@ -48,7 +48,11 @@ export class ChunkRun {
   /** When everything of the current attempt but the commit was written. */
   readyAt = 0
 
-  constructor(options: ProcessChunkOptions, chunk: ChunkDocument & { token: string }, context: ImportContext) {
+  constructor(
+    options: ProcessChunkOptions,
+    chunk: ChunkDocument & { token: string },
+    context: ImportContext,
+  ) {
     const { db, collections, lane, isStopped, onBatch } = options
     this.db = db
     this.collections = collections
@@ -84,7 +88,11 @@ export class ChunkRun {
   }
 
   /** Moves on by the committed batch of `records`, which was begun at `startedAt`, and reports it. */
-  reportCommit({ counts, lastIdentity, quotaUsed, bytesRead }: BatchDraft, records: number, startedAt: number) {
+  reportCommit(
+    { counts, lastIdentity, quotaUsed, bytesRead }: BatchDraft,
+    records: number,
+    startedAt: number,
+  ): void {
     this.lastCommitAt = this.readyAt
     this.lastIdentity = lastIdentity
     this.position += records

@@ -40,8 +40,14 @@ export function importContext(document: ImportDocument): ImportContext | null {
     writeUpdate: updateWriter(plan.fields),
     reactions: reactionWriter(ids, plan),
     defaultBytes: {
-      added: bytesOf(plan.fields.map((field) => plan.default_values[field.id] ?? field.default), plan),
-      updated: bytesOf(plan.fields.map(({ id }) => plan.default_values[id] ?? null), plan),
+      added: bytesOf(
+        plan.fields.map((field) => plan.default_values[field.id] ?? field.default),
+        plan,
+      ),
+      updated: bytesOf(
+        plan.fields.map(({ id }) => plan.default_values[id] ?? null),
+        plan,
+      ),
     },
     reactionsPerRecord: options.dry_run ? 0 : reactionsPerRecord(plan),
   }
