@@ -115,24 +115,13 @@ async function writeBatch(run: ChunkRun, batch: ChunkBatch, start: number): Prom
     const result = await commitPart(run, {
       ...{ batch: { offsets: part, bytes }, isLast, isTooLarge: done === refused },
     })
-    switch (result.end) {
-      case 'committed':
-        done += part.length
-        run.size.grow()
-        break
-      case 'too_large':
-        run.size.limitTo(result.fitting)
-        break
-      case 'refused':
-        if (part.length === 1) refused = done
-        else run.size.shrink(part.length)
-        break
-      case 'conflicts':
-        run.size.shrink(part.length)
-        break
-      case 'given_up':
-        return false
-    }
+    if (result.end === 'given_up') return false
+    if (result.end === 'committed') {
+      done += part.length
+      run.size.grow()
+    } else if (result.end === 'too_large') run.size.limitTo(result.fitting)
+    else if (result.end === 'refused' && part.length === 1) refused = done
+    else run.size.shrink(part.length)
   }
   return true
 }
@@ -163,13 +152,11 @@ async function commitPart(run: ChunkRun, part: Part): Promise<PartEnd> {
   try {
     for (;;) {
       const transaction = await runTransaction({
-        session: run.session,
+        session: run.lane.session,
         isStopped: run.isStopped,
         timeoutMs: batchTimeoutMs,
         maxConflictRetries: records === 1 ? Infinity : maxConflictRetries,
-        onRetry: (reason) => {
-          run.countRetry(reason)
-        },
+        onRetry: (reason) => run.countRetry(reason),
         attempt: () => attemptPart(run, part),
       })
       if (transaction.end === 'committed') {
@@ -197,8 +184,8 @@ async function attemptPart(
   run: ChunkRun,
   { batch, isLast, isTooLarge }: Part,
 ): Promise<Attempt<BatchDraft, PartAbort>> {
-  const { collections, session, chunk, context, quota, position } = run
-  const draft = new BatchDraft(context, chunk, run.buffers, {
+  const { collections, lane, chunk, context, quota, position } = run
+  const draft = new BatchDraft(context, chunk, lane.batchBuffers, {
     ...(await readBatchStart(run, batch)),
     position,
     lastIdentity: run.lastIdentity,
@@ -210,7 +197,7 @@ async function attemptPart(
   if (draft.quotaUsed > quota.free) return { abort: { end: 'quota_missing', needed: draft.quotaUsed } }
   // Progress is written first, so that a worker that lost its lease fails here and not in a conflict with the new
   // holder.
-  const isLeased = await advanceChunk(collections, session, {
+  const isLeased = await advanceChunk(collections, lane.session, {
     chunk,
     from: position,
     to: position + batch.offsets.length,

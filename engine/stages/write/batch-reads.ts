@@ -24,7 +24,7 @@ export async function readBatchStart(
 }
 
 async function readExisting(run: ChunkRun, batch: Batch): Promise<Map<string, ExistingSubscriber>> {
-  const { db, collections, session, chunk, context } = run
+  const { db, collections, lane, chunk, context } = run
   if (!run.readsExisting || chunk.kind === 'unidentified') return new Map()
   const keys: string[] = []
   let last: string | null = null
@@ -33,7 +33,8 @@ async function readExisting(run: ChunkRun, batch: Batch): Promise<Map<string, Ex
     if (identity !== last) keys.push(subscriberKey(context.document.mailing_list_id, identity))
     last = identity
   }
-  return findExisting({ db, collections, session, keys, projection: context.decider.projection })
+  const { projection } = context.decider
+  return findExisting({ db, collections, session: lane.session, keys, projection })
 }
 
 /**
@@ -41,7 +42,7 @@ async function readExisting(run: ChunkRun, batch: Batch): Promise<Map<string, Ex
  * make a subscriber too large, and then the database refuses the write.
  */
 async function readValueSizes(
-  { collections, session, context }: ChunkRun,
+  { collections, lane, context }: ChunkRun,
   batch: Batch,
   existing: Map<string, ExistingSubscriber>,
 ): Promise<ValueSizes> {
@@ -52,17 +53,20 @@ async function readValueSizes(
   if (long.length === 0) return new Map()
   const identities = identitiesOf({ offsets: long, bytes: batch.bytes })
   const keys = [...identities].map((identity) => subscriberKey(listId, identity))
-  return findValueSizes(collections, [...new Set(keys)], { session })
+  return findValueSizes(collections, [...new Set(keys)], { session: lane.session })
 }
 
 /** `_id`s of the reactions that this import has queued already for the existing subscribers. */
 async function readReactions(run: ChunkRun, existing: Map<string, ExistingSubscriber>): Promise<Set<string>> {
-  const { collections, session, context } = run
+  const { collections, lane, context } = run
   const { document, reactions, reactionsPerRecord } = context
   if (!run.readsReactions || reactionsPerRecord === 0 || !document.options.overwrite) return new Set()
   const keys = [...existing.values()].flatMap(({ id }) => reactions.idsOfUpdate(id))
   const found = await collections.reactions
-    .find({ _id: { $in: keys } }, { session, projection: { _id: 1 }, batchSize: keys.length + 1 })
+    .find(
+      { _id: { $in: keys } },
+      { session: lane.session, projection: { _id: 1 }, batchSize: keys.length + 1 },
+    )
     .toArray()
   return new Set(found.map(({ _id }) => _id))
 }

@@ -20,7 +20,8 @@ export interface BatchReport {
 
 /** Inside the batch's transaction: the lines of the logs. */
 export async function writeLogs(run: ChunkRun, { buffers, logs }: BatchDraft): Promise<void> {
-  const { db, collections, session, chunk } = run
+  const { db, collections, lane, chunk } = run
+  const { session } = lane
   await insertBson({ db, collection: collections.failures, session }, buffers.failures)
   if (logs.length === 0) return
   // Synchronous: handing the lines of a batch to another thread and back costs more than it saves.
@@ -36,7 +37,8 @@ export async function writeSubscribers(
   run: ChunkRun,
   { buffers, leaving, statusChanges }: BatchDraft,
 ): Promise<void> {
-  const { db, collections, session, stripe, context } = run
+  const { db, collections, lane, context } = run
+  const { session, stripe } = lane
   const { mailing_list_id: listId, organization_id: organizationId } = context.document
   const subscribers = { db, collection: collections.subscribers, session }
   await insertBson(subscribers, buffers.subscribers)

@@ -1,4 +1,4 @@
-import type { ClientSession, Db } from 'mongodb'
+import type { Db } from 'mongodb'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { batchRecords } from '../../../shared/csv/chunk-records.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
@@ -8,8 +8,8 @@ import {
   type ChunkDocument,
   type ImportCounts,
 } from '../../../shared/contract/schemas/import.ts'
-import type { ProcessChunkOptions } from '../../process-chunk.ts'
-import { longRowBytes, recordsWithin, type BatchBuffers, type BatchDraft } from './batch-draft.ts'
+import type { Lane, ProcessChunkOptions } from '../../process-chunk.ts'
+import { longRowBytes, recordsWithin, type BatchDraft } from './batch-draft.ts'
 import type { BatchReport } from './batch-writer.ts'
 import { ChunkQuota } from './chunk-quota.ts'
 import type { ImportContext } from './import-context.ts'
@@ -19,10 +19,7 @@ import type { RetryReason } from './transaction.ts'
 export class ChunkRun {
   readonly db: Db
   readonly collections: Collections
-  readonly session: ClientSession
-  /** The counter stripe that no other lane writes. */
-  readonly stripe: string
-  readonly buffers: BatchBuffers
+  readonly lane: Lane
   readonly chunk: ChunkDocument & { token: string }
   readonly context: ImportContext
   readonly quota: ChunkQuota
@@ -56,9 +53,7 @@ export class ChunkRun {
     const { db, collections, lane, isStopped, onBatch } = options
     this.db = db
     this.collections = collections
-    this.session = lane.session
-    this.stripe = lane.stripe
-    this.buffers = lane.batchBuffers
+    this.lane = lane
     this.chunk = chunk
     this.context = context
     this.quota = new ChunkQuota({ collections, session: lane.session, chunk, isStopped })
