@@ -3,7 +3,6 @@ import { openDatabase } from '../../shared/runtime/database.ts'
 import { idOf } from '../../shared/runtime/session-pool.ts'
 import { openStaging } from '../../shared/storage/staging/open-staging.ts'
 import { noteSessions } from '../store/engines.ts'
-import { subscriberLimitOf } from '../../shared/store/subscriber-quota.ts'
 import { scanSecondHalf, type SecondHalfReport, type SecondHalfTask } from '../stages/split/tail-scan.ts'
 import { BsonWriter } from '../stages/write/bson-writer.ts'
 import { importContext, type ImportContext } from '../stages/write/import-context.ts'
@@ -74,7 +73,6 @@ async function startWorker(): Promise<
         lane,
         task,
         importContext: readContext,
-        limitOf: (organizationId) => subscriberLimitOf(collections, organizationId),
         isStopped: () => Atomics.load(cancelFlag, 0) !== cancellation.run,
         onBatch: (report) => parentPort?.postMessage(report),
       })

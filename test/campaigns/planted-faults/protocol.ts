@@ -57,9 +57,9 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a batch that lost its chunk is written all the same',
-    file: 'engine/stages/write/batch-writer.ts',
-    text: "if (!isOurs) throw new BatchAbandoned('the chunk has another holder')",
-    replacement: 'void isOurs',
+    file: 'engine/process-chunk.ts',
+    text: "if (!isLeased) return { abort: { end: 'given_up' } }",
+    replacement: 'void isLeased',
     tests: [interleaved('importing: last batch stopped before .* then limit')],
   },
   {
@@ -107,8 +107,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a step that was paused or taken over goes on deactivating',
     file: 'engine/stages/finish/deactivation.ts',
-    text: '  if (!isLeased || !isOurs) throw stepLost(run)',
-    replacement: '  if (!isOurs) throw stepLost(run)',
+    text: '  if (!isLeased || !isCurrent) throw stepLost(run)',
+    replacement: '  if (!isCurrent) throw stepLost(run)',
     tests: [interleaved('written: step stopped before .* then pause')],
   },
   {
@@ -498,8 +498,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'reactions of somebody who leaves by an import stay',
     file: 'engine/stages/write/batch-writer.ts',
-    text: '    await dropReactionsInList(collections, session, listId, leaving)\n',
-    replacement: '    void dropReactionsInList\n    void leaving\n',
+    text: '  await dropReactionsInList(collections, session, listId, leaving)\n',
+    replacement: '  void dropReactionsInList\n  void leaving\n',
     tests: [effects],
   },
   {
