@@ -46,8 +46,8 @@ function diskDirectory(
   organizationId: number,
 ): UploadStore {
   const folder = uploadFolder(dataFolder, organizationId)
-  const pathOf = (name: string) => path.join(folder, name)
-  const find = async (name: string) => readEntry(pathOf(name), name)
+  const locate = (name: string) => path.join(folder, name)
+  const find = async (name: string) => readEntry(locate(name), name)
   const unfinishedEntry = async (name: string) =>
     (await listNames(folder)).find((entry) => parseUnfinished(entry)?.name === name) ?? null
   return {
@@ -61,16 +61,16 @@ function diskDirectory(
     find,
     async findUnfinished(name) {
       const entry = await unfinishedEntry(name)
-      return entry === null ? null : readEntry(pathOf(entry), name)
+      return entry === null ? null : readEntry(locate(entry), name)
     },
     async read(name, start): Promise<Readable | null> {
-      const handle = await openRegular(pathOf(name))
+      const handle = await openRegular(locate(name))
       return handle === null ? null : handle.createReadStream({ start })
     },
     async remove(name) {
       if ((await find(name)) === null) return false
       try {
-        await unlink(pathOf(name))
+        await unlink(locate(name))
         return true
       } catch (error) {
         // A concurrent call has removed it.
@@ -80,17 +80,17 @@ function diskDirectory(
     },
     async removeUnfinished(name) {
       const entry = await unfinishedEntry(name)
-      if (entry !== null) await rm(pathOf(entry), { force: true })
+      if (entry !== null) await rm(locate(entry), { force: true })
     },
     async rename(from, to) {
       if ((await find(from)) === null) return false
-      return tryRename(pathOf(from), pathOf(to))
+      return tryRename(locate(from), locate(to))
     },
     async takeUp({ name, token, wasLeft, keep, signal }: TakeUp) {
-      const unfinished = pathOf(unfinishedName(token, name))
-      const copy = pathOf(`.copy-${token}`)
+      const unfinished = locate(unfinishedName(token, name))
+      const copy = locate(`.copy-${token}`)
       const before = await unfinishedEntry(name)
-      if (before !== null && !(await tryRename(pathOf(before), unfinished))) throw uploadChanged(name)
+      if (before !== null && !(await tryRename(locate(before), unfinished))) throw uploadChanged(name)
       let isCopy = false
       if (keep === 0) {
         await rm(unfinished, { force: true })
@@ -98,7 +98,7 @@ function diskDirectory(
         // A session that was taken for dead may still append to the file that it has open.
         if (wasLeft) await copyWhole(unfinished, unfinished, { name, copy, signal, mayGrow: true })
       } else if ((await find(name)) !== null) {
-        await copyWhole(pathOf(name), unfinished, { name, copy, signal })
+        await copyWhole(locate(name), unfinished, { name, copy, signal })
         isCopy = true
       }
       if (keep !== null && keep > 0) {
@@ -115,7 +115,7 @@ function diskDirectory(
       return new DiskUpload({
         handle,
         unfinishedPath: unfinished,
-        finalPath: pathOf(name),
+        finalPath: locate(name),
         size: (await handle.stat()).size,
         isCopy,
         onStable: async (fingerprint) => {
@@ -132,7 +132,7 @@ function diskDirectory(
       const finished = new Map<string, number>()
       const unfinished = new Map<string, number>()
       await mapInGroups(await listNames(folder), async (entry) => {
-        const { size } = (await readEntry(pathOf(entry), entry)) ?? {}
+        const { size } = (await readEntry(locate(entry), entry)) ?? {}
         if (size === undefined) return
         const upload = parseUnfinished(entry)
         if (upload !== null) unfinished.set(upload.name, size)

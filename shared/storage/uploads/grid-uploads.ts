@@ -114,9 +114,9 @@ const allNameIds = { $gte: '0', $lt: ':' }
 function gridDirectory(database: GridDatabase, organizationId: number): UploadStore {
   const { collections } = database
   const { uploads: bucket, uploadNames } = collections
-  const idOf = (name: string) => nameId(organizationId, name)
-  const documentOf = (name: string) => uploadNames.findOne({ _id: idOf(name) })
-  const sizeOf = (content: string) => gridFileSize(bucket, new ObjectId(content))
+  const toNameId = (name: string) => nameId(organizationId, name)
+  const readDocument = (name: string) => uploadNames.findOne({ _id: toNameId(name) })
+  const readSize = (content: string) => gridFileSize(bucket, new ObjectId(content))
   return {
     prepare: () => Promise.resolve(),
     async list() {
@@ -127,15 +127,15 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
       return documents.map(finishedEntry).filter((entry) => entry !== null)
     },
     async find(name) {
-      return finishedEntry(await documentOf(name))
+      return finishedEntry(await readDocument(name))
     },
     async findUnfinished(name) {
-      const { unfinished = null } = (await documentOf(name)) ?? {}
+      const { unfinished = null } = (await readDocument(name)) ?? {}
       if (unfinished === null) return null
-      return { name, size: await sizeOf(unfinished.content), modifiedAt: unfinished.touched_at }
+      return { name, size: await readSize(unfinished.content), modifiedAt: unfinished.touched_at }
     },
     async read(name, start) {
-      const { finished = null } = (await documentOf(name)) ?? {}
+      const { finished = null } = (await readDocument(name)) ?? {}
       if (finished === null) return null
       const content = new ObjectId(finished.content)
       return Readable.from(streamGridFile(bucket, content, { start, end: finished.size }), {
@@ -144,31 +144,31 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
     },
     async remove(name) {
       const before = await uploadNames.findOneAndUpdate(
-        { _id: idOf(name), finished: { $ne: null } },
+        { _id: toNameId(name), finished: { $ne: null } },
         { $set: { finished: null } },
       )
       const finished = before?.finished ?? null
       if (finished === null) return false
-      await uploadNames.deleteOne({ _id: idOf(name), finished: null, unfinished: null })
+      await uploadNames.deleteOne({ _id: toNameId(name), finished: null, unfinished: null })
       await detachAndRemove(collections, finished.content)
       return true
     },
     async removeUnfinished(name) {
-      const { unfinished = null } = (await documentOf(name)) ?? {}
-      if (unfinished !== null) await dropUnfinished(collections, idOf(name), unfinished.token)
+      const { unfinished = null } = (await readDocument(name)) ?? {}
+      if (unfinished !== null) await dropUnfinished(collections, toNameId(name), unfinished.token)
     },
     async rename(from, to) {
-      if (from === to) return finishedEntry(await documentOf(from)) !== null
+      if (from === to) return finishedEntry(await readDocument(from)) !== null
       const replaced = await inTransaction(database, async (session) => {
         const source = await uploadNames.findOneAndUpdate(
-          { _id: idOf(from), finished: { $ne: null } },
+          { _id: toNameId(from), finished: { $ne: null } },
           { $set: { finished: null } },
           { session },
         )
         if (source === null) return undefined
         await uploadNames.deleteOne({ _id: source._id, finished: null, unfinished: null }, { session })
         const target = await uploadNames.findOneAndUpdate(
-          { _id: idOf(to) },
+          { _id: toNameId(to) },
           {
             $set: { finished: source.finished },
             $setOnInsert: { organization_id: organizationId, name: to, unfinished: null },
@@ -181,7 +181,7 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
       return replaced !== undefined
     },
     async takeUp(options) {
-      return takeUp(collections, organizationId, idOf(options.name), options)
+      return takeUp(collections, organizationId, toNameId(options.name), options)
     },
     async count() {
       const finished = new Map<string, number>()
@@ -189,7 +189,7 @@ function gridDirectory(database: GridDatabase, organizationId: number): UploadSt
       for await (const document of uploadNames.find({ organization_id: organizationId })) {
         if (document.finished !== null) finished.set(document.name, document.finished.size)
         if (document.unfinished !== null)
-          unfinished.set(document.name, await sizeOf(document.unfinished.content))
+          unfinished.set(document.name, await readSize(document.unfinished.content))
       }
       return { finished, unfinished }
     },
