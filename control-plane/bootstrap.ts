@@ -4,9 +4,9 @@ import { inTransaction, isDuplicateKey, nextIds, type Database } from '../shared
 import { systemOrganizationId } from '../shared/contract/schemas/organization.ts'
 
 /**
- * A database without an organization gets the system organization and the first system-admin key. Resolves to the key
- * if this call made it up, else null: a key that was given by a setting is known already. Of several control planes
- * that start at once, one does it.
+ * Gives a database without an organization the system organization and the first system-admin key. Resolves to the key
+ * if this call generated it, else to null, because a key from a setting is already known. Of several control planes
+ * that start at once, only one does this.
  */
 export async function bootstrap(
   database: Database,

@@ -22,7 +22,7 @@ import { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
 import { createOutboxSlots } from './resources/outbox/service.ts'
 import { createHashingSlots } from './resources/users/hashing-slots.ts'
 
-/** The control plane process: the JSON API. What it wants done it writes into the database; it never calls an engine. */
+/** The control plane process serves the JSON API. It gives engines work through the database and never calls one. */
 await runProcess('control-plane', async (process) => {
   const { settings, log } = process
   const database = await startDatabase(process)

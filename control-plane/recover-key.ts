@@ -4,8 +4,8 @@ import { inTransaction, nextIds, type Database } from '../shared/runtime/databas
 import { systemOrganizationId } from '../shared/contract/schemas/organization.ts'
 
 /**
- * Makes a system-admin key for an installation whose keys are lost, and resolves to it. Whoever reaches the database may
- * do that, since he could write there anything.
+ * Creates a system-admin key for an installation whose keys are lost, and resolves to it. Access to the database is
+ * permission enough, because it allows every other write too.
  */
 export async function recoverKey(database: Database, keyHashSecret: Uint8Array): Promise<string> {
   const { collections } = database

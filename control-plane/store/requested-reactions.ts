@@ -6,30 +6,33 @@ import type { SubscriberDocument } from '../../shared/contract/schemas/subscribe
 import { noteTriggered, queueReactions, type Answering } from '../../shared/store/reactions.ts'
 import type { SubscriberWrite } from './subscribers.ts'
 
-/** What a request that writes a subscriber asks for: autoresponders that are to answer it. */
+/** The autoresponders that a request lets answer its write of a subscriber. */
 export interface RequestedReactions {
   autoresponders: readonly Answering[]
   /** IANA name of the organization's zone. */
   zone: string
-  /** The first of the ids that are set aside for the reactions. */
+  /** The first of the ids that were allocated for the reactions. */
   firstId: number
-  /** None of them answers where one has a reaction to this subscriber queued already. */
+  /** Nothing is queued when one of the autoresponders already has a reaction to this subscriber queued. */
   excludeReacted: boolean
-  /** Replacements for the texts of their mails, keys as given. */
+  /** Replacements for the texts of their mails, with their keys as sent. */
   fields?: Record<string, string>
   rawFields?: Record<string, string>
 }
 
-type React = (
+type QueueRequested = (
   session: ClientSession,
   reaction: { organizationId: number; subscriber: SubscriberDocument },
 ) => Promise<void>
 
-/** Hands `write` what queues the reactions that the request asks for, and notes them when they are committed. */
+/**
+ * Calls `write` with a function that queues the requested reactions in the transaction of the write. After the commit
+ * they are recorded as triggered.
+ */
 export async function withRequestedReactions(
   database: Database,
   requested: RequestedReactions | undefined,
-  write: (react: React) => Promise<SubscriberWrite>,
+  write: (queueRequested: QueueRequested) => Promise<SubscriberWrite>,
 ): Promise<SubscriberWrite> {
   if (requested === undefined) return write(() => Promise.resolve())
   let queued: ReactionDocument[] = []
@@ -38,7 +41,12 @@ export async function withRequestedReactions(
     queued = []
     if (requested.autoresponders.length === 0 || subscriber.status !== 'active') return
     causedAt = await databaseTime(database.db)
-    queued = await react(database.collections, session, { organizationId, subscriber, requested, causedAt })
+    queued = await queueFor(database.collections, session, {
+      organizationId,
+      subscriber,
+      requested,
+      causedAt,
+    })
   })
   if (outcome === 'done' && queued.length > 0)
     await noteTriggered(
@@ -49,8 +57,8 @@ export async function withRequestedReactions(
   return outcome
 }
 
-/** For an active subscriber. */
-async function react(
+/** Queues the reactions to an active subscriber. */
+async function queueFor(
   collections: Collections,
   session: ClientSession,
   {

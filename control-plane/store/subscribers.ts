@@ -11,46 +11,49 @@ import { withRequestedReactions, type RequestedReactions } from './requested-rea
 import { addMove, countMoves, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
 
 /**
- * Single subscribers, written by requests. Each write is one transaction that also moves the list's counts, and takes
- * turns with imports: whoever comes second on the same subscriber does it again on what the first one left.
+ * Writes of single subscribers by requests. Each write is one transaction that also changes the list's counts. When an
+ * import or another request writes the same subscriber concurrently, the later write conflicts and is retried on the
+ * result of the earlier one.
  */
 
 /**
- * `several`: more than one subscriber is at the address. `busy`: imports held the places that are free for longer than
- * a request waits. `list_changed`: the list isn't any more what the request was checked against.
+ * `several`: more than one subscriber has the address. `busy`: imports reserved the remaining quota for longer than a
+ * request waits. `list_changed`: the list has changed since the request was checked.
  */
 export type SubscriberWrite = 'done' | 'missing' | 'several' | 'over_limit' | 'busy' | 'list_changed'
 
-/** Which subscriber: by `_id`, by its public id, or by the email where that isn't the identity. */
+/** Names a subscriber by `_id`, by its public id, or by its email where that isn't the identity. */
 export type SubscriberAddress = string | { listId: number; id: number } | { listId: number; emailKey: string }
 
 export interface WriteOptions {
   /** The list's revision at which the request was checked; without it nothing is compared. */
   listRevision?: number
-  /** On-subscription autoresponders that are to answer, if the subscriber is active then. */
+  /** On-subscription autoresponders, which answer if the subscriber is active after the write. */
   reactions?: RequestedReactions
-  /** Uses up, in the same transaction, what an addition depends on; without it the addition is `missing`. */
+  /**
+   * Consumes, in the same transaction, what an addition depends on. If it resolves to false, the addition is `missing`.
+   */
   claim?: (session: ClientSession) => Promise<boolean>
-  /** What else a change writes, in its transaction. */
+  /** Makes further writes in the transaction of a change. */
   alongside?: (session: ClientSession) => Promise<void>
 }
 
-/** Adds a subscriber. Throws a duplicate key error when its identity is there already. */
+/** Adds a subscriber. Throws a duplicate key error when its identity exists already. */
 export function insertSubscriber(
   database: Database,
   organizationId: number,
   document: SubscriberDocument,
   options: WriteOptions = {},
 ): Promise<SubscriberWrite> {
-  return withRequestedReactions(database, options.reactions, (react) =>
-    waitingForQuota(database, organizationId, async (session, hasQuotaLock) => {
+  return withRequestedReactions(database, options.reactions, (queueRequested) =>
+    waitForQuota(database, organizationId, async (session, hasQuotaLock) => {
       const { mailing_list_id: listId, status } = document
       const list = await readListState(database, session, listId)
       if (!isAtRevision(list, options)) return 'list_changed'
       if (options.claim !== undefined && !(await options.claim(session))) return 'missing'
       if (status === 'active') await takeQuotaOrThrow(database, session, { organizationId, hasQuotaLock })
       await database.collections.subscribers.insertOne(withImportEpoch(document, list), { session })
-      await react(session, { organizationId, subscriber: document })
+      await queueRequested(session, { organizationId, subscriber: document })
       const changes = addMove(noStatusCounts(), null, status)
       await countMoves(database, session, { organizationId, listId, changes })
       return 'done'
@@ -63,26 +66,26 @@ export interface SubscriberChange {
   unset: string[]
 }
 
-/** As an update document; null when nothing changes. */
-function updateOf({ set, unset }: SubscriberChange): Record<string, unknown> | null {
+/** Converts a change to an update document; null when nothing changes. */
+function toUpdate({ set, unset }: SubscriberChange): Record<string, unknown> | null {
   const update: Record<string, unknown> = {}
   if (Object.keys(set).length > 0) update['$set'] = set
   if (unset.length > 0) update['$unset'] = Object.fromEntries(unset.map((path) => [path, '']))
   return Object.keys(update).length === 0 ? null : update
 }
 
-/** What a subscriber is after a change. */
+/** Returns the subscriber with the change applied. */
 export function changed(existing: SubscriberDocument, { set, unset }: SubscriberChange): SubscriberDocument {
   const entries = new Map<string, unknown>(Object.entries(existing))
   const values = new Map<string, unknown>(Object.entries(existing.custom_fields))
-  const placeOf = (path: string): [Map<string, unknown>, string] =>
+  const locate = (path: string): [Map<string, unknown>, string] =>
     path.startsWith(valuePath) ? [values, path.slice(valuePath.length)] : [entries, path]
   for (const [path, value] of Object.entries(set)) {
-    const [target, key] = placeOf(path)
+    const [target, key] = locate(path)
     target.set(key, value)
   }
   for (const path of unset) {
-    const [target, key] = placeOf(path)
+    const [target, key] = locate(path)
     target.delete(key)
   }
   entries.set('custom_fields', Object.fromEntries(values))
@@ -92,8 +95,9 @@ export function changed(existing: SubscriberDocument, { set, unset }: Subscriber
 const valuePath = 'custom_fields.'
 
 /**
- * Changes a subscriber as `change` says of what is there at that moment. With another `_id` in `set` it becomes
- * somebody else and keeps its id, and with that its reactions; throws a duplicate key error when there is one already.
+ * Changes a subscriber by what `change` returns for its current document. Another `_id` in `set` gives it another
+ * identity; it keeps its public id, and with that its reactions. Throws a duplicate key error when that identity
+ * exists.
  */
 export function changeSubscriber(
   database: Database,
@@ -102,8 +106,8 @@ export function changeSubscriber(
   change: (existing: SubscriberDocument) => SubscriberChange,
   options: WriteOptions = {},
 ): Promise<SubscriberWrite> {
-  return withRequestedReactions(database, options.reactions, (react) =>
-    waitingForQuota(database, organizationId, async (session, hasQuotaLock) => {
+  return withRequestedReactions(database, options.reactions, (queueRequested) =>
+    waitForQuota(database, organizationId, async (session, hasQuotaLock) => {
       const { subscribers } = database.collections
       const found = await subscribers.find(filterOf(address), { session }).limit(2).toArray()
       const existing = found[0]
@@ -123,8 +127,8 @@ export function changeSubscriber(
         await subscribers.insertOne(await withoutDeletedValues(database, session, subscriber), { session })
       } else {
         const update = {
-          ...updateOf(changes),
-          // A deletion at the same moment removes the reactions that it sees: it must meet this write.
+          ...toUpdate(changes),
+          // A concurrent deletion removes only the reactions that it reads, so it must conflict with this write.
           ...(options.reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),
         }
         if (Object.keys(update).length > 0)
@@ -132,7 +136,7 @@ export function changeSubscriber(
       }
       if (from === 'active' && to !== 'active')
         await dropReactionsOf(database.collections, session, [subscriber.id])
-      await react(session, { organizationId, subscriber })
+      await queueRequested(session, { organizationId, subscriber })
       await options.alongside?.(session)
       const moved = addMove(noStatusCounts(), from, to)
       await countMoves(database, session, { organizationId, listId, changes: moved })
@@ -141,7 +145,9 @@ export function changeSubscriber(
   )
 }
 
-/** Values of deleted fields don't move along: their removal goes by `_id` and may be past the new one. */
+/**
+ * Drops values of deleted fields. Their removal walks subscribers by `_id`, and may have passed the new one already.
+ */
 async function withoutDeletedValues(
   { collections }: Database,
   session: ClientSession,
@@ -155,17 +161,17 @@ async function withoutDeletedValues(
   return { ...subscriber, custom_fields: Object.fromEntries(kept) }
 }
 
-/** A write that waits so long for an import's batch is tried as a transaction instead. */
+/** A write in place that waits this long for an import's batch is retried as a transaction. */
 const inPlaceMs = 5_000
 
-/** A field that was deleted after the request read the fields has its values removed until 5 minutes after. */
+/** Must be below 5 minutes, after which the values of a deleted field are removed for the last time. */
 const maxFieldsAgeMs = 60_000
 
 /**
- * Changes nothing but values of a subscriber: no count, no identity, no reaction hangs on them, so one guarded write
- * does, a third of what the transaction costs. `fieldsReadAt` is the database's time before the fields were read.
- * Resolves to what is there then; null when the change is of another kind, when the subscriber isn't any more what the
- * change was made for, or when the fields were read long ago.
+ * Changes only values of a subscriber, by one conditional write at a third of a transaction's cost: no count, identity
+ * or reaction depends on values. `fieldsReadAt` is the database's time before the fields were read. Resolves to the new
+ * document. Resolves to null when the change is of another kind, the subscriber has changed meanwhile, or the fields
+ * were read long ago.
  */
 export async function changeInPlace(
   { collections }: Database,
@@ -175,12 +181,12 @@ export async function changeInPlace(
 ): Promise<SubscriberDocument | null> {
   const { _id, id, status, confirmed } = existing
   const { set } = change
-  const update = updateOf(change)
+  const update = toUpdate(change)
   if (update === null || set._id !== undefined || (set.status ?? status) !== status) return null
-  const asSeen = { _id, id, status, confirmed: confirmed ?? { $exists: false } }
+  const asRead = { _id, id, status, confirmed: confirmed ?? { $exists: false } }
   const $expr = { $lt: ['$$NOW', new Date(fieldsReadAt.getTime() + maxFieldsAgeMs)] }
   try {
-    return await collections.subscribers.findOneAndUpdate({ ...asSeen, $expr }, update, {
+    return await collections.subscribers.findOneAndUpdate({ ...asRead, $expr }, update, {
       returnDocument: 'after',
       maxTimeMS: inPlaceMs,
     })
@@ -190,7 +196,7 @@ export async function changeInPlace(
   }
 }
 
-/** Removes up to `most` of the subscribers at an address, lowest id first; the reactions that were queued for them too. */
+/** Removes up to `limit` subscribers with an address, lowest id first, and the reactions queued for them. */
 export function removeSubscribers(
   database: Database,
   organizationId: number,
@@ -201,12 +207,13 @@ export function removeSubscribers(
   return inTransaction(database, async (session) => {
     const found = await collections.subscribers
       .find(filterOf(address), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
-      // By `_id` there is one at most, and asking for an order would only make the server sort it.
+      // By `_id` there is at most one subscriber, and a sort order would only make the server sort it.
       .sort(typeof address === 'string' ? {} : { id: 1 })
       .limit(limit + 1)
       .toArray()
     const removed = found.slice(0, limit)
-    if (removed.length === 0) return { ids: [], moreRemaining: false }
+    const [first] = removed
+    if (first === undefined) return { ids: [], moreRemaining: false }
     await collections.subscribers.deleteMany({ _id: { $in: removed.map(({ _id }) => _id) } }, { session })
     await removeReactionsOf(
       collections,
@@ -219,7 +226,7 @@ export function removeSubscribers(
     )
     const changes = noStatusCounts()
     for (const { status } of removed) addMove(changes, status, null)
-    const listId = removed[0]!.mailing_list_id
+    const listId = first.mailing_list_id
     await countMoves(database, session, { organizationId, listId, changes })
     return { ids: removed.map(({ id }) => id), moreRemaining: found.length > limit }
   })
@@ -232,7 +239,7 @@ export function filterOf(address: SubscriberAddress): Filter<SubscriberDocument>
     : { mailing_list_id: address.listId, email_key: address.emailKey }
 }
 
-/** What a write of a subscriber depends on, in the snapshot of its transaction. */
+/** The fields of a list that a write of a subscriber depends on, read in the snapshot of its transaction. */
 export type ListState = Pick<MailingListDocument, '_id' | 'revision' | 'import_epoch'>
 
 export const listStateProjection = { revision: 1, import_epoch: 1 } as const
@@ -247,7 +254,7 @@ const readListState = (
 const isAtRevision = (list: ListState | null, { listRevision }: WriteOptions): boolean =>
   listRevision === undefined || list?.revision === listRevision
 
-/** An import that began before this transaction's snapshot does not deactivate the subscriber (engine/stages/finish/deactivation.ts). */
+/** An import that began before this transaction's snapshot doesn't deactivate the subscriber (deactivation.ts). */
 export const withImportEpoch = (
   document: SubscriberDocument,
   list: ListState | null | undefined,
@@ -283,7 +290,7 @@ class QuotaUnavailable extends Error {
   readonly isFull: boolean
 
   constructor(isFull: boolean) {
-    super('no place is free under the subscriber limit')
+    super('no quota is left under the subscriber limit')
     this.isFull = isFull
   }
 }
@@ -297,16 +304,18 @@ async function takeQuotaOrThrow(
   if (outcome !== 'taken') throw new QuotaUnavailable(outcome === 'full')
 }
 
-const pauseMs = 50
-const timeoutMs = 20_000
+const quotaPauseMs = 50
+const quotaTimeoutMs = 20_000
 
-/** Places that imports hold may come back in a moment: a write is over the limit when active subscribers fill it. */
-async function waitingForQuota(
+/**
+ * Retries while imports reserve the remaining quota: a write is over the limit only when active subscribers fill it.
+ */
+async function waitForQuota(
   database: Database,
   organizationId: number,
   write: (session: ClientSession, hasQuotaLock: boolean) => Promise<SubscriberWrite>,
 ): Promise<SubscriberWrite> {
-  const deadline = clock.monotonicMs() + timeoutMs
+  const deadline = clock.monotonicMs() + quotaTimeoutMs
   for (;;) {
     try {
       return await withQuotaLock(database, organizationId, write)
@@ -314,7 +323,7 @@ async function waitingForQuota(
       if (!(error instanceof QuotaUnavailable)) throw error
       if (error.isFull) return 'over_limit'
       if (clock.monotonicMs() > deadline) return 'busy'
-      await sleep(pauseMs * (0.5 + Math.random()))
+      await sleep(quotaPauseMs * (0.5 + Math.random()))
     }
   }
 }

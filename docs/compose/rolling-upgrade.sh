@@ -1,6 +1,6 @@
 #!/bin/sh
-# Brings what runs to the present build and settings, in the order of docs/upgrading.md and without losing a request.
-# Where it fails, mend the cause and run it again. In the project's folder: sh docs/compose/rolling-upgrade.sh
+# Brings running processes to the current build and settings, in the order of docs/upgrading.md and without losing a request.
+# Where it fails, correct the cause and run it again. In the project's folder: sh docs/compose/rolling-upgrade.sh
 set -eu
 
 # Provenance would give every build a new image id on Docker Engine 29, and `up` would replace what did not change.
@@ -14,7 +14,7 @@ docker compose config engine | grep -q ' MONGODB_URI: mongodb://mongodb:27017/' 
 }
 up() { docker compose up --detach $no_deps "$@"; }
 
-# One of `docker compose run`, such as a backup, is none of them.
+# Containers of `docker compose run`, such as a backup, are left out.
 containers() {
   for container in $(docker compose ps --all --quiet "$1"); do
     docker inspect "$container" --format '{{if eq (index .Config.Labels "com.docker.compose.oneoff") "False"}}{{.Id}}{{end}}'

@@ -1,11 +1,11 @@
 import type { Dashboard, Panel, Query } from './dashboard.ts'
 
 /**
- * The dashboards, each for a question of whoever is on call. `npm run dashboards` makes Grafana's files of
- * them; a test holds those against this, and every query against a real Prometheus.
+ * The dashboards, each for one question of an operator. `npm run dashboards` writes Grafana's files. A test compares
+ * them with this file, and runs every query on a real Prometheus.
  *
- * Figures of the whole installation are told alike by several processes, so the largest is taken; what a process
- * counts for itself is summed.
+ * Several processes report the same metrics of the whole installation, so the queries use the largest value. Metrics of
+ * one process are summed.
  */
 
 const query = (expr: string, legend = ''): Query => ({ expr, legend })
@@ -44,7 +44,7 @@ const processes = 'job=~"rollcall-.+"'
 const imports: Dashboard = {
   uid: 'rollcall-imports',
   title: 'Rollcall: imports and throughput',
-  description: 'Is it working, how fast, what stands still, whose is it, which source fails?',
+  description: 'Does it work, how fast, which import makes no progress, and which source fails?',
   panels: [
     stat('Running', 'short', 'sum(rollcall:imports:max{state=~"downloading|splitting|importing"})'),
     stat('Rows per second', 'short', 'sum(rollcall:import_rows:rate1m)'),
@@ -57,22 +57,22 @@ const imports: Dashboard = {
     ]),
     graph('Due and not started', 'short', [query('rollcall:imports_due:max', 'waits for {{waits_for}}')]),
     graph(
-      'What stands still',
+      'Without progress, or not started',
       's',
       [
         query('max(rollcall_import_progress_age_seconds)', 'a running import'),
         query('max(rollcall_import_queue_age_seconds)', 'a due import'),
       ],
-      'Which one it is: a line "an import has made no progress" of the log, after 5 minutes.',
+      'Which one: the line "an import has made no progress" in the log, after 5 minutes.',
     ),
     graph(
-      'Whose imports',
+      'Organizations',
       'short',
       [
         query('max(rollcall_import_organizations)', 'organizations with a running import'),
         query('100 * max(rollcall_import_largest_organization_ratio)', 'share of the largest, in %'),
       ],
-      'Who it is: GET /jobs/all_on_all_organizations?state=importing with the key of a system admin.',
+      'Which one: GET /jobs/all_on_all_organizations?state=importing with the key of a system admin.',
     ),
     stacked('Ended', 'short', [
       query(
@@ -90,7 +90,7 @@ const imports: Dashboard = {
         '{{result}}',
       ),
     ]),
-    stacked('Downloads that went wrong', 'short', [
+    stacked('Failed downloads', 'short', [
       query(
         'sum by (scheme, reason) (increase(rollcall_import_download_failures_total[$__rate_interval]))',
         '{{scheme}}: {{reason}}',
@@ -104,9 +104,9 @@ const imports: Dashboard = {
       query(rate('result', 'rollcall_callback_attempts_total'), '{{result}}'),
       query('sum(rate(rollcall_callbacks_given_up_total[$__rate_interval]))', 'given up'),
     ]),
-    graph('Callbacks that wait', 'short', [query('max(rollcall_callbacks_pending)', 'pending')]),
-    graph('Mail that waits', 's', [
-      query('max(rollcall_outbox_age_seconds)', 'oldest message that nobody takes'),
+    graph('Waiting callbacks', 'short', [query('max(rollcall_callbacks_pending)', 'pending')]),
+    graph('Waiting mail', 's', [
+      query('max(rollcall_outbox_age_seconds)', 'oldest message not taken'),
       query('max(rollcall_reaction_lag_seconds)', 'oldest due reaction not in the outbox'),
     ]),
   ],
@@ -115,7 +115,7 @@ const imports: Dashboard = {
 const engines: Dashboard = {
   uid: 'rollcall-engines',
   title: 'Rollcall: engine and workers',
-  description: 'Are the engines at work and well, and is MongoDB, the disk or the processor their limit?',
+  description: 'Do the engines work, and is MongoDB, the disk or the processor their limit?',
   panels: [
     stat('Engines', 'short', 'max(rollcall_engines{state="alive"})'),
     stat('Lanes in use', 'percentunit', 'avg(rollcall_worker_utilization_ratio)'),
@@ -130,10 +130,10 @@ const engines: Dashboard = {
     graph('Chunks that ended', 'short', [
       query(rate('result', 'rollcall_import_chunks_total'), '{{result}}'),
     ]),
-    graph('Batches done again', 'short', [
+    graph('Repeated batches', 'short', [
       query(rate('reason', 'rollcall_import_batch_retries_total'), '{{reason}}'),
     ]),
-    graph('Steps in hand', 'short', [query('sum by (kind) (rollcall_engine_steps)', '{{kind}}')]),
+    graph('Steps in progress', 'short', [query('sum by (kind) (rollcall_engine_steps)', '{{kind}}')]),
     graph('What hangs', 'short', [
       query('rollcall_engine_hung', '{{instance}} {{kind}}'),
       query('sum(increase(rollcall_import_steps_taken_over_total[15m]))', 'taken over in 15 min'),
@@ -141,7 +141,7 @@ const engines: Dashboard = {
     graph('Imports without space on the disk', 'short', [
       query('max(rollcall_import_steps_without_space)', 'waiting'),
     ]),
-    graph('Files out of sight', 'short', [
+    graph('Missing files and folders', 'short', [
       query('1 - rollcall_data_folder_available', '{{job}} {{instance}}: DATA_DIR away'),
       query('rate(rollcall_import_files_missing_total[$__rate_interval])', '{{instance}}: missing files'),
     ]),
@@ -183,13 +183,13 @@ const engines: Dashboard = {
     graph('MongoDB: cache', 'percentunit', [
       query('max by (kind) (rollcall_database_server_cache_ratio)', '{{kind}}'),
     ]),
-    graph('MongoDB: tickets left and operations that wait', 'short', [
+    graph('MongoDB: free tickets and waiting operations', 'short', [
       query('min by (operation) (rollcall_database_server_tickets_available)', '{{operation}} tickets'),
       query('max by (operation) (rollcall_database_server_queued_operations)', '{{operation}} waiting'),
     ]),
     graph('MongoDB: connections of this service', 'short', [
       query('sum by (job) (rollcall_database_connections_in_use)', '{{job}} in use'),
-      query('sum by (job) (rollcall_database_checkouts_waiting)', '{{job}} waited for'),
+      query('sum by (job) (rollcall_database_checkouts_waiting)', '{{job}} waiting'),
     ]),
     graph('MongoDB: wait for a connection, p99', 's', [
       query(quantile(0.99, 'job', 'rollcall_database_checkout_duration_seconds'), '{{job}}'),
@@ -221,7 +221,7 @@ const api: Dashboard = {
       query(`sum(rate(${requests}_count{status="401"}[$__rate_interval])) or vector(0)`, 'wrong'),
       query(`sum(rate(${requests}_count{status="429"}[$__rate_interval])) or vector(0)`, 'too many'),
     ]),
-    graph('Replies that clients did not wait for', 'reqps', [
+    graph('Replies to clients that left', 'reqps', [
       query(`sum(rate(${requests}_count{status="499"}[$__rate_interval])) or vector(0)`, '499'),
     ]),
     graph('Connections', 'short', [query('sum by (instance) (rollcall_http_connections)', '{{instance}}')]),
@@ -229,7 +229,7 @@ const api: Dashboard = {
       query(rate('reason', 'rollcall_http_connections_refused_total'), 'refused: {{reason}}'),
       query(rate('reason', 'rollcall_http_connections_closed_total'), 'closed: {{reason}}'),
     ]),
-    graph('Event streams that are open', 'short', [
+    graph('Open event streams', 'short', [
       query('sum by (instance) (rollcall_event_streams)', '{{instance}}'),
     ]),
     graph('Delay of the event loop, p99', 's', [
@@ -247,7 +247,7 @@ const ftp: Dashboard = {
   description: 'Who is connected, what is transferred, and what breaks off?',
   panels: [
     stat('Sessions', 'short', 'sum(rollcall_ftp_sessions)'),
-    stat('Uploads that run', 'short', 'sum(rollcall_ftp_transfers{kind="in"})'),
+    stat('Uploads in progress', 'short', 'sum(rollcall_ftp_transfers{kind="in"})'),
     stat('In', 'Bps', 'sum(rollcall:ftp_bytes:rate1m{direction="in"})'),
     stat(
       'Wrong logins in 5 minutes',
@@ -301,10 +301,7 @@ const timings: Dashboard = {
     heat('Batches', 'rollcall_bulk_write_duration_seconds'),
     graph('Chunks', 's', quantiles('rollcall_import_chunk_duration_seconds')),
     graph('Batches', 's', quantiles('rollcall_bulk_write_duration_seconds')),
-    heat(
-      'Operations of the database, as the processes see them',
-      'rollcall_database_operation_duration_seconds',
-    ),
+    heat('Database operations, measured by the processes', 'rollcall_database_operation_duration_seconds'),
     heat('Waits for a connection', 'rollcall_database_checkout_duration_seconds'),
   ],
 }

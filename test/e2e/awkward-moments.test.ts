@@ -209,7 +209,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     await until(
       'its new life',
       async () => log(),
-      (text) => text.includes('it starts anew'),
+      (text) => text.includes('it registers again'),
     )
     await letGo()
     t.same(countsOf(await importEnd(service, id)), { added: 500 })

@@ -86,7 +86,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
   const first = await start(t, 'first')
   const BACKUP = path.join(folder, 'backup')
   await t.test("the README's first import", { skip: missing('curl') }, async (t) => {
-    const commands = readme.under('Try it').find((block) => block.startsWith('KEY='))!
+    const commands = readme.under('A first import').find((block) => block.startsWith('KEY='))!
     // Its first two lines say by which key, and where the service is.
     const requests = commands.split('\n').slice(2).join('\n')
     const replies = runCommands(requests, first.environment)

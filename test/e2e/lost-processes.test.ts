@@ -213,7 +213,7 @@ t.test('an engine that is taken for dead while it works locks no rows', { timeou
   await until(
     'its new life',
     async () => second.log(),
-    (log) => log.includes('it starts anew'),
+    (log) => log.includes('it registers again'),
     30_000,
   )
   const openTransactions = () =>

@@ -6,7 +6,7 @@ import { createList, importEnd, startService, until } from '../helpers/service.t
 
 /**
  * How long an import stays unfinished when the only engine is killed in each of its states, and another one is started
- * at once: that one watches for a lease of 12 s, and looks every 3 s (docs/protocol.md).
+ * at once: that one watches for a lease of 12 s, and looks every 3 s (docs/recovery-times.md).
  */
 
 const maxMs = 30_000

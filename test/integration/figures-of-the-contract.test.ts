@@ -9,13 +9,13 @@ import { noDailyCounts } from '../../control-plane/resources/delivery-events/mes
 import { maxUrlMs } from '../../control-plane/resources/import-inspection/sample.ts'
 import { watchBounds } from '../../control-plane/resources/subscriber-imports/import-watch.ts'
 import { callbackBounds } from '../../engine/jobs/callbacks/callback-bounds.ts'
-import { progressEveryMs } from '../../engine/process-import.ts'
 import { pollIntervalMs } from '../../engine/scheduler/poll-loop.ts'
 import { enforceLimits } from '../../engine/jobs/maintenance/enforce-limits.ts'
 import { purgeLogs } from '../../engine/jobs/maintenance/purge-logs.ts'
 import { purgeUploads } from '../../engine/jobs/maintenance/purge-uploads.ts'
 import { maxDeaths } from '../../engine/scheduler/quarantine.ts'
 import { removalMs } from '../../engine/stages/finish/finalize-import.ts'
+import { progressEveryMs } from '../../engine/stages/obtain/download.ts'
 import { maxStepFailures } from '../../engine/scheduler/step-failures.ts'
 import { stepBounds } from '../../engine/scheduler/step-progress.ts'
 import { closeGraceMs } from '../../ftp/transfers.ts'
@@ -50,7 +50,8 @@ import {
  * Every bound that the contract names with a number: pages, lengths, days, seconds, megabytes. The numbers here are
  * copied by hand from the place that stands beside them, and never from the code, so that a changed one is seen. What
  * takes effect over time is moved in the database. API is shared/spec/api-v2.md, D decisions.md with its section, O
- * operations.md, P docs/protocol.md; "own" is what they leave open, and the description says.
+ * operations.md, P docs/protocol.md and docs/recovery-times.md; "own" is what they leave open, and the description
+ * says.
  */
 
 t.setTimeout(120_000)

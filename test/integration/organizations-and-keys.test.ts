@@ -103,7 +103,7 @@ t.test('a standard key without a user may do nothing that needs a permission', a
   t.equal((await call('GET', '/api_keys', undefined, { key: nobody.key })).status, 403)
 })
 
-t.test('nobody makes, changes or deletes a key that is more than his own', async (t) => {
+t.test('a caller can not create, change or delete a key with more permissions than its own', async (t) => {
   const more = await call(
     'POST',
     '/api_keys',

@@ -12,7 +12,7 @@ const inFolder = async (folder: string): Promise<string[]> =>
   (await readdir(path.join(root, folder)))
     .filter((name) => name.endsWith('.md'))
     .map((name) => path.join(folder, name))
-const pages = (await Promise.all(['', 'docs', 'bench'].map(inFolder))).flat()
+const pages = (await Promise.all(['', 'docs', 'docs/decisions', 'bench'].map(inFolder))).flat()
 const texts = new Map(
   await Promise.all(
     pages.map(async (page) => [page, await readFile(path.join(root, page), 'utf8')] as const),
@@ -45,6 +45,26 @@ t.test('links lead to files and headings that are there, and every page is linke
     pages.filter((page) => page.startsWith('docs') && !linked.has(page)),
     [],
   )
+})
+
+/** 2,600 characters fit on a screen. */
+const screenLength = 2_600
+
+t.test('a decision has a page of a screen, with its number, a question and a decision', (t) => {
+  const decisions = pages.filter((page) => page.startsWith('docs/decisions/'))
+  t.ok(decisions.length > 0)
+  const faulty = decisions.filter((page) => {
+    const text = texts.get(page)!
+    const number = path.basename(page).slice(0, 3)
+    return !(
+      text.length <= screenLength &&
+      text.startsWith(`# ${number} `) &&
+      text.includes('\n**Question.** ') &&
+      text.includes('\n**Decision.**')
+    )
+  })
+  t.same(faulty, [])
+  t.end()
 })
 
 t.test('docs/protocol.md names every collection, and every field of imports and chunks', async (t) => {

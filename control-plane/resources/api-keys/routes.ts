@@ -17,7 +17,7 @@ import { toView } from './view.ts'
 
 const tag = 'API keys'
 
-const more = 'nobody makes, changes or deletes an API key that may do more than he himself'
+const more = "you can't create, change or delete an API key with more permissions than your own"
 const noKey = 'there is no API key 4711'
 const lastKey = 'this would leave no usable system-admin key: create another one first'
 const foreignUser = 'user_id names no user of organization 2'

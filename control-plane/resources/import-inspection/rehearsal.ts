@@ -106,7 +106,7 @@ function readRecord(
   return read
 }
 
-/** The order of the checks is that of decisions.md. */
+/** The order of the checks is that of docs/decisions/155-order-of-checks.md. */
 async function decideAll(records: ReadRecord[], rehearsal: Rehearsal): Promise<RehearsedRecord[]> {
   const { collections, organizationId, mailingListId, plan, options, now } = rehearsal
   const reader = rowReader(plan, options)

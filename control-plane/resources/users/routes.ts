@@ -26,7 +26,7 @@ import { toView } from './view.ts'
 const tag = 'Users'
 
 const noUser = 'there is no user 4711'
-const more = 'nobody makes, changes or deletes a user that may do more than he himself'
+const more = "you can't create, change or delete a user with more permissions than your own"
 const lastAdmin = 'this would leave no active system-admin user: create another one first'
 const lastKey = 'this would leave no usable system-admin key: create another one first'
 const misplacedRole = 'role can be system_admin only in organization 1'

@@ -3,7 +3,7 @@ import { inTransactionOf, type Database } from '../../../shared/runtime/database
 import type { ReactionDocument } from '../../../shared/contract/schemas/autoresponder.ts'
 import { messageOfReaction } from '../../../shared/store/outbox.ts'
 
-/** What of a due reaction goes into its message. */
+/** The fields of a due reaction that its message is made of. */
 export type DueReaction = Pick<
   ReactionDocument,
   '_id' | 'id' | 'organization_id' | 'mailing_list_id' | 'autoresponder_id' | 'subscriber_id' | 'due_at'
@@ -19,47 +19,50 @@ export const dueReactionFields = {
 } as const
 
 /**
- * Makes reactions due and puts their messages into the outbox, in one transaction: both or neither. Those that aren't
- * queued any more (dropped, or moved by another engine) are left out. Resolves to how many were moved.
+ * Marks reactions as due and inserts their messages into the outbox, in one transaction. Reactions that aren't queued any
+ * more, because they were dropped or another engine moved them, are left out. Resolves to the number of moved ones.
  */
 export async function moveReactions(
   { collections: { reactions, outbox } }: Database,
   session: ClientSession,
   due: readonly DueReaction[],
 ): Promise<number> {
-  // They were read outside, which is cheaper, and nearly always they are all still there.
+  // Reading them outside of the transaction is cheaper, and nearly always all of them are still queued.
   let areAllQueued = true
   for (;;) {
-    const moved = await inTransactionOf(session, async (own) => {
+    const moved = await inTransactionOf(session, async (transaction) => {
       const keys = due.map(({ _id }) => _id)
-      const still = areAllQueued
+      const queued = areAllQueued
         ? due
         : await reactions
             .find<DueReaction>(
               { _id: { $in: keys }, state: 'queued' },
-              { session: own, projection: dueReactionFields, hint: { _id: 1 } },
+              { session: transaction, projection: dueReactionFields, hint: { _id: 1 } },
             )
             .toArray()
-      if (still.length === 0) return 0
-      // Without the hint the server tries every index that knows the state: twice the cost.
+      if (queued.length === 0) return 0
+      // Without the hint the server tries every index that has the state, at twice the cost.
       const { modifiedCount } = await reactions.updateMany(
-        { _id: { $in: still.map(({ _id }) => _id) }, state: 'queued' },
+        { _id: { $in: queued.map(({ _id }) => _id) }, state: 'queued' },
         { $set: { state: 'due' } },
-        { session: own, hint: { _id: 1 }, bypassDocumentValidation: true },
+        { session: transaction, hint: { _id: 1 }, bypassDocumentValidation: true },
       )
-      if (modifiedCount !== still.length) {
-        await own.abortTransaction()
+      if (modifiedCount !== queued.length) {
+        await transaction.abortTransaction()
         return null
       }
-      await outbox.insertMany(still.map(messageOfReaction), { session: own, bypassDocumentValidation: true })
-      return still.length
+      await outbox.insertMany(queued.map(messageOfReaction), {
+        session: transaction,
+        bypassDocumentValidation: true,
+      })
+      return queued.length
     })
     if (moved !== null) return moved
     areAllQueued = false
   }
 }
 
-/** Drops reactions that are due and have no mail to send. Resolves to how many there were. */
+/** Drops due reactions whose autoresponder has no mail to send. Resolves to the number of dropped ones. */
 export async function dropReactions(
   { collections: { reactions } }: Database,
   due: readonly DueReaction[],

@@ -19,7 +19,6 @@ import {
   listWorkingImports,
 } from '../../../engine/store/import-queues.ts'
 import { failImport, failImportOfChunk } from '../../../shared/store/imports.ts'
-import { subscriberLimitOf } from '../../../shared/store/subscriber-quota.ts'
 import { removeForgotten } from '../../../shared/storage/uploads/grid-contents.ts'
 import type { Side } from './side.ts'
 
@@ -96,7 +95,6 @@ async function writeChunk(side: Side, held: LeasedChunk, maxBatches: number): Pr
       const document = await collections.imports.findOne({ _id: id })
       return document === null ? null : importContext(document)
     },
-    limitOf: (organizationId) => subscriberLimitOf(collections, organizationId),
     isStopped: () => committed >= maxBatches,
     onBatch: () => (committed += 1),
   })

@@ -260,7 +260,7 @@ const faults: readonly Fault[] = [
   {
     name: 'an organization admin makes system admins',
     file: 'control-plane/api/authorization.ts',
-    text: '  if (asked !== undefined) requireNotAbove(',
+    text: '  if (requestedRole !== undefined) requireNotAbove(',
     replacement: '  if (asked === caller.role) requireNotAbove(',
   },
   {

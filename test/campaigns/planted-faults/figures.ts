@@ -184,9 +184,9 @@ export const boundFaults: readonly PlantedFault[] = [
   ),
   wrong(
     'a megabyte of a body has 1,000,000 bytes',
-    'control-plane/api/body/request-body.ts',
-    'megabyte = 1024 * 1024',
-    'megabyte = 1000 * 1000',
+    'control-plane/byte-sizes.ts',
+    'binaryMegabyte = 1024 * 1024',
+    'binaryMegabyte = 1000 * 1000',
   ),
   wrong('a lockout takes six failures', 'shared/runtime/config.ts', 'default: 5 }', 'default: 6 }'),
   wrong(
@@ -210,14 +210,14 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'a record may have 2 MiB',
     'shared/csv/record-scanner.ts',
-    'longestRecord = 1024 * 1024',
-    'longestRecord = 2 * 1024 * 1024',
+    'maxRecordBytes = 1024 * 1024',
+    'maxRecordBytes = 2 * 1024 * 1024',
   ),
   wrong(
     'an enclosure may have 128 KiB',
     'shared/csv/record-scanner.ts',
-    'longestEnclosure = 256 * 1024',
-    'longestEnclosure = 128 * 1024',
+    'maxEnclosureBytes = 256 * 1024',
+    'maxEnclosureBytes = 128 * 1024',
   ),
   wrong(
     'an enclosure may have 10,000 lines',

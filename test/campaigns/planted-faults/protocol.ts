@@ -30,8 +30,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a settle does not wait for held chunks',
     file: chunks,
-    text: "{ import_id: importId, state: { $in: ['ready', 'running'] } },\n    ofOneMoment",
-    replacement: "{ import_id: importId, state: 'ready' },\n    ofOneMoment",
+    text: "{ import_id: importId, state: { $in: ['ready', 'running'] } },\n    snapshotRead",
+    replacement: "{ import_id: importId, state: 'ready' },\n    snapshotRead",
     tests: [interleaved('importing: last batch stopped before .* then fail and settle$')],
   },
   {
@@ -57,9 +57,9 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'a batch that lost its chunk is written all the same',
-    file: 'engine/stages/write/batch-writer.ts',
-    text: "if (!isOurs) throw new BatchAbandoned('the chunk has another holder')",
-    replacement: 'void isOurs',
+    file: 'engine/process-chunk.ts',
+    text: "if (!isLeased) return { abort: { end: 'given_up' } }",
+    replacement: 'void isLeased',
     tests: [interleaved('importing: last batch stopped before .* then limit')],
   },
   {
@@ -107,8 +107,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a step that was paused or taken over goes on deactivating',
     file: 'engine/stages/finish/deactivation.ts',
-    text: '  if (!isLeased || !isOurs) throw stepLost(run)',
-    replacement: '  if (!isOurs) throw stepLost(run)',
+    text: '  if (!isLeased || !isCurrent) throw stepLost(run)',
+    replacement: '  if (!isCurrent) throw stepLost(run)',
     tests: [interleaved('written: step stopped before .* then pause')],
   },
   {
@@ -198,7 +198,7 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'an import is failed by who lost the chunk',
     file: imports,
-    text: 'if (!(await releaseFailedChunk(collections, session, held))) return false',
+    text: 'if (!(await releaseFailedChunk(collections, session, lease))) return false',
     replacement: 'await releaseFailedChunk(collections, session, held)',
     tests: [stores],
   },
@@ -275,16 +275,16 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a limit whose request died is never enforced',
     file: places,
-    text: '  for (const { _id, limit_change: change } of pending)\n    await enforceLimit(context, { organizationId: _id, change: change! })',
+    text: '  for (const { _id, limit_change: change } of pending)\n    await enforceLimit(context, { organizationId: _id, change })',
     replacement: '',
     tests: [stores],
   },
   {
     name: 'a limit whose request died loses its mark and is not enforced',
     file: places,
-    text: '    await enforceLimit(context, { organizationId: _id, change: change! })',
+    text: '    await enforceLimit(context, { organizationId: _id, change })',
     replacement:
-      "    await organizations.updateOne({ _id, limit_change: change! }, { $unset: { limit_change: '' } })",
+      "    await organizations.updateOne({ _id, limit_change: change }, { $unset: { limit_change: '' } })",
     tests: [stores],
   },
   {
@@ -298,14 +298,14 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'two chunks take the last places',
     file: places,
-    text: '  if (reserved > own) await bumpQuotaRevision(collections, session, chunk.organization_id)\n',
+    text: '  if (reserved > reservedByChunk) await bumpQuotaRevision(collections, session, chunk.organization_id)\n',
     replacement: '',
     tests: [interleaved('nearly full: last batch stopped before .* then last batch')],
   },
   {
     name: 'a request takes places that chunks hold',
     file: places,
-    text: "if (active + (reserved[0]?.places ?? 0) + amount > limit) return 'busy'",
+    text: "if (active + (reserved[0]?.total ?? 0) + amount > limit) return 'busy'",
     replacement: 'void held',
     tests: [interleaved('nearly full: last batch stopped before .* then create another subscriber')],
   },
@@ -347,19 +347,19 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'counts of an import are summed over what moves',
     file: chunks,
-    text: "const ofOneMoment = { readConcern: { level: 'snapshot' } } as const",
-    replacement: "const ofOneMoment = { readConcern: { level: 'majority' } } as const",
+    text: "const snapshotRead = { readConcern: { level: 'snapshot' } } as const",
+    replacement: "const snapshotRead = { readConcern: { level: 'majority' } } as const",
     tests: [concerns],
   },
   {
     name: 'totals are read before the sum over the chunks',
     file: chunks,
     text: `  for (const [id, sum] of await sumChunkCounts(collections, open)) counts.set(id, sum)
-  const settled = await collections.imports
+  const finalized = await collections.imports
     .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1 } })
     .toArray()
 `,
-    replacement: `  const settled = await collections.imports
+    replacement: `  const finalized = await collections.imports
     .find({ _id: { $in: open }, totals: { $ne: null } }, { projection: { totals: 1 } })
     .toArray()
   for (const [id, sum] of await sumChunkCounts(collections, open)) counts.set(id, sum)
@@ -405,8 +405,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'reactions that are not queued any more are moved',
     file: 'engine/jobs/reactions/move-reactions.ts',
-    text: "{ _id: { $in: still.map(({ _id }) => _id) }, state: 'queued' },\n        { $set: { state: 'due' } }",
-    replacement: "{ _id: { $in: still.map(({ _id }) => _id) } },\n        { $set: { state: 'due' } }",
+    text: "{ _id: { $in: queued.map(({ _id }) => _id) }, state: 'queued' },\n        { $set: { state: 'due' } }",
+    replacement: "{ _id: { $in: queued.map(({ _id }) => _id) } },\n        { $set: { state: 'due' } }",
     tests: [stores],
   },
   {
@@ -490,16 +490,16 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'the counts of a list are moved outside of the transaction',
     file: 'shared/store/subscriber-counts.ts',
-    text: '  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, moveOf(moved), {\n    session,\n',
+    text: '  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, buildMove(moved), {\n    session,\n',
     replacement:
-      '  void session\n  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, moveOf(moved), {\n',
+      '  void session\n  await subscriberCounts.updateOne({ _id: stripeKey(moved.listId, stripe) }, buildMove(moved), {\n',
     tests: [stores],
   },
   {
     name: 'reactions of somebody who leaves by an import stay',
     file: 'engine/stages/write/batch-writer.ts',
-    text: '    await dropReactionsInList(collections, session, listId, leaving)\n',
-    replacement: '    void dropReactionsInList\n    void leaving\n',
+    text: '  await dropReactionsInList(collections, session, listId, leaving)\n',
+    replacement: '  void dropReactionsInList\n  void leaving\n',
     tests: [effects],
   },
   {
@@ -547,8 +547,8 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'an update in place is made however old its fields are',
     file: 'control-plane/store/subscribers.ts',
-    text: '{ ...asSeen, $expr }',
-    replacement: 'asSeen',
+    text: '{ ...asRead, $expr }',
+    replacement: 'asRead',
     tests: [stores],
   },
   {
@@ -573,13 +573,13 @@ export const protocolFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   ...[
-    ['who it is', 'const asSeen = { _id, status, confirmed: confirmed ?? { $exists: false } }'],
-    ['for the status', 'const asSeen = { _id, id, confirmed: confirmed ?? { $exists: false } }'],
-    ['for the confirmation', 'const asSeen = { _id, id, status }'],
+    ['who it is', 'const asRead = { _id, status, confirmed: confirmed ?? { $exists: false } }'],
+    ['for the status', 'const asRead = { _id, id, confirmed: confirmed ?? { $exists: false } }'],
+    ['for the confirmation', 'const asRead = { _id, id, status }'],
   ].map(([what, replacement]) => ({
     name: `an update in place does not ask ${what}`,
     file: 'control-plane/store/subscribers.ts',
-    text: 'const asSeen = { _id, id, status, confirmed: confirmed ?? { $exists: false } }',
+    text: 'const asRead = { _id, id, status, confirmed: confirmed ?? { $exists: false } }',
     replacement: replacement!,
     tests: [races],
   })),

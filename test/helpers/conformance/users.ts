@@ -136,7 +136,7 @@ export const userRows: Rows = {
         message: /^role/,
       }),
       'terms that are switched off': refusedCreation({ terms_and_conditions_version: 1 }, /^terms_and/),
-      'one who may do more': refusedCreation({ role: 'system_admin' }, /^nobody makes/, {
+      'one who may do more': refusedCreation({ role: 'system_admin' }, /^you can't create/, {
         code: 'not_authorized',
         status: 403,
       }),

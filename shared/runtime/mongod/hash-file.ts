@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { pipeline } from 'node:stream/promises'
 
-/** In hexadecimal digits. Throws what reading the file throws. */
-export async function sha256Of(file: string): Promise<string> {
+/** SHA-256 in hexadecimal digits. */
+export async function hashFile(file: string): Promise<string> {
   const hash = createHash('sha256')
   await pipeline(createReadStream(file), hash)
   return hash.digest('hex')
