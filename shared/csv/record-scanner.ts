@@ -6,7 +6,7 @@ import type { FileFormat } from '../contract/schemas/import.ts'
  * The rules say where a record ends; its cells are read later:
  * - CRLF, LF and CR end a record. An empty or blank line is not a record.
  * - An enclosure opens only as the first byte of a cell. A doubled enclosure inside stands for one. After the closing
- *   enclosure, blanks up to the separator are ignored; other text makes the cell count as typed, up to the next
+ *   enclosure, blanks up to the separator are ignored. Other text makes the cell count as typed, up to the next
  *   separator or line end ("irregular").
  * - An enclosure that doesn't close within 256 KiB, 1,000 lines or the file ends the record with the line on which it
  *   opens ("unterminated"). Scanning resumes with the next line.

@@ -265,7 +265,7 @@ function load<T extends object>(
     const name = String(issue.path[0])
     // Error messages are logged, so they must not contain secrets.
     const field = schema.shape[name]
-    const isSecret = field !== undefined && z.globalRegistry.get(field)?.isSecret === true
+    const isSecret = field !== undefined && z.globalRegistry.get(field)?.['isSecret'] === true
     const isShown = !isSecret && values[name]?.includes('@') !== true
     const shown = isShown ? JSON.stringify(values[name]) : 'not shown, as it may be secret'
     return `setting ${name} ${issue.message} (it is ${shown})`
