@@ -169,7 +169,7 @@ async function replyDirectory(
 }
 
 const isDirectory = (arg: string | null) =>
-  refusal(550, arg, 'is the directory, not a file; give the name of a file')
+  refusal(550, arg, 'not a file but the directory; give the name of a file')
 
 /** A line inside of a reply: the blank in front tells it from the reply's last line. */
 const indented = (line: string): ReplyLine => ({ message: ` ${line}`, raw: true })

@@ -84,7 +84,7 @@ export class Upload {
 
   /**
    * Opens the hidden file with the bytes to keep. Throws `signal`'s reason, and FtpError 426 when another session has taken
-   * over the upload, 450 when the bytes to keep have changed, 452 when the disk is full.
+   * over the upload. 450 means that the bytes to keep have changed, 452 that the disk is full.
    */
   async open(signal: AbortSignal): Promise<void> {
     const { store, name, takeUp, lock } = this.#parts

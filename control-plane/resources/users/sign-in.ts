@@ -30,9 +30,10 @@ export async function authenticate(
     user?.password_hash ?? unmatchableHash,
     hashingSlot(deps, caller, clientGone),
   )
+  if (user === null) await countUnknownSignIn(collections)
   const updated =
     user === null
-      ? await countUnknownSignIn(collections)
+      ? null
       : await recordSignInAttempt(collections, user, {
           isCorrect,
           maxFailures: settings.USER_LOCKOUT_FAILURES,
