@@ -37,35 +37,6 @@ import type { ChunkReport, ChunkTask } from './workers/messages.ts'
  * first commit, or nothing.
  */
 
-/** A worker's slot for one chunk at a time, with a session and a counter stripe that no other lane uses. */
-export interface Lane {
-  session: ClientSession
-  stripe: string
-  /** Memory for the bytes of a chunk, reused by the next one; grows to the largest. */
-  buffer: Buffer
-  batchBuffers: BatchBuffers
-}
-
-export interface ProcessChunkOptions {
-  db: Db
-  collections: Collections
-  staging: Staging
-  lane: Lane
-  task: ChunkTask
-  importContext: (importId: number) => Promise<ImportContext | null>
-  isStopped: () => boolean
-  onBatch: (report: BatchReport) => void
-}
-
-/** A batch is given up after this time, before the lease, which every commit renews, runs out. */
-const batchTimeoutMs = 40_000
-
-/** After this time without a commit the process may have been suspended, and the import paused meanwhile. */
-const suspiciousGapMs = 1_000
-
-/** Write conflicts of a part before it is cut into smaller ones. */
-const maxConflictRetries = 2
-
 export async function processChunk(options: ProcessChunkOptions): Promise<ChunkReport> {
   const { collections, staging, lane, task, isStopped } = options
   try {
@@ -110,41 +81,22 @@ async function writeBatch(run: ChunkRun, batch: ChunkBatch, start: number): Prom
   let refused = -1
   while (done < offsets.length) {
     if (run.isStopped()) return false
-    const part = offsets.subarray(done, done + run.size.next)
-    const isLast = batch.isLast && done + part.length === offsets.length
-    const result = await commitPart(run, {
-      ...{ batch: { offsets: part, bytes }, isLast, isTooLarge: done === refused },
-    })
+    const next = offsets.subarray(done, done + run.size.next)
+    const isLast = batch.isLast && done + next.length === offsets.length
+    const part = { batch: { offsets: next, bytes }, isLast, isTooLarge: done === refused }
+    const result = await commitPart(run, part)
     if (result.end === 'given_up') return false
     if (result.end === 'committed') {
-      done += part.length
+      done += next.length
       run.size.grow()
     } else if (result.end === 'too_large') run.size.limitTo(result.fitting)
-    else if (result.end === 'refused' && part.length === 1) refused = done
-    else run.size.shrink(part.length)
+    else if (result.end === 'refused' && next.length === 1) refused = done
+    else run.size.shrink(next.length)
   }
   return true
 }
 
-/** Records that one transaction writes. */
-interface Part {
-  batch: Batch
-  /** The chunk is done with it. */
-  isLast: boolean
-  /** The database refused its only record for its size. */
-  isTooLarge: boolean
-}
-
-type PartEnd =
-  | { end: 'committed' }
-  /** It would write too much; its first `fitting` records would not. */
-  | { end: 'too_large'; fitting: number }
-  /** The database refused a subscriber for its size. */
-  | { end: 'refused' }
-  | { end: 'conflicts' }
-  /** The chunk was stopped or lost, or its import no longer runs. */
-  | { end: 'given_up' }
-
+/** Reserves quota for a part and commits it, with retries. */
 async function commitPart(run: ChunkRun, part: Part): Promise<PartEnd> {
   const startedAt = clock.monotonicMs()
   const records = part.batch.offsets.length
@@ -175,10 +127,6 @@ async function commitPart(run: ChunkRun, part: Part): Promise<PartEnd> {
   }
 }
 
-/** Only the attempt finds how much quota its rows need. */
-type PartAbort =
-  Extract<PartEnd, { end: 'too_large' | 'given_up' }> | { end: 'quota_missing'; needed: number }
-
 /** Everything of a part that is inside its transaction. */
 async function attemptPart(
   run: ChunkRun,
@@ -192,7 +140,7 @@ async function attemptPart(
     isTooLarge,
     maxQuota: quota.isExhausted ? quota.free : Infinity,
   })
-  const fitting = draft.fill(batch)
+  const fitting = draft.dedupeAndDecide(batch)
   if (fitting !== null) return { abort: { end: 'too_large', fitting } }
   if (draft.quotaUsed > quota.free) return { abort: { end: 'quota_missing', needed: draft.quotaUsed } }
   // Progress is written first, so that a worker that lost its lease fails here and not in a conflict with the new
@@ -215,6 +163,58 @@ async function attemptPart(
   run.readyAt = clock.monotonicMs()
   return { commit: draft }
 }
+
+/** A worker's slot for one chunk at a time, with a session and a counter stripe that no other lane uses. */
+export interface Lane {
+  session: ClientSession
+  stripe: string
+  /** Memory for the bytes of a chunk, reused by the next one; grows to the largest. */
+  buffer: Buffer
+  batchBuffers: BatchBuffers
+}
+
+export interface ProcessChunkOptions {
+  db: Db
+  collections: Collections
+  staging: Staging
+  lane: Lane
+  task: ChunkTask
+  importContext: (importId: number) => Promise<ImportContext | null>
+  isStopped: () => boolean
+  onBatch: (report: BatchReport) => void
+}
+
+/** A batch is given up after this time. The lease, which every commit renews, outlasts it. */
+const batchTimeoutMs = 40_000
+
+/** After this time without a commit the process may have been suspended, and the import paused meanwhile. */
+const suspiciousGapMs = 1_000
+
+/** Write conflicts of a part before it is cut into smaller ones. */
+const maxConflictRetries = 2
+
+/** Records that one transaction writes. */
+interface Part {
+  batch: Batch
+  /** The chunk is done with it. */
+  isLast: boolean
+  /** The database refused its only record for its size. */
+  isTooLarge: boolean
+}
+
+type PartEnd =
+  | { end: 'committed' }
+  /** It would write too much; its first `fitting` records would not. */
+  | { end: 'too_large'; fitting: number }
+  /** The database refused a subscriber for its size. */
+  | { end: 'refused' }
+  | { end: 'conflicts' }
+  /** The chunk was stopped or lost, or its import no longer runs. */
+  | { end: 'given_up' }
+
+/** Only the attempt finds how much quota its rows need. */
+type PartAbort =
+  Extract<PartEnd, { end: 'too_large' | 'given_up' }> | { end: 'quota_missing'; needed: number }
 
 /** A duplicate key and a command timeout come again with every attempt of the same chunk. */
 const isRetryable = (error: unknown): boolean => {

@@ -90,8 +90,8 @@ export class BatchDraft {
     for (const buffer of Object.values(buffers)) buffer.clear()
   }
 
-  /** Dedupes and decides the records. Null when all fit; else how many of them a batch may have. */
-  fill(batch: Batch): number | null {
+  /** Null when all records fit into one transaction; else how many do. */
+  dedupeAndDecide(batch: Batch): number | null {
     const reader = new BatchReader(batch, contentFormat(this.#context.document), this.#chunk.kind)
     let records = 0
     let read = 0
