@@ -12,7 +12,7 @@ import { endpoints } from './endpoints.ts'
 import { compress } from './middleware/compress.ts'
 import { requestLog } from './middleware/request-log.ts'
 import { notCached, securityHeaders, securityHeadersOfDocs } from './middleware/security-headers.ts'
-import { confirmationPage } from './resources/subscribers/confirmation-page.ts'
+import { confirmationPage } from './resources/subscribers/confirm/routes.ts'
 
 /** The HTTP application, in the order in which a request goes through it. It never listens. */
 export function createApp(deps: ControlPlane, registry: Registry): Express {

@@ -8,7 +8,7 @@ import type { Staging } from '../shared/storage/staging/staging.ts'
 import type { StagedQuota } from '../shared/storage/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
 import type { KnownCallers } from './api/known-callers.ts'
-import type { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
+import type { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 
 /** What the control plane's parts work with; put together in main.ts. */
 export interface ControlPlane {

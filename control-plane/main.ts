@@ -17,8 +17,8 @@ import { createApp } from './app.ts'
 import { bootstrap } from './bootstrap.ts'
 import { connectionLimits, HttpConnections } from './http-connections.ts'
 import { createHttpServer } from './http-server.ts'
-import { mayReadImports } from './resources/subscriber-imports/events.ts'
-import { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
+import { mayReadImports } from './resources/subscriber-imports/follow/service.ts'
+import { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 
 /** The control plane process: the JSON API. What it wants done it writes into the database; it never calls an engine. */
 await runProcess('control-plane', async (process) => {

@@ -10,7 +10,7 @@ import { folderRefusal } from '../api/envelope.ts'
 import { noSpaceRefusal } from '../api/body/staged-content.ts'
 import type { Endpoint } from '../api/endpoint.ts'
 import { otherSiteRefusal } from '../middleware/other-sites.ts'
-import { overQuotaRefusal, tooManyImportsRefusal } from '../resources/subscriber-imports/admission.ts'
+import { overQuotaRefusal, tooManyImportsRefusal } from '../resources/subscriber-imports/create/admission.ts'
 import { documentedRefusals, type Refusal } from './refusals.ts'
 
 /** What an endpoint answers, for the description: its reply, its refusals, and what every endpoint may answer. */

@@ -4,7 +4,7 @@ import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { PendingSubscriberDocument } from '../../shared/contract/schemas/confirmation.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { putConfirmation } from '../../shared/store/outbox.ts'
-import { insertSubscriber, type SubscriberWrite, type WriteOptions } from './subscribers.ts'
+import { insertSubscriber, type InsertOptions, type SubscriberWrite } from './subscribers.ts'
 
 /** Who is to follow the link in his mail before he is added. A mail and what it asks for are written together. */
 
@@ -86,15 +86,14 @@ export function findPendingSubscriber(
 export const stillConfirmable = { $expr: { $gt: ['$expires_at', '$$NOW'] } }
 
 /**
- * Adds who was pending as `subscriber`. One visit of a link does: `missing` when it was used, has expired, or stands for
- * another request by now; nothing is changed then, nor when there is no place. Throws a duplicate key error when the
- * identity is there already.
+ * Adds a pending subscriber as `subscriber`. Only one visit of a link does. `missing` is a link that was used, has expired,
+ * or belongs to a newer request. With any outcome but `done` nothing is changed, so the link stays valid.
  */
 export function addConfirmed(
   database: Database,
   organizationId: number,
   { pending, subscriber }: { pending: PendingSubscriberDocument; subscriber: SubscriberDocument },
-  options: WriteOptions,
+  options: InsertOptions,
 ): Promise<SubscriberWrite> {
   const { pendingSubscribers, outbox } = database.collections
   const { _id, token, expires_at, message_id } = pending
