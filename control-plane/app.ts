@@ -12,7 +12,7 @@ import { endpoints } from './endpoints.ts'
 import { compress } from './middleware/compress.ts'
 import { requestLog } from './middleware/request-log.ts'
 import { docsSecurityHeaders, notCached, securityHeaders } from './middleware/security-headers.ts'
-import { confirmationPage } from './resources/subscribers/confirmation-page.ts'
+import { confirmationPage } from './resources/subscribers/confirm/routes.ts'
 
 /** Builds the HTTP application. A request passes its parts in the order in which they stand here. */
 export function createApp(deps: ControlPlane, registry: Registry): Express {

@@ -9,7 +9,7 @@ import type { StagedQuota } from '../shared/storage/uploads/staged-quota.ts'
 import type { Uploads } from '../shared/storage/uploads/upload-store.ts'
 import type { FairSemaphore } from './api/fair-semaphore.ts'
 import type { KnownCallers } from './api/known-callers.ts'
-import type { ImportWatch } from './resources/subscriber-imports/import-watch.ts'
+import type { ImportWatch } from './resources/subscriber-imports/follow/import-watch.ts'
 
 /** The dependencies of the control plane's parts, built in main.ts. */
 export interface ControlPlane {

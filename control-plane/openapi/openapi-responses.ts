@@ -10,7 +10,7 @@ import { noSpaceRefusal } from '../api/body/staged-content.ts'
 import type { Endpoint } from '../api/endpoint.ts'
 import { binaryMegabyte } from '../byte-sizes.ts'
 import { otherSiteRefusal } from '../middleware/other-sites.ts'
-import { overQuotaRefusal, tooManyImportsRefusal } from '../resources/subscriber-imports/admission.ts'
+import { overQuotaRefusal, tooManyImportsRefusal } from '../resources/subscriber-imports/create/admission.ts'
 import { documentedRefusals, type Refusal } from './refusals.ts'
 
 /** The replies in the API description: an endpoint's own reply and refusals, and the refusals of every endpoint. */

@@ -3,7 +3,7 @@ import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObj
 import { logKinds } from '../../shared/contract/schemas/import.ts'
 import { describeAuthorization, needText, scopeOf } from '../api/authorization.ts'
 import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
-import { confirmationPath, confirmationVisit } from '../resources/subscribers/confirmation-page.ts'
+import { confirmationPath, confirmationVisit } from '../resources/subscribers/confirm/routes.ts'
 import { describeFields } from './field-texts.ts'
 import { responses } from './openapi-responses.ts'
 

@@ -4,7 +4,7 @@ import type { Collections } from '../../shared/contract/schemas/collections.ts'
 import type { PendingSubscriberDocument } from '../../shared/contract/schemas/confirmation.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { putConfirmation } from '../../shared/store/outbox.ts'
-import { insertSubscriber, type SubscriberWrite, type WriteOptions } from './subscribers.ts'
+import { insertSubscriber, type InsertOptions, type SubscriberWrite } from './subscribers.ts'
 
 /**
  * Pending subscribers have to follow the link in a mail before they are added. A pending subscriber and the mail are
@@ -97,15 +97,14 @@ export function findPendingSubscriber(
 export const stillConfirmable = { $expr: { $gt: ['$expires_at', '$$NOW'] } }
 
 /**
- * Adds a pending subscriber as `subscriber`. Only one visit of a link does so. The result is `missing` when the link
- * was used, has expired, or stands for another request by now. Nothing changes then, nor when the quota is exhausted.
- * Throws a duplicate key error when the identity exists already.
+ * Adds a pending subscriber as `subscriber`. Only one visit of a link does. `missing` is a link that was used, has expired,
+ * or belongs to a newer request. With any outcome but `done` nothing is changed, so the link stays valid.
  */
 export function addConfirmed(
   database: Database,
   organizationId: number,
   { pending, subscriber }: { pending: PendingSubscriberDocument; subscriber: SubscriberDocument },
-  options: WriteOptions,
+  options: InsertOptions,
 ): Promise<SubscriberWrite> {
   const { pendingSubscribers, outbox } = database.collections
   const { _id, token, expires_at, message_id } = pending

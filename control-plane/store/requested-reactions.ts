@@ -1,79 +1,43 @@
 import type { ClientSession } from 'mongodb'
 import { databaseTime, type Database } from '../../shared/runtime/database.ts'
-import { reactionsOfSubscriber, type ReactionDocument } from '../../shared/contract/schemas/autoresponder.ts'
-import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import { reactionsOfSubscriber } from '../../shared/contract/schemas/autoresponder.ts'
 import type { SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
 import { noteTriggered, queueReactions, type Answering } from '../../shared/store/reactions.ts'
-import type { SubscriberWrite } from './subscribers.ts'
 
-/** The autoresponders that a request lets answer its write of a subscriber. */
+/** The autoresponders that a request wants to react to its write of a subscriber. */
 export interface RequestedReactions {
   autoresponders: readonly Answering[]
   /** IANA name of the organization's zone. */
   zone: string
-  /** The first of the ids that were allocated for the reactions. */
+  /** The first of as many ids as there are autoresponders, allocated for the reactions. */
   firstId: number
-  /** Nothing is queued when one of the autoresponders already has a reaction to this subscriber queued. */
+  /** No reaction is queued where one of the autoresponders has a reaction to this subscriber queued already. */
   excludeReacted: boolean
-  /** Replacements for the texts of their mails, with their keys as sent. */
+  /** Replacements for the texts of their mails, keys as the request has them. */
   fields?: Record<string, string>
   rawFields?: Record<string, string>
 }
 
-type QueueRequested = (
-  session: ClientSession,
-  reaction: { organizationId: number; subscriber: SubscriberDocument },
-) => Promise<void>
-
-/**
- * Calls `write` with a function that queues the requested reactions in the transaction of the write. After the commit
- * they are recorded as triggered.
- */
-export async function withRequestedReactions(
-  database: Database,
-  requested: RequestedReactions | undefined,
-  write: (queueRequested: QueueRequested) => Promise<SubscriberWrite>,
-): Promise<SubscriberWrite> {
-  if (requested === undefined) return write(() => Promise.resolve())
-  let queued: ReactionDocument[] = []
-  let causedAt = new Date(0)
-  const outcome = await write(async (session, { organizationId, subscriber }) => {
-    queued = []
-    if (requested.autoresponders.length === 0 || subscriber.status !== 'active') return
-    causedAt = await databaseTime(database.db)
-    queued = await queueFor(database.collections, session, {
-      organizationId,
-      subscriber,
-      requested,
-      causedAt,
-    })
-  })
-  if (outcome === 'done' && queued.length > 0)
-    await noteTriggered(
-      database.collections,
-      queued.map((reaction) => reaction.autoresponder_id),
-      { zone: requested.zone, at: causedAt },
-    )
-  return outcome
+/** What `noteQueued` records after the commit. */
+export interface QueuedReactions {
+  autoresponderIds: number[]
+  zone: string
+  causedAt: Date
 }
 
-/** Queues the reactions to an active subscriber. */
-async function queueFor(
-  collections: Collections,
-  session: ClientSession,
+/** Inside the write's transaction: queues the reactions if the subscriber is active. Undefined when none is queued. */
+export async function queueRequested(
   {
+    database: { db, collections },
+    session,
     organizationId,
-    subscriber,
-    requested,
-    causedAt,
-  }: {
-    organizationId: number
-    subscriber: SubscriberDocument
-    requested: RequestedReactions
-    causedAt: Date
-  },
-): Promise<ReactionDocument[]> {
+  }: { database: Database; session: ClientSession; organizationId: number },
+  requested: RequestedReactions,
+  subscriber: SubscriberDocument,
+): Promise<QueuedReactions | undefined> {
+  if (requested.autoresponders.length === 0 || subscriber.status !== 'active') return undefined
   const { autoresponders, zone, firstId, excludeReacted, fields, rawFields } = requested
+  const causedAt = await databaseTime(db)
   if (excludeReacted) {
     const reacted = await collections.reactions.findOne(
       {
@@ -82,9 +46,9 @@ async function queueFor(
       },
       { session, projection: { _id: 1 } },
     )
-    if (reacted !== null) return []
+    if (reacted !== null) return undefined
   }
-  return queueReactions(
+  const queued = await queueReactions(
     collections,
     session,
     autoresponders.map((autoresponder, i) => ({
@@ -99,4 +63,14 @@ async function queueFor(
       ...(rawFields === undefined ? {} : { rawFields }),
     })),
   )
+  if (queued.length === 0) return undefined
+  return { autoresponderIds: queued.map((reaction) => reaction.autoresponder_id), zone, causedAt }
+}
+
+/** After the commit: records that the autoresponders were triggered. */
+export function noteQueued(
+  { collections }: Database,
+  { autoresponderIds, zone, causedAt }: QueuedReactions,
+): Promise<void> {
+  return noteTriggered(collections, autoresponderIds, { zone, at: causedAt })
 }

@@ -10,11 +10,11 @@ import {
 } from '../../shared/store/subscriber-counts.ts'
 import {
   insertSubscriber,
+  type InsertOptions,
   listStateProjection,
   withImportEpoch,
   type ListState,
   type SubscriberWrite,
-  type WriteOptions,
 } from './subscribers.ts'
 import { WriteCoalescer } from './write-coalescer.ts'
 
@@ -39,7 +39,7 @@ export function insertTogether(
   database: Database,
   organizationId: number,
   document: SubscriberDocument,
-  options: WriteOptions & { listRevision: number },
+  options: InsertOptions & { listRevision: number },
 ): Promise<SubscriberWrite> {
   if (options.reactions !== undefined) return insertSubscriber(database, organizationId, document, options)
   const { listRevision } = options

@@ -1,153 +1,226 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ClientSession, Filter } from 'mongodb'
 import { clock } from '../../shared/runtime/clock.ts'
-import { inTransaction, isMaxTimeExpired, type Database } from '../../shared/runtime/database.ts'
+import {
+  inTransaction,
+  isDuplicateKey,
+  isMaxTimeExpired,
+  type Database,
+} from '../../shared/runtime/database.ts'
 import type { Collections } from '../../shared/contract/schemas/collections.ts'
+import type { FieldValue } from '../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument, SubscriberStatus } from '../../shared/contract/schemas/subscriber.ts'
 import { withQuotaLock, takeQuota } from '../../shared/store/subscriber-quota.ts'
 import { dropReactionsOf, removeReactionsOf } from '../../shared/store/reactions.ts'
-import { withRequestedReactions, type RequestedReactions } from './requested-reactions.ts'
+import {
+  noteQueued,
+  queueRequested,
+  type QueuedReactions,
+  type RequestedReactions,
+} from './requested-reactions.ts'
 import { addMove, countMoves, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
 
 /**
- * Writes of single subscribers by requests. Each write is one transaction that also changes the list's counts. When an
- * import or another request writes the same subscriber concurrently, the later write conflicts and is retried on the
- * result of the earlier one.
+ * Writes of single subscribers by requests. Each is one transaction that moves the list's counts too. A write that
+ * conflicts with a batch of an import runs again, on what the batch left.
  */
 
-/**
- * `several`: more than one subscriber has the address. `busy`: imports reserved the remaining quota for longer than a
- * request waits. `list_changed`: the list has changed since the request was checked.
- */
-export type SubscriberWrite = 'done' | 'missing' | 'several' | 'over_limit' | 'busy' | 'list_changed'
+export type SubscriberWrite =
+  | 'done'
+  /** No subscriber has the address, or `claim` found nothing to use up. */
+  | 'missing'
+  /** More than one subscriber has the address. */
+  | 'several'
+  /** Another subscriber of the list has the identity. */
+  | 'taken'
+  /** Active subscribers fill the organization's limit. */
+  | 'over_limit'
+  /** Imports kept what is left under the limit reserved for longer than a request waits. */
+  | 'busy'
+  /** The list has another revision than the one that the request was checked against. */
+  | 'list_changed'
 
-/** Names a subscriber by `_id`, by its public id, or by its email where that isn't the identity. */
+/** An outcome that wrote nothing. */
+export type FailedWrite = Exclude<SubscriberWrite, 'done'>
+
+/** Which subscriber: by `_id`, by its public id, or by the email where that isn't the identity. */
 export type SubscriberAddress = string | { listId: number; id: number } | { listId: number; emailKey: string }
 
-export interface WriteOptions {
+interface CheckedAgainst {
   /** The list's revision at which the request was checked; without it nothing is compared. */
   listRevision?: number
-  /** On-subscription autoresponders, which answer if the subscriber is active after the write. */
+  /** On-subscription autoresponders that react to the write if the subscriber is active after it. */
   reactions?: RequestedReactions
-  /**
-   * Consumes, in the same transaction, what an addition depends on. If it resolves to false, the addition is `missing`.
-   */
-  claim?: (session: ClientSession) => Promise<boolean>
-  /** Makes further writes in the transaction of a change. */
-  alongside?: (session: ClientSession) => Promise<void>
 }
 
-/** Adds a subscriber. Throws a duplicate key error when its identity exists already. */
-export function insertSubscriber(
+export interface InsertOptions extends CheckedAgainst {
+  /** Uses up, in the same transaction, what an addition depends on. When it is false the outcome is `missing`. */
+  claim?: (session: ClientSession) => Promise<boolean>
+}
+
+/** Adds a subscriber. */
+export async function insertSubscriber(
   database: Database,
   organizationId: number,
   document: SubscriberDocument,
-  options: WriteOptions = {},
+  options: InsertOptions = {},
 ): Promise<SubscriberWrite> {
-  return withRequestedReactions(database, options.reactions, (queueRequested) =>
-    waitForQuota(database, organizationId, async (session, hasQuotaLock) => {
-      const { mailing_list_id: listId, status } = document
-      const list = await readListState(database, session, listId)
-      if (!isAtRevision(list, options)) return 'list_changed'
-      if (options.claim !== undefined && !(await options.claim(session))) return 'missing'
-      if (status === 'active') await takeQuotaOrThrow(database, session, { organizationId, hasQuotaLock })
-      await database.collections.subscribers.insertOne(withImportEpoch(document, list), { session })
-      await queueRequested(session, { organizationId, subscriber: document })
-      const changes = addMove(noStatusCounts(), null, status)
-      await countMoves(database, session, { organizationId, listId, changes })
-      return 'done'
-    }),
-  )
+  const deadline = clock.monotonicMs() + quotaTimeoutMs
+  for (;;) {
+    try {
+      const result = await withQuotaLock(database, organizationId, (session, hasQuotaLock) =>
+        insertInTransaction({ database, session, organizationId, hasQuotaLock }, document, options),
+      )
+      if (result.outcome === 'done' && result.queued !== undefined) await noteQueued(database, result.queued)
+      return result.outcome
+    } catch (error) {
+      const outcome = undoneOutcome(error)
+      if (outcome !== 'busy' || clock.monotonicMs() > deadline) return outcome
+      await pauseBeforeRetry()
+    }
+  }
 }
 
+type InsertResult = { outcome: 'done'; queued: QueuedReactions | undefined } | { outcome: FailedWrite }
+
+async function insertInTransaction(
+  transaction: WriteTransaction,
+  document: SubscriberDocument,
+  { reactions, claim, listRevision }: InsertOptions,
+): Promise<InsertResult> {
+  const { database, session, organizationId } = transaction
+  const { mailing_list_id: listId, status } = document
+  const list = await readListState(database, session, listId)
+  if (!isAtRevision(list, listRevision)) return { outcome: 'list_changed' }
+  if (claim !== undefined && !(await claim(session))) return { outcome: 'missing' }
+  if (status === 'active') await takeQuotaOrUndo(transaction)
+  await insertOrUndo(transaction, withImportEpoch(document, list))
+  const queued = reactions && (await queueRequested(transaction, reactions, document))
+  const changes = addMove(noStatusCounts(), null, status)
+  await countMoves(database, session, { organizationId, listId, changes })
+  return { outcome: 'done', queued }
+}
+
+/** What a write changes of a subscriber. */
 export interface SubscriberChange {
-  set: Partial<SubscriberDocument> & Record<string, unknown>
-  unset: string[]
+  /** With another `_id` it gets another identity; it keeps its id, and with that its reactions. */
+  set: Partial<Omit<SubscriberDocument, 'custom_fields'>>
+  unset: ('subscribe_ip' | 'remove_time' | 'remove_ip' | 'confirm_time')[]
+  /** Of custom fields, by the field's id; null unsets. */
+  values: ReadonlyMap<number, FieldValue | null>
 }
 
-/** Converts a change to an update document; null when nothing changes. */
-function toUpdate({ set, unset }: SubscriberChange): Record<string, unknown> | null {
-  const update: Record<string, unknown> = {}
-  if (Object.keys(set).length > 0) update['$set'] = set
-  if (unset.length > 0) update['$unset'] = Object.fromEntries(unset.map((path) => [path, '']))
-  return Object.keys(update).length === 0 ? null : update
-}
-
-/** Returns the subscriber with the change applied. */
-export function changed(existing: SubscriberDocument, { set, unset }: SubscriberChange): SubscriberDocument {
-  const entries = new Map<string, unknown>(Object.entries(existing))
-  const values = new Map<string, unknown>(Object.entries(existing.custom_fields))
-  const locate = (path: string): [Map<string, unknown>, string] =>
-    path.startsWith(valuePath) ? [values, path.slice(valuePath.length)] : [entries, path]
-  for (const [path, value] of Object.entries(set)) {
-    const [target, key] = locate(path)
-    target.set(key, value)
+/** As an update document; null when nothing changes. */
+function toUpdate({ set, unset, values }: SubscriberChange): Record<string, unknown> | null {
+  const $set: Record<string, unknown> = { ...set }
+  const $unset: Record<string, ''> = {}
+  for (const key of unset) $unset[key] = ''
+  for (const [id, value] of values) {
+    if (value === null) $unset[`custom_fields.${id}`] = ''
+    else $set[`custom_fields.${id}`] = value
   }
-  for (const path of unset) {
-    const [target, key] = locate(path)
-    target.delete(key)
+  const hasSet = Object.keys($set).length > 0
+  const hasUnset = Object.keys($unset).length > 0
+  if (!hasSet && !hasUnset) return null
+  return { ...(hasSet ? { $set } : {}), ...(hasUnset ? { $unset } : {}) }
+}
+
+/** What a subscriber is after a change. */
+export function applyChange(existing: SubscriberDocument, change: SubscriberChange): SubscriberDocument {
+  const after = {
+    ...existing,
+    ...change.set,
+    custom_fields: applyValues(existing.custom_fields, change.values),
   }
-  entries.set('custom_fields', Object.fromEntries(values))
-  return Object.fromEntries(entries) as unknown as SubscriberDocument
+  for (const key of change.unset) Reflect.deleteProperty(after, key)
+  return after
 }
 
-const valuePath = 'custom_fields.'
-
-/**
- * Changes a subscriber by what `change` returns for its current document. Another `_id` in `set` gives it another
- * identity; it keeps its public id, and with that its reactions. Throws a duplicate key error when that identity
- * exists.
- */
-export function changeSubscriber(
-  database: Database,
-  organizationId: number,
-  address: SubscriberAddress,
-  change: (existing: SubscriberDocument) => SubscriberChange,
-  options: WriteOptions = {},
-): Promise<SubscriberWrite> {
-  return withRequestedReactions(database, options.reactions, (queueRequested) =>
-    waitForQuota(database, organizationId, async (session, hasQuotaLock) => {
-      const { subscribers } = database.collections
-      const found = await subscribers.find(filterOf(address), { session }).limit(2).toArray()
-      const existing = found[0]
-      if (existing === undefined) return 'missing'
-      if (found.length > 1) return 'several'
-      const { mailing_list_id: listId, status: from } = existing
-      if (!isAtRevision(await readListState(database, session, listId), options)) return 'list_changed'
-      const changes = change(existing)
-      if (changes.set.status === 'active' && from !== 'active')
-        changes.set.reactivations = (existing.reactivations ?? 0) + 1
-      const subscriber = changed(existing, changes)
-      const to = subscriber.status
-      if (to === 'active' && from !== 'active')
-        await takeQuotaOrThrow(database, session, { organizationId, hasQuotaLock })
-      if (subscriber._id !== existing._id) {
-        await subscribers.deleteOne({ _id: existing._id }, { session })
-        await subscribers.insertOne(await withoutDeletedValues(database, session, subscriber), { session })
-      } else {
-        const update = {
-          ...toUpdate(changes),
-          // A concurrent deletion removes only the reactions that it reads, so it must conflict with this write.
-          ...(options.reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),
-        }
-        if (Object.keys(update).length > 0)
-          await subscribers.updateOne({ _id: existing._id }, update, { session })
-      }
-      if (from === 'active' && to !== 'active')
-        await dropReactionsOf(database.collections, session, [subscriber.id])
-      await queueRequested(session, { organizationId, subscriber })
-      await options.alongside?.(session)
-      const moved = addMove(noStatusCounts(), from, to)
-      await countMoves(database, session, { organizationId, listId, changes: moved })
-      return 'done'
-    }),
-  )
+/** What custom fields hold after a change. */
+export function applyValues(
+  existing: SubscriberDocument['custom_fields'],
+  values: SubscriberChange['values'],
+): SubscriberDocument['custom_fields'] {
+  const after = new Map(Object.entries(existing))
+  for (const [id, value] of values) {
+    if (value === null) after.delete(String(id))
+    else after.set(String(id), value)
+  }
+  return Object.fromEntries(after)
 }
 
-/**
- * Drops values of deleted fields. Their removal walks subscribers by `_id`, and may have passed the new one already.
- */
+export interface ChangeRequest extends CheckedAgainst {
+  organizationId: number
+  address: SubscriberAddress
+  /** What to change of the subscriber as the transaction sees it. Pure: it may run several times. */
+  decide: (existing: SubscriberDocument) => SubscriberChange
+  /** Writes more in the same transaction. */
+  alongside?: (session: ClientSession, existing: SubscriberDocument) => Promise<void>
+}
+
+export type ChangeResult =
+  { outcome: 'done'; before: SubscriberDocument; after: SubscriberDocument } | { outcome: FailedWrite }
+
+/** Changes a subscriber. A duplicate key error of what `alongside` writes is thrown. */
+export async function changeSubscriber(database: Database, request: ChangeRequest): Promise<ChangeResult> {
+  const { organizationId } = request
+  const deadline = clock.monotonicMs() + quotaTimeoutMs
+  for (;;) {
+    try {
+      const result = await withQuotaLock(database, organizationId, (session, hasQuotaLock) =>
+        changeInTransaction({ database, session, organizationId, hasQuotaLock }, request),
+      )
+      if (result.outcome === 'done' && result.queued !== undefined) await noteQueued(database, result.queued)
+      return result
+    } catch (error) {
+      const outcome = undoneOutcome(error)
+      if (outcome !== 'busy' || clock.monotonicMs() > deadline) return { outcome }
+      await pauseBeforeRetry()
+    }
+  }
+}
+
+async function changeInTransaction(
+  transaction: WriteTransaction,
+  { address, decide, listRevision, reactions, alongside }: ChangeRequest,
+): Promise<(ChangeResult & { queued: QueuedReactions | undefined }) | { outcome: FailedWrite }> {
+  const { database, session, organizationId } = transaction
+  const { subscribers } = database.collections
+  const [existing, another] = await subscribers.find(addressFilter(address), { session }).limit(2).toArray()
+  if (existing === undefined) return { outcome: 'missing' }
+  if (another !== undefined) return { outcome: 'several' }
+  const { mailing_list_id: listId, status: from } = existing
+  if (!isAtRevision(await readListState(database, session, listId), listRevision))
+    return { outcome: 'list_changed' }
+
+  const change = decide(existing)
+  const returns = change.set.status === 'active' && from !== 'active'
+  if (returns) change.set.reactivations = (existing.reactivations ?? 0) + 1
+  const after = applyChange(existing, change)
+  if (returns) await takeQuotaOrUndo(transaction)
+  if (after._id !== existing._id) {
+    await subscribers.deleteOne({ _id: existing._id }, { session })
+    await insertOrUndo(transaction, await withoutDeletedValues(database, session, after))
+  } else {
+    const update = {
+      ...toUpdate(change),
+      // A deletion removes the reactions that its snapshot has. This write makes it conflict with a request that queues more.
+      ...(reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),
+    }
+    if (Object.keys(update).length > 0)
+      await subscribers.updateOne({ _id: existing._id }, update, { session })
+  }
+  if (from === 'active' && after.status !== 'active')
+    await dropReactionsOf(database.collections, session, [after.id])
+  const queued = reactions && (await queueRequested(transaction, reactions, after))
+  await alongside?.(session, existing)
+  const moved = addMove(noStatusCounts(), from, after.status)
+  await countMoves(database, session, { organizationId, listId, changes: moved })
+  return { outcome: 'done', before: existing, after, queued }
+}
+
+/** The removal of a deleted field's values walks over `_id`s, and may have passed the new one. */
 async function withoutDeletedValues(
   { collections }: Database,
   session: ClientSession,
@@ -161,17 +234,17 @@ async function withoutDeletedValues(
   return { ...subscriber, custom_fields: Object.fromEntries(kept) }
 }
 
-/** A write in place that waits this long for an import's batch is retried as a transaction. */
+/** Longest wait for a batch of an import that has written the subscriber. After it the write is tried as a transaction. */
 const inPlaceMs = 5_000
 
-/** Must be below 5 minutes, after which the values of a deleted field are removed for the last time. */
+/** The values of a deleted field are removed until 5 minutes after its deletion, so the fields read may not be older. */
 const maxFieldsAgeMs = 60_000
 
 /**
- * Changes only values of a subscriber, by one conditional write at a third of a transaction's cost: no count, identity
- * or reaction depends on values. `fieldsReadAt` is the database's time before the fields were read. Resolves to the new
- * document. Resolves to null when the change is of another kind, the subscriber has changed meanwhile, or the fields
- * were read long ago.
+ * Changes a subscriber by one guarded write, at a third of the cost of the transaction. It is for changes that move no
+ * count, no identity and no reaction. `fieldsReadAt` is the database's time before the list's fields were read. Resolves to
+ * the subscriber after the write. Null when nothing was written: the change is of another kind, the fields are too old, or
+ * the subscriber has changed since `existing` was read.
  */
 export async function changeInPlace(
   { collections }: Database,
@@ -196,7 +269,7 @@ export async function changeInPlace(
   }
 }
 
-/** Removes up to `limit` subscribers with an address, lowest id first, and the reactions queued for them. */
+/** Removes up to `limit` subscribers with an address, lowest id first, and the reactions that are queued for them. */
 export function removeSubscribers(
   database: Database,
   organizationId: number,
@@ -206,40 +279,36 @@ export function removeSubscribers(
   const { collections } = database
   return inTransaction(database, async (session) => {
     const found = await collections.subscribers
-      .find(filterOf(address), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
-      // By `_id` there is at most one subscriber, and a sort order would only make the server sort it.
+      .find(addressFilter(address), { session, projection: { id: 1, mailing_list_id: 1, status: 1 } })
+      // An `_id` finds one at most: a sort would cost the server work for nothing.
       .sort(typeof address === 'string' ? {} : { id: 1 })
       .limit(limit + 1)
       .toArray()
     const removed = found.slice(0, limit)
     const [first] = removed
     if (first === undefined) return { ids: [], moreRemaining: false }
+    const ids = removed.map(({ id }) => id)
     await collections.subscribers.deleteMany({ _id: { $in: removed.map(({ _id }) => _id) } }, { session })
-    await removeReactionsOf(
-      collections,
-      session,
-      removed.map(({ id }) => id),
-    )
+    await removeReactionsOf(collections, session, ids)
     await collections.deletedSubscribers.insertMany(
       removed.map(({ id, mailing_list_id }) => ({ _id: id, mailing_list_id })),
       { session },
     )
     const changes = noStatusCounts()
     for (const { status } of removed) addMove(changes, status, null)
-    const listId = first.mailing_list_id
-    await countMoves(database, session, { organizationId, listId, changes })
-    return { ids: removed.map(({ id }) => id), moreRemaining: found.length > limit }
+    await countMoves(database, session, { organizationId, listId: first.mailing_list_id, changes })
+    return { ids, moreRemaining: found.length > limit }
   })
 }
 
-export function filterOf(address: SubscriberAddress): Filter<SubscriberDocument> {
+export function addressFilter(address: SubscriberAddress): Filter<SubscriberDocument> {
   if (typeof address === 'string') return { _id: address }
   return 'id' in address
     ? { mailing_list_id: address.listId, id: address.id }
     : { mailing_list_id: address.listId, email_key: address.emailKey }
 }
 
-/** The fields of a list that a write of a subscriber depends on, read in the snapshot of its transaction. */
+/** What a write of a subscriber depends on, in the snapshot of its transaction. */
 export type ListState = Pick<MailingListDocument, '_id' | 'revision' | 'import_epoch'>
 
 export const listStateProjection = { revision: 1, import_epoch: 1 } as const
@@ -251,10 +320,10 @@ const readListState = (
 ): Promise<ListState | null> =>
   collections.mailingLists.findOne({ _id: listId }, { session, projection: listStateProjection })
 
-const isAtRevision = (list: ListState | null, { listRevision }: WriteOptions): boolean =>
-  listRevision === undefined || list?.revision === listRevision
+const isAtRevision = (list: ListState | null, revision: number | undefined): boolean =>
+  revision === undefined || list?.revision === revision
 
-/** An import that began before this transaction's snapshot doesn't deactivate the subscriber (deactivation.ts). */
+/** Keeps an import that began before this transaction's snapshot from deactivating it (engine/stages/finish/deactivation.ts). */
 export const withImportEpoch = (
   document: SubscriberDocument,
   list: ListState | null | undefined,
@@ -286,44 +355,53 @@ export async function bumpReactionRequests(
   await subscribers.updateMany({ _id: { $in: keys } }, { $inc: { reaction_requests: 1 } }, { session })
 }
 
-class QuotaUnavailable extends Error {
-  readonly isFull: boolean
+interface WriteTransaction {
+  database: Database
+  session: ClientSession
+  organizationId: number
+  hasQuotaLock: boolean
+}
 
-  constructor(isFull: boolean) {
-    super('no quota is left under the subscriber limit')
-    this.isFull = isFull
+type UndoneWrite = Extract<FailedWrite, 'taken' | 'over_limit' | 'busy'>
+
+/** Thrown inside a transaction, which is rolled back by it. */
+class UndoWrite extends Error {
+  readonly outcome: UndoneWrite
+
+  constructor(outcome: UndoneWrite) {
+    super(`the write is undone: ${outcome}`)
+    this.outcome = outcome
   }
 }
 
-async function takeQuotaOrThrow(
-  { collections }: Database,
-  session: ClientSession,
-  { organizationId, hasQuotaLock }: { organizationId: number; hasQuotaLock: boolean },
-): Promise<void> {
+async function takeQuotaOrUndo({
+  database: { collections },
+  session,
+  organizationId,
+  hasQuotaLock,
+}: WriteTransaction): Promise<void> {
   const outcome = await takeQuota(collections, session, organizationId, { hasQuotaLock })
-  if (outcome !== 'taken') throw new QuotaUnavailable(outcome === 'full')
+  if (outcome !== 'taken') throw new UndoWrite(outcome === 'full' ? 'over_limit' : 'busy')
 }
 
-const quotaPauseMs = 50
+async function insertOrUndo(
+  { database: { collections }, session }: WriteTransaction,
+  document: SubscriberDocument,
+): Promise<void> {
+  try {
+    await collections.subscribers.insertOne(document, { session })
+  } catch (error) {
+    throw isDuplicateKey(error) ? new UndoWrite('taken') : error
+  }
+}
+
+/** The outcome of a write that was undone. Throws any other error. */
+function undoneOutcome(error: unknown): UndoneWrite {
+  if (error instanceof UndoWrite) return error.outcome
+  throw error
+}
+
+/** Imports may give back reserved quota: a write that meets too little tries again for this time. */
 const quotaTimeoutMs = 20_000
 
-/**
- * Retries while imports reserve the remaining quota: a write is over the limit only when active subscribers fill it.
- */
-async function waitForQuota(
-  database: Database,
-  organizationId: number,
-  write: (session: ClientSession, hasQuotaLock: boolean) => Promise<SubscriberWrite>,
-): Promise<SubscriberWrite> {
-  const deadline = clock.monotonicMs() + quotaTimeoutMs
-  for (;;) {
-    try {
-      return await withQuotaLock(database, organizationId, write)
-    } catch (error) {
-      if (!(error instanceof QuotaUnavailable)) throw error
-      if (error.isFull) return 'over_limit'
-      if (clock.monotonicMs() > deadline) return 'busy'
-      await sleep(quotaPauseMs * (0.5 + Math.random()))
-    }
-  }
-}
+const pauseBeforeRetry = (): Promise<void> => sleep(50 * (0.5 + Math.random()))

@@ -1,6 +1,6 @@
 import { endpoint, permission } from '../../api/endpoint.ts'
 import { findMailingList, refuseRemoteList, remoteListRefusal } from '../../api/scope.ts'
-import { creationRefusals } from '../subscriber-imports/creation-check.ts'
+import { creationRefusals } from '../subscriber-imports/create/check.ts'
 import { maxBytes } from './sample.ts'
 import { exampleInspection, exampleInspectionRequest, inspectionRequest, inspectionView } from './schemas.ts'
 import { checkInspection, inspectSource } from './service.ts'

@@ -6,7 +6,7 @@ import { downloadedContent } from '../../../shared/net/download.ts'
 import { gunzipUpload, isGzipName } from '../../../shared/net/gzip.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import type { CheckedSource } from '../subscriber-imports/options.ts'
+import type { CheckedSource } from '../subscriber-imports/create/options.ts'
 
 /** The beginning of a source. */
 export interface Sample {

@@ -6,13 +6,13 @@ import type { FileFormat } from '../../../shared/contract/schemas/import.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
-import { checkCreation, creationContext, type CreationContext } from '../subscriber-imports/creation-check.ts'
+import { checkCreation, creationContext, type CreationContext } from '../subscriber-imports/create/check.ts'
 import {
   checkOptions,
   type CheckedOptions,
   type CheckedSource,
   type ImportDeps,
-} from '../subscriber-imports/options.ts'
+} from '../subscriber-imports/create/options.ts'
 import type { ImportCreation } from '../subscriber-imports/schemas.ts'
 import { asUtf8, detectCharacterSet, type CharacterSet } from './character-set.ts'
 import { proposeColumns, type Proposal } from './column-proposals.ts'

@@ -13,7 +13,7 @@ import { formatInstant } from '../../../shared/values/time-zone.ts'
 import { unsubscribeToken } from '../../api/signed-token.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { stillConfirmable } from '../../store/pending-subscribers.ts'
-import { listWithContext, type SubscriberList } from '../subscribers/list-context.ts'
+import { listWithContext, type SubscriberList } from '../subscribers/service.ts'
 import { toView } from '../subscribers/view.ts'
 import type { MessageView } from './schemas.ts'
 

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { endpoint } from '../../api/endpoint.ts'
-import { findSubscriberList } from '../subscribers/list-context.ts'
+import { findSubscriberList } from '../subscribers/service.ts'
 import { exampleReaction, reactionQuery, reactionView, shownStates } from './schemas.ts'
 import { listReactions } from './service.ts'
 import { toView } from './view.ts'

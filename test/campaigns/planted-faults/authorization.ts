@@ -85,8 +85,8 @@ const faults: readonly Fault[] = [
   {
     name: 'subscribers are searched on the lists of all organizations',
     file: `${resources}/subscribers/routes.ts`,
-    text: "params['email']!, { organization_id: caller.organizationId }",
-    replacement: "params['email']!, {}",
+    text: 'deps, email, { organization_id: caller.organizationId }',
+    replacement: 'deps, email, {}',
   },
   {
     name: 'an import is found by its id in any organization',
@@ -138,7 +138,7 @@ const faults: readonly Fault[] = [
   },
   {
     name: 'an autoresponder of another list is triggered',
-    file: `${resources}/subscribers/trigger-choice.ts`,
+    file: `${resources}/subscribers/trigger-autoresponders/choice.ts`,
     text: '{ mailing_list_id: listId, ...(ids.length > 0 ? { _id: { $in: ids } } : {}) },',
     replacement: 'ids.length > 0 ? { _id: { $in: ids } } : { mailing_list_id: listId },',
   },
@@ -222,7 +222,7 @@ const faults: readonly Fault[] = [
   },
   {
     name: 'who may only update creates a subscriber by a trigger',
-    file: `${resources}/subscribers/trigger.ts`,
+    file: `${resources}/subscribers/trigger-autoresponders/service.ts`,
     text: 'refuseUnless(caller, needOfCreation)',
     replacement: "refuseUnless(caller, 'any_key')",
   },
@@ -271,39 +271,39 @@ const faults: readonly Fault[] = [
   },
   {
     name: 'a list of subscribers is found by its id in any organization',
-    file: `${resources}/subscribers/list-context.ts`,
+    file: `${resources}/subscribers/service.ts`,
     text: '!reaches(caller, found.list.organization_id)',
     replacement: '!reaches(caller, caller.organizationId)',
   },
   {
     name: 'a confirmation form of another list asks to confirm',
-    file: `${resources}/subscribers/confirmation.ts`,
+    file: `${resources}/subscribers/create/service.ts`,
     text: '{ _id: formId, mailing_list_id: list._id }',
     replacement: '{ _id: formId }',
   },
   {
     name: 'an import triggers an autoresponder of another list',
-    file: `${resources}/subscriber-imports/creation-check.ts`,
+    file: `${resources}/subscriber-imports/create/check.ts`,
     text: '      mailing_list_id: listId,\n      ...(id === undefined',
     replacement: '      ...(id === undefined',
   },
   {
     name: 'an import maps the fields of all lists',
-    file: `${resources}/subscriber-imports/creation-check.ts`,
+    file: `${resources}/subscriber-imports/create/check.ts`,
     text: 'customFields.find({ mailing_list_id: known._id })',
     replacement: 'customFields.find({})',
   },
   {
     name: "uploads are looked for in the first organization's directory",
-    file: `${resources}/subscriber-imports/creation-check.ts`,
+    file: `${resources}/subscriber-imports/create/check.ts`,
     text: 'deps.uploads.directory(organizationId)',
     replacement: 'deps.uploads.directory(1)',
   },
   {
     name: 'an Idempotency-Key is that of all keys and lists',
-    file: `${resources}/subscriber-imports/service.ts`,
-    text: 'digestOf(`${request.caller.keyId}\\n${request.list._id}\\n${request.idempotencyKey}`)',
-    replacement: 'digestOf(request.idempotencyKey)',
+    file: `${resources}/subscriber-imports/create/idempotency.ts`,
+    text: 'digest(`${request.caller.keyId}\\n${request.list._id}\\n${request.idempotencyKey}`)',
+    replacement: 'digest(request.idempotencyKey)',
   },
   {
     name: 'the subscribers of all lists are counted under an organization',

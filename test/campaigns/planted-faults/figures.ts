@@ -19,13 +19,13 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong('logs are purged by the hour', 'shared/store/imports.ts', "unit: 'day'", "unit: 'hour'"),
   wrong(
     'recent is 15 days',
-    `${resources}/subscriber-imports/service.ts`,
+    `${resources}/subscriber-imports/list/service.ts`,
     'recentDays = 14',
     'recentDays = 15',
   ),
   wrong(
     'an idempotency key holds for 23 hours',
-    `${resources}/subscriber-imports/service.ts`,
+    'control-plane/store/idempotency-keys.ts',
     "['$$NOW', 24 * 3_600_000]",
     "['$$NOW', 23 * 3_600_000]",
   ),
@@ -69,7 +69,7 @@ export const boundFaults: readonly PlantedFault[] = [
   ),
   wrong(
     'a comment of the events comes every 20 s',
-    `${resources}/subscriber-imports/import-watch.ts`,
+    `${resources}/subscriber-imports/follow/import-watch.ts`,
     'commentMs: 15_000',
     'commentMs: 20_000',
   ),
@@ -147,15 +147,15 @@ export const boundFaults: readonly PlantedFault[] = [
   ),
   wrong(
     'a deletion by email removes 11',
-    `${resources}/subscribers/removal.ts`,
-    'maxConcurrent = 10',
-    'maxConcurrent = 11',
+    `${resources}/subscribers/delete/service.ts`,
+    'maxRemoved = 10',
+    'maxRemoved = 11',
   ),
   wrong(
     'a key of a replacement may have 51 characters',
-    `${resources}/subscribers/replacements.ts`,
-    'longestKey = 50',
-    'longestKey = 51',
+    `${resources}/subscribers/trigger-autoresponders/check-body.ts`,
+    'maxKeyLength = 50',
+    'maxKeyLength = 51',
   ),
   wrong('a lease of messages is 600 s', `${resources}/outbox/schemas.ts`, '.default(300)', '.default(600)'),
   wrong(

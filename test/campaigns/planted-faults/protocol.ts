@@ -23,7 +23,6 @@ const imports = 'shared/store/imports.ts'
 const fence = 'shared/store/fence.ts'
 const messages = 'shared/store/outbox.ts'
 const places = 'shared/store/subscriber-quota.ts'
-const creation = 'control-plane/resources/subscriber-imports/service.ts'
 const leases = 'shared/store/leases.ts'
 
 export const protocolFaults: readonly PlantedFault[] = [
@@ -368,17 +367,16 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'the reply to an earlier creation is read before a majority has it',
-    file: creation,
-    text: "          $expr: { $gt: ['$expires_at', '$$NOW'] },\n        })",
-    replacement:
-      "          $expr: { $gt: ['$expires_at', '$$NOW'] },\n        }, { readConcern: { level: 'local' } })",
+    file: 'control-plane/store/idempotency-keys.ts',
+    text: "$expr: { $gt: ['$expires_at', '$$NOW'] } })",
+    replacement: "$expr: { $gt: ['$expires_at', '$$NOW'] } }, { readConcern: { level: 'local' } })",
     tests: [concerns],
   },
   {
     name: 'an import is created by what the list was before',
-    file: creation,
-    text: '{ _id: document.mailing_list_id, revision },',
-    replacement: '{ _id: document.mailing_list_id },',
+    file: 'control-plane/store/revisions.ts',
+    text: '{ _id: listId, revision },',
+    replacement: '{ _id: listId },',
     tests: [interleaved('settled: create import stopped before .* then delete field')],
   },
   {
@@ -586,14 +584,14 @@ export const protocolFaults: readonly PlantedFault[] = [
   {
     name: 'a change reads its subscriber outside of its transaction',
     file: 'control-plane/store/subscribers.ts',
-    text: 'find(filterOf(address), { session }).limit(2)',
-    replacement: 'find(filterOf(address)).limit(2)',
+    text: 'find(addressFilter(address), { session }).limit(2)',
+    replacement: 'find(addressFilter(address)).limit(2)',
     tests: [races],
   },
   {
     name: 'a reaction is queued past a deletion at the same moment',
     file: 'control-plane/store/subscribers.ts',
-    text: '...(options.reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),',
+    text: '...(reactions === undefined ? {} : { $inc: { reaction_requests: 1 } }),',
     replacement: '',
     tests: [races],
   },

@@ -214,7 +214,7 @@ export const restFaults: readonly PlantedFault[] = [
   },
   {
     name: 'callback URLs with private addresses are taken',
-    file: 'control-plane/resources/subscriber-imports/given-url.ts',
+    file: 'control-plane/resources/subscriber-imports/create/client-url.ts',
     text: 'return problem === null ? null : `can',
     replacement: 'return problem === null || schemes.length === 2 ? null : `can',
     tests: [callbacks],

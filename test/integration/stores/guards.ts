@@ -712,7 +712,7 @@ t.test('values are changed in place only while the fields were read a moment ago
   await collections.subscribers.insertOne(document)
   const { time } = await readPrimaryClock(database.db)
   const changeAfter = async (ms: number, value: string) => {
-    const change = { set: { 'custom_fields.5': value }, unset: [] }
+    const change = { set: {}, unset: [], values: new Map([[5, value]]) }
     const written = await changeInPlace(database, document, change, new Date(time.getTime() - ms))
     return written?.custom_fields['5']
   }
