@@ -7,7 +7,7 @@ import {
 } from 'node:http'
 import { Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as nextRound } from 'node:timers/promises'
-import type { RequestErrorCode } from '../shared/contract/errors.ts'
+import type { RequestErrorCode } from './api/request-error.ts'
 import { operationsPaths, type Part } from '../shared/runtime/service.ts'
 import type { HttpConnections } from './http-connections.ts'
 

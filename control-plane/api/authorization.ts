@@ -1,5 +1,5 @@
 import type { Caller } from '../../shared/store/api-keys.ts'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from './request-error.ts'
 import { roles, type Role } from '../../shared/contract/schemas/api-key.ts'
 import type { Permissions } from '../../shared/contract/schemas/user.ts'
 import type { ControlPlane } from '../control-plane.ts'

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import type { Caller } from '../../shared/store/api-keys.ts'
-import type { RequestErrorCode } from '../../shared/contract/errors.ts'
+import type { RequestErrorCode } from './request-error.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import type { ContentSample } from './body/sampled-content.ts'
 import type { InlineContent } from './body/staged-content.ts'

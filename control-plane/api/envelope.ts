@@ -1,6 +1,7 @@
 import type { ErrorRequestHandler, RequestHandler, Response } from 'express'
 import { retryReasonOfDriver } from '../../shared/runtime/database.ts'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { BusyError } from '../../shared/contract/errors.ts'
+import { RequestError } from './request-error.ts'
 import { FolderUnavailable } from '../../shared/storage/staging/marked-folder.ts'
 import { isDocumentTooLarge } from '../../shared/store/value-bytes.ts'
 import { drain } from './body/body-pieces.ts'
@@ -85,7 +86,9 @@ export const errorHandler: ErrorRequestHandler = (error: unknown, request, respo
   drain(request)
   // A 503 comes from a stop or from overload. Nothing is broken, so it isn't logged as an error.
   const isExpected =
-    error instanceof FolderUnavailable || (error instanceof RequestError && error.status === 503)
+    error instanceof FolderUnavailable ||
+    error instanceof BusyError ||
+    (error instanceof RequestError && error.status === 503)
   if (refusal.code === 'internal_error')
     log[isExpected ? 'info' : 'error']({ err: error }, 'a request could not be answered')
   // A reply that has begun can't be replaced. Cutting the connection tells the client that it is incomplete.
@@ -99,6 +102,12 @@ export const folderRefusal =
 /** Maps errors of the router and the database driver to the API's. Their own messages are not passed on. */
 function toRequestError(error: unknown, requestId: string): RequestError {
   if (error instanceof RequestError) return error
+  if (error instanceof BusyError)
+    return new RequestError('internal_error', error.message, {
+      status: 503,
+      headers: { 'Retry-After': String(error.retryAfter) },
+      cause: error,
+    })
   if (error instanceof FolderUnavailable)
     return new RequestError('internal_error', folderRefusal, {
       status: 503,

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from './request-error.ts'
 
 /** The organization for which work waits for a slot, and the signals that end the wait. */
 export interface SlotRequest {

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import { z } from 'zod'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from './request-error.ts'
 import type { ControlPlane } from '../control-plane.ts'
 import type { TokenPaging } from './endpoint.ts'
 import { pagingQuery, wholeNumber } from './fields.ts'

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { isDuplicateKey } from '../../shared/runtime/database.ts'
-import { RequestError, type RequestErrorCode } from '../../shared/contract/errors.ts'
+import { RequestError, type RequestErrorCode } from './request-error.ts'
 import type { BodyDescription } from './endpoint.ts'
 
 /**

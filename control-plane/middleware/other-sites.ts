@@ -1,5 +1,5 @@
 import type { Request, RequestHandler } from 'express'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from '../api/request-error.ts'
 
 export const otherSiteRefusal =
   "this POST was sent by a web page of another site (Origin or Sec-Fetch-Site says so): send it from this service's own address, or from a program other than a browser"

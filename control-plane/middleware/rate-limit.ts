@@ -1,7 +1,7 @@
 import type { RequestHandler, Response } from 'express'
 import { rateLimit, type AugmentedRequest } from 'express-rate-limit'
 import { clock } from '../../shared/runtime/clock.ts'
-import { RequestError } from '../../shared/contract/errors.ts'
+import { RequestError } from '../api/request-error.ts'
 import { localsOf } from '../api/request-locals.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { ZodOpenApiOperationObject } from 'zod-openapi'
-import { requestErrorCodes, type RequestErrorCode } from '../../shared/contract/errors.ts'
+import { requestErrorCodes, type RequestErrorCode } from '../api/request-error.ts'
 import { describeNeed } from '../api/authorization.ts'
 import { maxPageBytes } from '../api/json-page.ts'
 import { tooLarge } from '../api/body/body-pieces.ts'

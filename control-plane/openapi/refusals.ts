@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { RequestError, requestErrorCodes, type RequestErrorCode } from '../../shared/contract/errors.ts'
+import { RequestError, requestErrorCodes, type RequestErrorCode } from '../api/request-error.ts'
 import { parseJson } from '../api/body/json-text.ts'
 import type { BodyDescription, Endpoint } from '../api/endpoint.ts'
 import { missing } from '../api/scope.ts'

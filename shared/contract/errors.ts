@@ -41,33 +41,16 @@ export class ImportError extends RollcallError {
   }
 }
 
-export const requestErrorCodes = [
-  'validation_failed',
-  'invalid_request',
-  'requested_too_many',
-  'not_found',
-  'multiple_records_found',
-  'not_authorized',
-  'internal_error',
-] as const
-export type RequestErrorCode = (typeof requestErrorCodes)[number]
+/** Other work has what a request or an upload needs for longer than clients wait. The same may succeed later. */
+export class BusyError extends RollcallError {
+  override readonly name = 'BusyError'
+  readonly code = 'busy'
+  /** Seconds after which another try makes sense. */
+  readonly retryAfter: number
 
-/** A request is refused. `code` is the API's error code, and `status` is the HTTP status, 200 by default. */
-export class RequestError extends RollcallError {
-  override readonly name = 'RequestError'
-  readonly code: RequestErrorCode
-  readonly status: number
-  readonly headers: Readonly<Record<string, string>>
-
-  constructor(
-    code: RequestErrorCode,
-    message: string,
-    options: { status?: number; headers?: Record<string, string>; cause?: unknown } = {},
-  ) {
+  constructor(message: string, options: { retryAfter: number; cause?: unknown }) {
     super(message, { cause: options.cause })
-    this.code = code
-    this.status = options.status ?? 200
-    this.headers = options.headers ?? {}
+    this.retryAfter = options.retryAfter
   }
 }
 
@@ -98,9 +81,15 @@ export function messageOf(error: unknown): string {
   return inner === '' ? error.name : inner
 }
 
-/** The `code` of a thrown value, such as `ENOENT`; undefined when it has none. */
-export const errorCode = (error: unknown): unknown =>
-  error instanceof Error && 'code' in error ? error.code : undefined
+/** The `code` of a caught error, as the system, TLS and undici set it (`ENOENT`); empty where it has no such text. */
+export function errorCode(error: unknown): string {
+  const hasCode = typeof error === 'object' && error !== null && 'code' in error
+  return hasCode && typeof error.code === 'string' ? error.code : ''
+}
+
+/** Wraps a caught value that is no Error, for callers that need one. */
+export const toError = (thrown: unknown): Error =>
+  thrown instanceof Error ? thrown : new Error(String(thrown))
 
 /**
  * Removes email addresses and keys from a message of the database. Such messages quote the record with the error, for

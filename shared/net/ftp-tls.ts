@@ -1,7 +1,7 @@
 import type { ConnectionOptions } from 'node:tls'
 import type { Client } from 'basic-ftp'
 import { AddressGuard } from './address-guard.ts'
-import { errorCode } from './caught-error.ts'
+import { errorCode } from '../contract/errors.ts'
 
 /** The server of an FTP connection over TLS. */
 export interface FtpServerName {

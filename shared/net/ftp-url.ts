@@ -3,8 +3,7 @@ import type { Socket } from 'node:net'
 import { PassThrough } from 'node:stream'
 import { Client, type FTPContext } from 'basic-ftp'
 import { AddressGuard, AddressRefused, type Address } from './address-guard.ts'
-import { messageOf } from '../contract/errors.ts'
-import { toError } from './caught-error.ts'
+import { messageOf, toError } from '../contract/errors.ts'
 import { answeredInTheClear, connectImplicitTls, ftpTlsOptions } from './ftp-tls.ts'
 import {
   failedTry,

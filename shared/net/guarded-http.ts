@@ -1,7 +1,7 @@
 import type { LookupFunction, Socket } from 'node:net'
 import { Agent, buildConnector, request, type Dispatcher } from 'undici'
 import { AddressRefused, type AddressGuard } from './address-guard.ts'
-import { toError } from './caught-error.ts'
+import { toError } from '../contract/errors.ts'
 import type { DownloadBounds } from './download-bounds.ts'
 import { failedTry, shown, type RemoteTarget } from './remote-file.ts'
 

@@ -2,8 +2,7 @@ import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
-import { ImportError, messageOf } from '../contract/errors.ts'
-import { errorCode, toError } from './caught-error.ts'
+import { errorCode, ImportError, messageOf, toError } from '../contract/errors.ts'
 
 export const isGzipName = (name: string): boolean => path.extname(name).toLowerCase() === '.gz'
 

@@ -11,7 +11,7 @@ import {
   type MongoClientOptions,
 } from 'mongodb'
 import { clock } from './clock.ts'
-import { messageOf, RequestError, StartError } from '../contract/errors.ts'
+import { BusyError, messageOf, StartError } from '../contract/errors.ts'
 import { IdAllocator } from './id-allocator.ts'
 import type { Logger } from './logger.ts'
 import { toBsonSchema } from '../contract/schemas/bson-schema.ts'
@@ -262,8 +262,8 @@ export async function databaseTime(db: Db): Promise<Date> {
 
 /**
  * Runs `work` in a transaction with snapshot reads and a majority commit, for requests and uploads. The driver repeats
- * it after a write conflict, until `deadline` (by clock.monotonicMs); then it throws a RequestError `internal_error`
- * (503). Batches of engines have their own retry loop (engine/stages/write/batch-writer.ts).
+ * it after a write conflict, until `deadline` (by clock.monotonicMs); then it throws a BusyError. Batches
+ * of engines have their own retry loop (engine/stages/write/transaction.ts).
  */
 export function inTransaction<T>(
   { sessions }: Pick<Database, 'sessions'>,
@@ -281,11 +281,10 @@ export function inTransaction<T>(
 /** The driver would retry for two minutes, which is longer than clients wait. */
 const timeoutMs = 20_000
 
-const busyError = (): RequestError =>
-  new RequestError(
-    'internal_error',
+const busyError = (): BusyError =>
+  new BusyError(
     'too many requests write the same records at once, and nothing of this request was written: try again in a moment',
-    { status: 503, headers: { 'Retry-After': '1' } },
+    { retryAfter: 1 },
   )
 
 /** Does the same in a given session, without a deadline. */

@@ -1,7 +1,7 @@
 import { MongoWriteConcernError } from 'mongodb'
 import { isMaxTimeExpired, retryReasonOfDriver, type Database } from '../runtime/database.ts'
 import type { Logger } from '../runtime/logger.ts'
-import { messageOf, RequestError } from '../contract/errors.ts'
+import { BusyError, messageOf } from '../contract/errors.ts'
 import { idsOfImport, type ImportDocument } from '../contract/schemas/import.ts'
 import { released } from './chunks.ts'
 import { killSessions } from './leases.ts'
@@ -64,8 +64,7 @@ async function updateMany(
 
 /**
  * Runs a write that may wait for transactions of engines that work on these imports. After 2 s the open transactions
- * of those engines are ended, and the engines repeat their work. Throws RequestError with status 503 after five
- * attempts.
+ * of those engines are ended, and the engines repeat their work. Throws BusyError after five attempts.
  */
 export async function writeEndingBlockers<T>(
   { database, log }: FenceContext,
@@ -99,11 +98,10 @@ export async function writeEndingBlockers<T>(
   }
 }
 
-const stillLocked = (cause: unknown): RequestError =>
-  new RequestError(
-    'internal_error',
+const stillLocked = (cause: unknown): BusyError =>
+  new BusyError(
     `other transactions have kept an import locked for ${(maxTries * timeoutMs) / 1000} s, so the request may be done in part only: send it again`,
-    { status: 503, headers: { 'Retry-After': '5' }, cause },
+    { retryAfter: 5, cause },
   )
 
 /** A write that changes nothing waits until a majority has all earlier writes of the server. */

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { pipeline, type Transform } from 'node:stream'
 import zlib from 'node:zlib'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../request-error.ts'
 import { binaryMegabyte } from '../../byte-sizes.ts'
 import { pieceBytes } from '../pieces.ts'
 import { refusedBody } from './json-text.ts'

@@ -1,4 +1,4 @@
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../request-error.ts'
 import { JsonString } from './json-string.ts'
 import { refusedBody } from './json-text.ts'
 

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../request-error.ts'
 
 /** Maximum depth of containers, because documents are read by recursion. A sensible document has fewer than ten. */
 const maxLevels = 64

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../request-error.ts'
 import { binaryMegabyte } from '../../byte-sizes.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { nextPiece, pieceBytes } from '../pieces.ts'

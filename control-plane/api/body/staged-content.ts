@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { nextIds, type Database } from '../../../shared/runtime/database.ts'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../request-error.ts'
 import { DiskReserveReached } from '../../../shared/storage/staging/disk-reserve.ts'
 import { packed, stagedContent } from '../../../shared/storage/staging/packed-content.ts'
 import { isStagingFull, type Staging } from '../../../shared/storage/staging/staging.ts'

@@ -1,5 +1,5 @@
 import type { ClientSession } from 'mongodb'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import {
   autoresponderTargets,
   type AutoresponderDocument,

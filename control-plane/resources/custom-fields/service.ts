@@ -1,7 +1,7 @@
 import { BSON, type ClientSession } from 'mongodb'
 import { clock } from '../../../shared/runtime/clock.ts'
 import { nextIds } from '../../../shared/runtime/database.ts'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { hasEnded } from '../../../shared/contract/import-state.ts'
 import type { Collections } from '../../../shared/contract/schemas/collections.ts'
 import {

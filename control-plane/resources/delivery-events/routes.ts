@@ -1,4 +1,4 @@
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { endpoint } from '../../api/endpoint.ts'
 import { deliveryEvents, deliveryEventsView, exampleEvents, faultyEvents, maxEvents } from './schemas.ts'
 import { recordDeliveryEvents } from './service.ts'

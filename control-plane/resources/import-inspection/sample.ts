@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import { AddressGuard } from '../../../shared/net/address-guard.ts'
-import { ImportError, RequestError } from '../../../shared/contract/errors.ts'
+import { ImportError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { downloadBounds } from '../../../shared/net/download-bounds.ts'
 import { downloadedContent } from '../../../shared/net/download.ts'
 import { gunzipUpload, isGzipName } from '../../../shared/net/gzip.ts'

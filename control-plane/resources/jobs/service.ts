@@ -1,5 +1,5 @@
 import type { Filter } from 'mongodb'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { importStates, unfinishedStates } from '../../../shared/contract/import-state.ts'
 import { summaryFields, viewContextOf, type ImportSummary } from '../../../shared/store/import-views.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'

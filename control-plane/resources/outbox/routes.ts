@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { endpoint } from '../../api/endpoint.ts'
 import { acknowledgedView, acknowledging, exampleMessage, messageView, taking } from './schemas.ts'
 import { acknowledge, takeMessages } from './service.ts'

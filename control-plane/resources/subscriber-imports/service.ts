@@ -1,5 +1,5 @@
 import type { Caller } from '../../../shared/store/api-keys.ts'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { hasEnded, unfinishedStates } from '../../../shared/contract/import-state.ts'
 import type { ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { cancelImport, pauseImport, readState, unpauseImport } from '../../../shared/store/imports.ts'

@@ -1,7 +1,7 @@
 import { BSON } from 'mongodb'
 import type { Caller } from '../../../shared/store/api-keys.ts'
 import type { Database } from '../../../shared/runtime/database.ts'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import { toFieldDefinition } from '../../../shared/contract/schemas/custom-field.ts'
 import type { MailingListDocument } from '../../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../../../shared/contract/schemas/subscriber.ts'

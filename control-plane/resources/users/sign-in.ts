@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import type { Caller } from '../../../shared/store/api-keys.ts'
-import { RequestError } from '../../../shared/contract/errors.ts'
+import { RequestError } from '../../api/request-error.ts'
 import type { UserDocument } from '../../../shared/contract/schemas/user.ts'
 import { comparisonForm } from '../../../shared/values/identity.ts'
 import { reaches } from '../../api/scope.ts'

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, open, readdir, rename, rm, stat, type FileHandle } from 'node:fs/promises'
 import path from 'node:path'
-import { errorCode } from '../../net/caught-error.ts'
+import { errorCode } from '../../contract/errors.ts'
 import { fileSystemTime } from '../uploads/file-fingerprint.ts'
 import type { DiskReserve } from './disk-reserve.ts'
 import type { StagedFile, StagedWriter, Staging } from './staging.ts'

@@ -3,7 +3,7 @@ import { access, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { keyHashSecret } from '../../store/api-keys.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
-import { errorCode } from '../../net/caught-error.ts'
+import { errorCode } from '../../contract/errors.ts'
 import { adoptDataFolderId, listImportsWithStagedFiles, readDataFolderId } from '../../store/installation.ts'
 import { stagingFolder, type StagingLocation } from './open-staging.ts'
 

@@ -1,5 +1,5 @@
 import { rename, rm, type FileHandle } from 'node:fs/promises'
-import { errorCode } from '../../net/caught-error.ts'
+import { errorCode } from '../../contract/errors.ts'
 import { buildFingerprint } from './file-fingerprint.ts'
 import type { UploadInProgress } from './upload-store.ts'
 

@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { open, rm } from 'node:fs/promises'
 import path from 'node:path'
-import { errorCode } from '../../net/caught-error.ts'
+import { errorCode } from '../../contract/errors.ts'
 import { clock } from '../../runtime/clock.ts'
 import { newUploadToken } from './upload-names.ts'
 

@@ -1,5 +1,5 @@
 import type { ObjectId } from 'mongodb'
-import { toError } from '../../net/caught-error.ts'
+import { toError } from '../../contract/errors.ts'
 import { appendToGridFile } from '../gridfs/grid-bucket.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import { detachAndRemove, dropUnfinished } from './grid-contents.ts'

@@ -1,6 +1,6 @@
 import { constants } from 'node:fs'
 import { open, rm, type FileHandle } from 'node:fs/promises'
-import { errorCode } from '../../net/caught-error.ts'
+import { errorCode } from '../../contract/errors.ts'
 import { buildFingerprint } from './file-fingerprint.ts'
 
 /**

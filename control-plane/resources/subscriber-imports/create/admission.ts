@@ -1,4 +1,4 @@
-import { RequestError } from '../../../../shared/contract/errors.ts'
+import { RequestError } from '../../../api/request-error.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import type { InlineContent } from '../../../api/body/staged-content.ts'
 import type { ControlPlane } from '../../../control-plane.ts'

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { RequestError } from '../../../../shared/contract/errors.ts'
+import { RequestError } from '../../../api/request-error.ts'
 import type { IdempotencyDocument } from '../../../../shared/contract/schemas/bookkeeping.ts'
 import type { ImportDocument } from '../../../../shared/contract/schemas/import.ts'
 import { NotOpened } from '../../../../shared/runtime/secret-box.ts'

@@ -3,7 +3,7 @@ import { Router, type ErrorRequestHandler, type Request, type Response } from 'e
 import { z } from 'zod'
 import type { ZodOpenApiOperationObject } from 'zod-openapi'
 import { clock } from '../../../../shared/runtime/clock.ts'
-import { RequestError } from '../../../../shared/contract/errors.ts'
+import { RequestError } from '../../../api/request-error.ts'
 import { canonicalIp } from '../../../../shared/values/ip.ts'
 import { localsOf } from '../../../api/request-locals.ts'
 import type { ControlPlane } from '../../../control-plane.ts'

@@ -1,4 +1,4 @@
-import { RequestError } from '../../../../shared/contract/errors.ts'
+import { RequestError } from '../../../api/request-error.ts'
 import { missing } from '../../../api/scope.ts'
 import type { ControlPlane } from '../../../control-plane.ts'
 import { addressFilter, removeSubscribers } from '../../../store/subscribers.ts'

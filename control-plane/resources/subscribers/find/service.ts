@@ -1,5 +1,5 @@
 import type { Filter } from 'mongodb'
-import { RequestError } from '../../../../shared/contract/errors.ts'
+import { RequestError } from '../../../api/request-error.ts'
 import type { MailingListDocument } from '../../../../shared/contract/schemas/mailing-list.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import { countSubscribers } from '../../../../shared/store/subscriber-counts.ts'

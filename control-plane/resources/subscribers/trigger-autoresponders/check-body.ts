@@ -1,4 +1,4 @@
-import { RequestError } from '../../../../shared/contract/errors.ts'
+import { RequestError } from '../../../api/request-error.ts'
 import { codePoints } from '../../../../shared/values/field-value.ts'
 import { comparisonForm } from '../../../../shared/values/identity.ts'
 import { refuseProblems } from '../../../api/validation.ts'

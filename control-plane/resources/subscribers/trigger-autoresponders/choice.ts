@@ -1,5 +1,5 @@
 import { nextIds, type Database } from '../../../../shared/runtime/database.ts'
-import { RequestError } from '../../../../shared/contract/errors.ts'
+import { RequestError } from '../../../api/request-error.ts'
 import {
   delayProjection,
   type AutoresponderDocument,

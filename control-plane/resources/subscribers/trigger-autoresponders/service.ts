@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import type { Caller } from '../../../../shared/store/api-keys.ts'
 import { nextIds } from '../../../../shared/runtime/database.ts'
-import { RequestError } from '../../../../shared/contract/errors.ts'
+import { RequestError } from '../../../api/request-error.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import { refuseUnless } from '../../../api/authorization.ts'
 import { permission } from '../../../api/endpoint.ts'

@@ -1,6 +1,6 @@
 import type { Caller } from '../../../../shared/store/api-keys.ts'
 import { clock } from '../../../../shared/runtime/clock.ts'
-import { RequestError } from '../../../../shared/contract/errors.ts'
+import { RequestError } from '../../../api/request-error.ts'
 import type { SubscriberDocument } from '../../../../shared/contract/schemas/subscriber.ts'
 import { readUnsubscribeToken } from '../../../api/signed-token.ts'
 import { refuseProblems } from '../../../api/validation.ts'
