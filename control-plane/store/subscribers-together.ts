@@ -17,6 +17,7 @@ import {
   type SubscriberWrite,
 } from './subscribers.ts'
 import { WriteCoalescer } from './write-coalescer.ts'
+import { subscriberTransition } from '../../shared/values/subscriber-transition.ts'
 
 /**
  * Group commit: creations of single subscribers of one organization that come at the same moment share one transaction,
@@ -68,7 +69,7 @@ async function insertGroup(items: readonly Insertion[]): Promise<Promise<Subscri
         const documents = fitting.map(({ document }) =>
           withImportEpoch(document, lists.get(document.mailing_list_id)),
         )
-        const amount = documents.filter(({ status }) => status === 'active').length
+        const amount = documents.filter(({ status }) => subscriberTransition(null, status).needsQuota).length
         await takeQuotaTogether(database, session, organizationId, { amount, hasQuotaLock })
         await database.collections.subscribers.insertMany(documents, { session })
         await countMovesOfLists(database, session, organizationId, changesByList(documents))

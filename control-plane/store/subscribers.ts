@@ -20,6 +20,7 @@ import {
   type RequestedReactions,
 } from './requested-reactions.ts'
 import { addMove, countMoves, noStatusCounts } from '../../shared/store/subscriber-counts.ts'
+import { subscriberTransition } from '../../shared/values/subscriber-transition.ts'
 
 /**
  * Writes of single subscribers by requests. Each is one transaction that moves the list's counts too. A write that
@@ -94,7 +95,7 @@ async function insertInTransaction(
   const list = await readListState(database, session, listId)
   if (!isAtRevision(list, listRevision)) return { outcome: 'list_changed' }
   if (claim !== undefined && !(await claim(session))) return { outcome: 'missing' }
-  if (status === 'active') await takeQuotaOrUndo(transaction)
+  if (subscriberTransition(null, status).needsQuota) await takeQuotaOrUndo(transaction)
   await insertOrUndo(transaction, withImportEpoch(document, list))
   const queued = reactions && (await queueRequested(transaction, reactions, document))
   const changes = addMove(noStatusCounts(), null, status)
@@ -195,10 +196,10 @@ async function changeInTransaction(
     return { outcome: 'list_changed' }
 
   const change = decide(existing)
-  const returns = change.set.status === 'active' && from !== 'active'
-  if (returns) change.set.reactivations = (existing.reactivations ?? 0) + 1
+  const { needsQuota, isReactivation, dropsReactions } = subscriberTransition(from, change.set.status ?? from)
+  if (isReactivation) change.set.reactivations = (existing.reactivations ?? 0) + 1
   const after = applyChange(existing, change)
-  if (returns) await takeQuotaOrUndo(transaction)
+  if (needsQuota) await takeQuotaOrUndo(transaction)
   if (after._id !== existing._id) {
     await subscribers.deleteOne({ _id: existing._id }, { session })
     await insertOrUndo(transaction, await withoutDeletedValues(database, session, after))
@@ -211,8 +212,7 @@ async function changeInTransaction(
     if (Object.keys(update).length > 0)
       await subscribers.updateOne({ _id: existing._id }, update, { session })
   }
-  if (from === 'active' && after.status !== 'active')
-    await dropReactionsOf(database.collections, session, [after.id])
+  if (dropsReactions) await dropReactionsOf(database.collections, session, [after.id])
   const queued = reactions && (await queueRequested(transaction, reactions, after))
   await alongside?.(session, existing)
   const moved = addMove(noStatusCounts(), from, after.status)

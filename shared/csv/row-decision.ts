@@ -3,6 +3,7 @@ import type { ImportOptions, ImportPlan, RowResult } from '../contract/schemas/i
 import type { EmailFormat, SubscriberDocument, SubscriberStatus } from '../contract/schemas/subscriber.ts'
 import { emailIdentity } from '../values/email.ts'
 import type { Row } from './row-reader.ts'
+import { subscriberTransition } from '../values/subscriber-transition.ts'
 
 /**
  * What an import does with a good row. It depends only on the row and the existing subscriber, so that dry runs,
@@ -141,6 +142,7 @@ export function rowDecider(context: RowContext): RowDecider {
 
     const { subscriber_defaults: fallback } = options
     const status = row.status ?? fallback.status
+    const hasLeft = subscriberTransition(null, status).removal === 'begins'
     const confirmed = plan.has_confirmed ? (row.confirmed ?? fallback.confirmed ?? false) : null
     const subscriber: NewSubscriber = {
       key,
@@ -151,8 +153,8 @@ export function rowDecider(context: RowContext): RowDecider {
       createdAt: now,
       subscribeTime: row.subscribe_time ?? context.startedAt,
       subscribeIp: row.subscribe_ip,
-      removeTime: status === 'active' ? null : (row.remove_time ?? now),
-      removeIp: status === 'active' ? null : row.remove_ip,
+      removeTime: hasLeft ? (row.remove_time ?? now) : null,
+      removeIp: hasLeft ? row.remove_ip : null,
       format: plan.has_format ? (row.email_format ?? fallback.format ?? 'both') : null,
       confirmed,
       confirmTime: confirmed === true ? (row.confirm_time ?? now) : null,
@@ -210,13 +212,13 @@ export function rowDecider(context: RowContext): RowDecider {
       update.status = row.status
       update.subscribeTime = row.subscribe_time
       update.subscribeIp = row.subscribe_ip
-      if (to !== 'active') {
-        update.removeTime = row.remove_time ?? (from === 'active' ? now : null)
+      const { removal, isReactivation } = subscriberTransition(from, to)
+      if (removal === 'begins' || removal === 'continues') {
+        update.removeTime = row.remove_time ?? (removal === 'begins' ? now : null)
         update.removeIp = row.remove_ip
-      } else if (from !== 'active') {
-        update.forgetsRemoval = true
-        update.reactivations = (existing.reactivations ?? 0) + 1
       }
+      update.forgetsRemoval = removal === 'ends'
+      if (isReactivation) update.reactivations = (existing.reactivations ?? 0) + 1
     }
     return { result: 'updated', update, from, to }
   }
@@ -225,5 +227,5 @@ export function rowDecider(context: RowContext): RowDecider {
 /** Whether the decision makes one more subscriber active, which uses quota under the subscriber limit. */
 export const needsQuota = (decision: Decision): boolean =>
   decision.result === 'added'
-    ? decision.subscriber.status === 'active'
-    : decision.result === 'updated' && decision.to === 'active' && decision.from !== 'active'
+    ? subscriberTransition(null, decision.subscriber.status).needsQuota
+    : decision.result === 'updated' && subscriberTransition(decision.from, decision.to).needsQuota

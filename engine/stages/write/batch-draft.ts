@@ -19,6 +19,7 @@ import type { BsonWriter } from './bson-writer.ts'
 import { LineWriter } from './byte-writer.ts'
 import type { ImportContext } from './import-context.ts'
 import type { DueTimes } from './reaction-writer.ts'
+import { subscriberTransition } from '../../../shared/values/subscriber-transition.ts'
 
 /** Buffers for a batch's new documents and its updates of existing ones. */
 export type BatchBuffers = Record<'subscribers' | 'updates' | 'reactions' | 'failures', BsonWriter>
@@ -164,7 +165,7 @@ export class BatchDraft {
         addMove(this.statusChanges, from, to)
         // Where a reaction is queued, an unchanged row is written too, so that a concurrent deletion conflicts with it.
         writeUpdate(this.buffers.updates, key, update, reactions.queuesForUpdates)
-        if (from === 'active' && to !== 'active') this.leaving.push(id)
+        if (subscriberTransition(from, to).dropsReactions) this.leaving.push(id)
         this.#queueReactions(
           {
             result: 'updated',

@@ -31,9 +31,9 @@ export const explainedMutants: readonly ExplainedMutants[] = [
   },
   {
     file: rowDecision,
-    text: "decision.result === 'updated' && decision.to",
-    replacements: ['true && decision.to'],
-    why: 'no decision but an update has a status that it leads to',
+    text: "decision.result === 'updated' && subscriberTransition",
+    replacements: ['true && subscriberTransition'],
+    why: 'a decision that is no update has no status that it leads to, and none that is active',
   },
   {
     file: rowReader,

@@ -10,6 +10,7 @@ import { addConfirmed, findPendingSubscriber } from '../../../store/pending-subs
 import { readIdentity } from '../check-values/service.ts'
 import { listWithContext, refuseUnstableList, type SubscriberList } from '../service.ts'
 import { planReactions } from '../trigger-autoresponders/choice.ts'
+import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
 
 const tokenShape = /^[\w-]{32}$/
 
@@ -78,7 +79,7 @@ function confirmedSubscriber(
     created_at: now,
     subscribe_time: now,
     ...(ip === null ? {} : { subscribe_ip: ip }),
-    ...(status === 'active' ? {} : { remove_time: now }),
+    ...(subscriberTransition(null, status).removal === 'begins' ? { remove_time: now } : {}),
     ...(list.has_format ? { format: format ?? 'both' } : {}),
     ...(list.has_confirmed ? { confirmed: true, confirm_time: now } : {}),
     custom_fields: Object.fromEntries(values),

@@ -15,6 +15,7 @@ import type { SubscriberCreation, SubscriberView } from '../schemas.ts'
 import { findSubscriberList, refuseUnstableList, writeRefusal, type SubscriberList } from '../service.ts'
 import { planReactions } from '../trigger-autoresponders/choice.ts'
 import { toView } from '../view.ts'
+import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
 
 /**
  * Adds a subscriber, or asks it to confirm first. Resolves to its view, or to null when it was asked. Throws `not_found`
@@ -69,7 +70,7 @@ export function newSubscriber(
   const identity = readIdentity(email.key, fields, context)
   if (identity === undefined) throw new Error(`the primary key of list ${list._id} is not required`)
   const now = clock.now()
-  const isActive = body.status === 'active'
+  const hasLeft = subscriberTransition(null, body.status).removal === 'begins'
   const confirmTime = body.confirmed ? (values.confirmTime ?? now) : undefined
   return {
     _id: subscriberKey(list._id, identity),
@@ -80,8 +81,8 @@ export function newSubscriber(
     created_at: now,
     subscribe_time: values.subscribeTime ?? now,
     ...(typeof values.subscribeIp === 'string' ? { subscribe_ip: values.subscribeIp } : {}),
-    ...(isActive ? {} : { remove_time: values.removeTime ?? now }),
-    ...(!isActive && typeof values.removeIp === 'string' ? { remove_ip: values.removeIp } : {}),
+    ...(hasLeft ? { remove_time: values.removeTime ?? now } : {}),
+    ...(hasLeft && typeof values.removeIp === 'string' ? { remove_ip: values.removeIp } : {}),
     ...(list.has_format ? { format: body.email_format ?? 'both' } : {}),
     ...(list.has_confirmed ? { confirmed: body.confirmed } : {}),
     ...(list.has_confirmed && confirmTime !== undefined ? { confirm_time: confirmTime } : {}),

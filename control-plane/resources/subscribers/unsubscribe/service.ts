@@ -11,6 +11,7 @@ import { readIp } from '../check-values/service.ts'
 import type { SubscriberView } from '../schemas.ts'
 import { findSubscriberList } from '../service.ts'
 import { toView } from '../view.ts'
+import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
 
 /**
  * Makes the subscriber that a mail was sent to `unsubscribed`; one that is that already stays as it is. Throws `not_found`
@@ -52,7 +53,8 @@ function planUnsubscription(existing: SubscriberDocument, ip: string | undefined
   const change: SubscriberChange = { set: {}, unset: [], values: new Map() }
   if (existing.status === 'unsubscribed') return change
   change.set.status = 'unsubscribed'
-  if (existing.status === 'active' || existing.remove_time === undefined) change.set.remove_time = clock.now()
+  const { removal } = subscriberTransition(existing.status, 'unsubscribed')
+  if (removal === 'begins' || existing.remove_time === undefined) change.set.remove_time = clock.now()
   if (ip !== undefined) change.set.remove_ip = ip
   return change
 }

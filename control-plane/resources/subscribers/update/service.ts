@@ -33,6 +33,7 @@ import {
 } from '../service.ts'
 import { planReactions } from '../trigger-autoresponders/choice.ts'
 import { toView } from '../view.ts'
+import { subscriberTransition } from '../../../../shared/values/subscriber-transition.ts'
 
 /**
  * Changes the values of a subscriber that the body has. Resolves to its view. Throws `not_found` (list, subscriber),
@@ -166,12 +167,10 @@ function planStatus(
   if (values.subscribeIp === null) unset.push('subscribe_ip')
   else if (values.subscribeIp !== undefined) set.subscribe_ip = values.subscribeIp
 
-  const wasActive = existing.status === 'active'
-  if ((body.status ?? existing.status) === 'active') {
-    if (!wasActive) unset.push('remove_time', 'remove_ip')
-    return
-  }
-  const time = timeOfEvent(values.removeTime, wasActive ? null : existing.remove_time, now)
+  const { removal } = subscriberTransition(existing.status, body.status ?? existing.status)
+  if (removal === 'ends') unset.push('remove_time', 'remove_ip')
+  if (removal === 'ends' || removal === 'none') return
+  const time = timeOfEvent(values.removeTime, removal === 'begins' ? null : existing.remove_time, now)
   if (time !== undefined) set.remove_time = time
   if (values.removeIp === null) unset.push('remove_ip')
   else if (values.removeIp !== undefined) set.remove_ip = values.removeIp
