@@ -10,7 +10,12 @@ import {
 import { isLeadingEngine } from '../../store/engines.ts'
 import { PollLoop, pollIntervalMs, untilDue } from '../../scheduler/poll-loop.ts'
 import type { EngineMetrics } from '../../metrics.ts'
-import { dropReactions, dueReactionFields, moveReactions, type DueReaction } from './move-reactions.ts'
+import {
+  dropReactions,
+  dueReactionFields,
+  moveReactions,
+  type DueReaction,
+} from '../../store/due-reactions.ts'
 
 export interface ReactionDispatcherOptions {
   engineId: string

@@ -1,16 +1,12 @@
 import { promisify } from 'node:util'
 import { deflate } from 'node:zlib'
 import { clock } from '../../../shared/runtime/clock.ts'
-import {
-  deactivationId,
-  nextDeactivationId,
-  type ChunkDocument,
-  type ImportDocument,
-} from '../../../shared/contract/schemas/import.ts'
+import type { ChunkDocument, ImportDocument } from '../../../shared/contract/schemas/import.ts'
 import { noteDeactivated } from '../../../shared/store/chunks.ts'
 import { writeInStep } from '../../../shared/store/import-steps.ts'
 import { dropReactionsInList } from '../../../shared/store/reactions.ts'
 import { addMove, countMovesOfLane, noStatusCounts } from '../../../shared/store/subscriber-counts.ts'
+import { appendDeactivationLog, deactivateSubscribers } from '../../store/deactivations.ts'
 import type { StepRun } from '../../scheduler/step.ts'
 import { runTransaction, type Attempt } from '../write/transaction.ts'
 import { activeAtStart, openRanges, requirePlan, searchRange } from './absent-subscribers.ts'
@@ -185,22 +181,15 @@ async function writeDeactivated(
   })
   if (!isLeased || !isCurrent) throw stepLost(run)
   if (leaving.length === 0) return { commit: next }
-  const lastLog = await collections.outcomes.findOne(
-    { _id: { $gte: deactivationId(chunk._id, 0), $lt: `${chunk._id};` } },
-    { session, projection: { _id: 1 }, sort: { _id: -1 } },
-  )
   const lines = await deflateAsync(leaving.map((subscriber) => `${subscriber.email}\n`).join(''), {
     level: 1,
   })
-  await collections.outcomes.insertOne(
-    { _id: nextDeactivationId(chunk._id, lastLog?._id), logs: { deactivated: lines } },
-    { session },
-  )
+  await appendDeactivationLog(collections, session, chunk._id, lines)
   if (document.options.dry_run) return { commit: next }
-  await collections.subscribers.updateMany(
-    { _id: { $in: leaving.map((subscriber) => subscriber._id) } },
-    { $set: { status: 'deactivated', remove_time: clock.now() } },
-    { session },
+  await deactivateSubscribers(
+    collections,
+    session,
+    leaving.map((subscriber) => subscriber._id),
   )
   await dropReactionsInList(
     collections,

@@ -402,14 +402,14 @@ export const protocolFaults: readonly PlantedFault[] = [
   },
   {
     name: 'reactions that are not queued any more are moved',
-    file: 'engine/jobs/reactions/move-reactions.ts',
+    file: 'engine/store/due-reactions.ts',
     text: "{ _id: { $in: queued.map(({ _id }) => _id) }, state: 'queued' },\n        { $set: { state: 'due' } }",
     replacement: "{ _id: { $in: queued.map(({ _id }) => _id) } },\n        { $set: { state: 'due' } }",
     tests: [stores],
   },
   {
     name: 'reactions that were sent are dropped',
-    file: 'engine/jobs/reactions/move-reactions.ts',
+    file: 'engine/store/due-reactions.ts',
     text: "{ _id: { $in: due.map(({ _id }) => _id) }, state: 'queued' },\n    { $set: { state: 'dropped' } }",
     replacement: "{ _id: { $in: due.map(({ _id }) => _id) } },\n    { $set: { state: 'dropped' } }",
     tests: [stores],

@@ -18,6 +18,7 @@ const takeOver = 'engine/scheduler/take-over.ts'
 const sweep = 'engine/jobs/maintenance/sweep-staging.ts'
 const purgeOfLogs = 'engine/jobs/maintenance/purge-logs.ts'
 const fieldValues = 'engine/jobs/maintenance/remove-deleted-field-values.ts'
+const deletedFields = 'engine/store/deleted-fields.ts'
 const dispatcher = 'engine/jobs/callbacks/callback-dispatcher.ts'
 const client = 'control-plane/cli/api-client.ts'
 
@@ -59,16 +60,16 @@ export const restFaults: readonly PlantedFault[] = [
   },
   {
     name: 'the values of a deleted field are walked from where another walk ended',
-    file: fieldValues,
+    file: deletedFields,
     text: "{ $unset: 'removed_to' },",
     replacement: '',
     tests: [imports],
   },
   {
     name: 'a walk for a deleted field notes its end before its first piece',
-    file: fieldValues,
-    text: '{ $max: { removed_to: _id.$lt } }',
-    replacement: '{ $max: { removed_to: list.$lt } }',
+    file: deletedFields,
+    text: '{ $max: { removed_to: range.$lt } }',
+    replacement: '{ $max: { removed_to: `${field.mailing_list_id};` } }',
     tests: [imports],
   },
   {

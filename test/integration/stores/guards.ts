@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ClientSession, Collection, Document } from 'mongodb'
 import t from 'tap'
-import { dropReactions, moveReactions } from '../../../engine/jobs/reactions/move-reactions.ts'
+import { dropReactions, moveReactions } from '../../../engine/store/due-reactions.ts'
 import { ensureSchema, inTransaction } from '../../../shared/runtime/database.ts'
 import { createLogger } from '../../../shared/runtime/logger.ts'
 import type { ReactionDocument } from '../../../shared/contract/schemas/autoresponder.ts'

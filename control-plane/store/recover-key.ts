@@ -1,7 +1,7 @@
-import { generateKey, hashKey } from '../shared/store/api-keys.ts'
-import { clock } from '../shared/runtime/clock.ts'
-import { inTransaction, nextIds, type Database } from '../shared/runtime/database.ts'
-import { systemOrganizationId } from '../shared/contract/schemas/organization.ts'
+import { generateKey, hashKey } from '../../shared/store/api-keys.ts'
+import { clock } from '../../shared/runtime/clock.ts'
+import { inTransaction, nextIds, type Database } from '../../shared/runtime/database.ts'
+import { systemOrganizationId } from '../../shared/contract/schemas/organization.ts'
 
 /**
  * Creates a system-admin key for an installation whose keys are lost, and resolves to it. Access to the database is

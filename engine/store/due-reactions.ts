@@ -1,7 +1,7 @@
 import type { ClientSession } from 'mongodb'
-import { inTransactionOf, type Database } from '../../../shared/runtime/database.ts'
-import type { ReactionDocument } from '../../../shared/contract/schemas/autoresponder.ts'
-import { messageOfReaction } from '../../../shared/store/outbox.ts'
+import { inTransactionOf, type Database } from '../../shared/runtime/database.ts'
+import type { ReactionDocument } from '../../shared/contract/schemas/autoresponder.ts'
+import { messageOfReaction } from '../../shared/store/outbox.ts'
 
 /** The fields of a due reaction that its message is made of. */
 export type DueReaction = Pick<

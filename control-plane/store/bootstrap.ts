@@ -1,7 +1,7 @@
-import { generateKey, hashKey } from '../shared/store/api-keys.ts'
-import { clock } from '../shared/runtime/clock.ts'
-import { inTransaction, isDuplicateKey, nextIds, type Database } from '../shared/runtime/database.ts'
-import { systemOrganizationId } from '../shared/contract/schemas/organization.ts'
+import { generateKey, hashKey } from '../../shared/store/api-keys.ts'
+import { clock } from '../../shared/runtime/clock.ts'
+import { inTransaction, isDuplicateKey, nextIds, type Database } from '../../shared/runtime/database.ts'
+import { systemOrganizationId } from '../../shared/contract/schemas/organization.ts'
 
 /**
  * Gives a database without an organization the system organization and the first system-admin key. Resolves to the key
