@@ -6,6 +6,7 @@ import {
   type Collections,
 } from '../../shared/contract/schemas/collections.ts'
 import type { ImportDocument, SourceType } from '../../shared/contract/schemas/import.ts'
+import { stepIsDue } from '../../shared/store/import-steps.ts'
 
 /**
  * The imports that engines have to work on. Each query has an index whose first key is a queue. For imports that lock their
@@ -118,15 +119,11 @@ export type WorkingImport = Pick<
  * attempt are left out.
  */
 export async function listWorkingImports({ imports }: Collections): Promise<WorkingImport[]> {
-  const isStepDue = {
-    // $max ignores null and absent fields.
-    $expr: { $lte: [{ $max: ['$begins_at', '$step_not_before', '$download.next_attempt_at'] }, '$$NOW'] },
-  }
   const working = await imports
     .find(
       {
         state: { $in: [...workingStates] },
-        $or: [{ state: 'importing' }, { step: { $ne: null } }, isStepDue],
+        $or: [{ state: 'importing' }, { step: { $ne: null } }, stepIsDue],
       },
       {
         projection: { organization_id: 1, begins_at: 1, state: 1, step: 1, fence: 1, missing: 1 },

@@ -25,12 +25,16 @@ export function claimStep(
       state,
       step: null,
       settled: false,
-      // $max ignores what is null or absent.
-      $expr: { $lte: [{ $max: ['$begins_at', '$step_not_before', '$download.next_attempt_at'] }, '$$NOW'] },
+      ...stepIsDue,
     },
     [{ $set: { step: { engine_id: claim.engineId, token: claim.token, moved_at: '$$NOW' } } }],
     { returnDocument: 'after' },
   )
+}
+
+/** Matches imports whose next step, or next attempt of one, may begin now. $max ignores null and absent fields. */
+export const stepIsDue = {
+  $expr: { $lte: [{ $max: ['$begins_at', '$step_not_before', '$download.next_attempt_at'] }, '$$NOW'] },
 }
 
 /** Called by the engine of the step when it has made progress since the last stamp. */
