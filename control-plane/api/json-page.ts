@@ -1,5 +1,5 @@
 import type { FindCursor } from 'mongodb'
-import { decimalMegabyte } from '../byte-sizes.ts'
+import { decimalMegabyte } from '../../shared/values/byte-sizes.ts'
 import type { Call } from './endpoint.ts'
 import { nextPiece, pieceBytes } from './pieces.ts'
 

@@ -1,5 +1,5 @@
 import type { Response } from 'express'
-import { decimalMegabyte } from '../byte-sizes.ts'
+import { decimalMegabyte } from '../../shared/values/byte-sizes.ts'
 import { FairSemaphore, refusalDelayMs, type SlotRequest } from './fair-semaphore.ts'
 
 /**

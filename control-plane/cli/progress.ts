@@ -1,5 +1,5 @@
 import { clock } from '../../shared/runtime/clock.ts'
-import { decimalMegabyte } from '../byte-sizes.ts'
+import { decimalMegabyte } from '../../shared/values/byte-sizes.ts'
 import { importEnded, type ImportView } from './api-client.ts'
 import { terminalWidth, cutTo, styledFor, widthOf, type Style } from './terminal.ts'
 

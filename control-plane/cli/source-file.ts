@@ -6,7 +6,7 @@ import { pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { createGunzip, createGzip } from 'node:zlib'
 import { messageOf } from '../../shared/contract/errors.ts'
-import { binaryMegabyte } from '../byte-sizes.ts'
+import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 import {
   asUtf8,
   detectCharacterSet,

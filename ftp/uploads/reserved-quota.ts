@@ -3,9 +3,10 @@ import { endUpload, growUpload, type UploadLimits } from '../../shared/store/upl
 import type { UploadStore } from '../../shared/storage/uploads/upload-store.ts'
 import { countPinned } from '../../shared/storage/uploads/count-usage.ts'
 import { withUploadLocks } from './with-upload-locks.ts'
+import { binaryMegabyte } from '../../shared/values/byte-sizes.ts'
 
 /** Reserved ahead of the data, so that most writes need no query. */
-const portionBytes = 4 * 1024 * 1024
+const portionBytes = 4 * binaryMegabyte
 
 /** An upload's entry in the usage of its directory. */
 export interface Reservation {

@@ -11,6 +11,7 @@ import {
   type PartitionedRecord,
 } from './partition-file.ts'
 import { recordFlags } from './record-scanner.ts'
+import { binaryMegabyte } from '../values/byte-sizes.ts'
 
 /** A decoded record, split into cells. */
 export interface ReadRecord {
@@ -25,7 +26,7 @@ export interface ReadRecord {
 
 /** Limits of a batch. They depend on nothing but the chunk, so that a chunk is always cut into the same batches. */
 export const batchRecords = 3_500
-const batchBytes = 4 * 1024 * 1024
+const batchBytes = 4 * binaryMegabyte
 
 /**
  * Records are offsets into `bytes` and are decoded one at a time. An object for each record of a chunk would live so

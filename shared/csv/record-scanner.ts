@@ -1,4 +1,5 @@
 import type { FileFormat } from '../contract/schemas/import.ts'
+import { binaryMegabyte } from '../values/byte-sizes.ts'
 
 /**
  * Finds the records of a CSV file in its bytes, without decoding them, in one pass and with constant memory.
@@ -55,7 +56,7 @@ export interface ScannedRecord {
   longCell: Buffer | null
 }
 
-const maxRecordBytes = 1024 * 1024
+const maxRecordBytes = binaryMegabyte
 const maxEnclosureBytes = 256 * 1024
 const maxEnclosureLines = 1_000
 
@@ -66,7 +67,7 @@ const TAB = 0x09
 
 /** The window grows when a record needs it, up to a size that fits the longest record and the next read. */
 const firstWindow = 512 * 1024
-const maxWindow = 4 * 1024 * 1024
+const maxWindow = 4 * binaryMegabyte
 const needMore = -1
 
 /** State of a too long record whose end is not found yet. */

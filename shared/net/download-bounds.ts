@@ -1,3 +1,5 @@
+import { decimalMegabyte } from '../values/byte-sizes.ts'
+
 /** The bounds of a download; all times in milliseconds. */
 export interface DownloadBounds {
   /** Limits the bytes from the network, and again the decoded and unpacked bytes. */
@@ -13,7 +15,7 @@ export interface DownloadBounds {
 }
 
 export const downloadBounds: DownloadBounds = {
-  bytes: 200 * 1000 * 1000,
+  bytes: 200 * decimalMegabyte,
   totalMs: 15 * 60_000,
   retryAfterMs: [10_000, 50_000],
   connectMs: 30_000,

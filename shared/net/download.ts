@@ -16,6 +16,7 @@ import {
   type RemoteFile,
   type RemoteTarget,
 } from './remote-file.ts'
+import { decimalMegabyte } from '../values/byte-sizes.ts'
 
 /**
  * One attempt to download a file over any scheme. It follows redirects, counts the bytes, decodes and unpacks them,
@@ -138,7 +139,7 @@ async function* limitBytes(pieces: AsyncIterable<Buffer>, bounds: DownloadBounds
 const tooLargeError = ({ bytes }: DownloadBounds) =>
   new ImportError(
     'source_refused',
-    `the file has more than ${bytes / 1e6} MB, the maximum for a download: upload it by FTP instead`,
+    `the file has more than ${bytes / decimalMegabyte} MB, the maximum for a download: upload it by FTP instead`,
     { cause: new DownloadProblem('too_large') },
   )
 

@@ -3,6 +3,7 @@ import { PassThrough } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { errorCode, ImportError, messageOf, toError } from '../contract/errors.ts'
+import { decimalMegabyte } from '../values/byte-sizes.ts'
 
 export const isGzipName = (name: string): boolean => path.extname(name).toLowerCase() === '.gz'
 
@@ -98,7 +99,7 @@ export async function* gunzipUpload(packed: AsyncIterable<Uint8Array>, what: str
     if (unpacked > minCheckedBytes && unpacked > read * maxRatio)
       throw new ImportError(
         'content_refused',
-        `${what} unpacks to more than ${maxRatio} times its size and more than ${minCheckedBytes / 1e6} MB, which a table does not: upload it unpacked`,
+        `${what} unpacks to more than ${maxRatio} times its size and more than ${minCheckedBytes / decimalMegabyte} MB, which a table does not: upload it unpacked`,
       )
     yield piece
   }

@@ -1,6 +1,7 @@
 import { isDuplicateKey } from '../runtime/database.ts'
 import type { Collections } from '../contract/schemas/collections.ts'
 import type { UploadUsageDocument } from '../contract/schemas/upload.ts'
+import { decimalMegabyte } from '../values/byte-sizes.ts'
 
 /**
  * Usage of the upload directories, and their limits. Uploads reserve as they write. Each reservation is one guarded
@@ -45,7 +46,7 @@ export const uploadLimits = (settings: {
   UPLOAD_MAX_MB: number
 }): UploadLimits => ({
   files: settings.UPLOAD_MAX_FILES === 0 ? Infinity : settings.UPLOAD_MAX_FILES,
-  bytes: settings.UPLOAD_MAX_MB === 0 ? Infinity : settings.UPLOAD_MAX_MB * 1_000_000,
+  bytes: settings.UPLOAD_MAX_MB === 0 ? Infinity : settings.UPLOAD_MAX_MB * decimalMegabyte,
 })
 
 /** An expression: the usage was counted at most this long ago, by the database's clock. `Infinity` allows any age. */

@@ -3,11 +3,12 @@ import { cleared, type Decision, type SubscriberUpdate } from '../csv/row-decisi
 import type { Collections } from '../contract/schemas/collections.ts'
 import type { FieldValue } from '../contract/schemas/custom-field.ts'
 import type { ImportPlan } from '../contract/schemas/import.ts'
+import { binaryMegabyte } from '../values/byte-sizes.ts'
 
 /** Limits of the total size of a subscriber's custom fields: docs/decisions/137-bytes-of-a-subscriber.md. */
 
 /** Bytes as BSON. A document of the database has a limit of 16 MB. */
-export const maxValueBytes = 4 * 1024 * 1024
+export const maxValueBytes = 4 * binaryMegabyte
 
 export const valuesTooLarge = `the subscriber's custom fields would hold more than ${maxValueBytes} bytes together`
 

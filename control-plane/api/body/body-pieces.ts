@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { pipeline, type Transform } from 'node:stream'
 import zlib from 'node:zlib'
 import { RequestError } from '../request-error.ts'
-import { binaryMegabyte } from '../../byte-sizes.ts'
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import { pieceBytes } from '../pieces.ts'
 import { refusedBody } from './json-text.ts'
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { RequestError } from '../request-error.ts'
-import { binaryMegabyte } from '../../byte-sizes.ts'
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { nextPiece, pieceBytes } from '../pieces.ts'
 import { isHash } from '../validation.ts'

@@ -1,5 +1,5 @@
 import { messageOf } from '../../../shared/contract/errors.ts'
-import { binaryMegabyte } from '../../byte-sizes.ts'
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 import { ApiRefusal, type ImportView } from '../api-client.ts'
 import { CommandFailure, isOverQuota, usage } from '../failures.ts'
 import { removeByFtp, uploadByFtp, type FtpTarget } from '../ftp-upload.ts'

@@ -3,6 +3,7 @@ import {
   hasContent,
   type AutoresponderDocument,
 } from '../../../shared/contract/schemas/autoresponder.ts'
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
 /** The rules between the fields of an autoresponder. Nothing here reads the database. */
 
@@ -49,7 +50,7 @@ export function findFaults(document: AutoresponderDocument): string[] {
 }
 
 /** The limit of a request's body, because replies, pages and outbox messages contain the whole content. */
-const maxContentBytes = 1_048_576
+const maxContentBytes = binaryMegabyte
 
 /** A fault when the contents and URLs are too large. Those that were too large before may still shrink. */
 export function sizeFaults(document: AutoresponderDocument, stored: AutoresponderDocument): string[] {

@@ -8,6 +8,7 @@ import { gunzipUpload, isGzipName } from '../../../shared/net/gzip.ts'
 import type { ContentSample } from '../../api/body/sampled-content.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import type { CheckedSource } from '../subscriber-imports/create/options.ts'
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
 /** The beginning of a source. */
 export interface Sample {
@@ -17,7 +18,7 @@ export interface Sample {
 }
 
 /** Of every kind of source, inline content included. */
-export const maxBytes = 1024 * 1024
+export const maxBytes = binaryMegabyte
 export const maxUrlMs = 30_000
 
 /** Reads the beginning of the source. Throws `validation_failed` when an import couldn't read it either. */

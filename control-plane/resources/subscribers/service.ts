@@ -14,6 +14,7 @@ import { singleFlight } from '../../api/single-flight.ts'
 import type { ControlPlane } from '../../control-plane.ts'
 import { addressFilter, type FailedWrite, type SubscriberAddress } from '../../store/subscribers.ts'
 import { fieldFinder } from '../custom-fields/field-finder.ts'
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
 /** What the use cases of subscribers share: the list that a path names, the subscriber, and what a failed write means. */
 
@@ -92,7 +93,7 @@ type KnownFields = Pick<SubscriberList, 'fields' | 'fieldNamed'> & { revision: n
 
 /** Bounded by bytes, not by lists: with their options, the fields of one list can have 4 MB. A full cache is emptied. */
 class FieldCache {
-  static readonly maxBytes = 16 * 1024 * 1024
+  static readonly maxBytes = 16 * binaryMegabyte
   readonly #lists = new Map<number, KnownFields>()
   #bytes = 0
 

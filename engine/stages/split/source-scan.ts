@@ -3,8 +3,9 @@ import { dialectBytes, RecordScanner } from '../../../shared/csv/record-scanner.
 import type { StagedFile } from '../../../shared/storage/staging/staging.ts'
 import type { PartitionOutput } from './range-writer.ts'
 import { RecordSorter, type SorterOptions } from './record-sorter.ts'
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
-const readBytes = 1024 * 1024
+const readBytes = binaryMegabyte
 
 /** Scans a source from the beginning of a line on, and gives every record to its sorter. */
 export class SourceScan {

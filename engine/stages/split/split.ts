@@ -7,6 +7,7 @@ import { filledRanges, PartitionOutput, RangeWriter, type Range, type RangeConte
 import { bordersOf, IdentitySample, sampleIdentities } from './sampling.ts'
 import { SourceScan } from './source-scan.ts'
 import { SecondHalfScan, type HelperThread, type SecondHalfReport } from './tail-scan.ts'
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
 /**
  * Splits an import's file into chunks, as a range partition. One scan writes every record to the range of its
@@ -49,12 +50,12 @@ const minRangeBytes = 128_000
 const smallFileRanges = 24
 const maxRanges = 4_096
 /** For the buffers of all ranges together. */
-const maxBuffersBytes = 24 * 1024 * 1024
+const maxBuffersBytes = 24 * binaryMegabyte
 const maxBufferBytes = 64 * 1024
 /** A range of more than this many times the target is split again. */
 const oversizeFactor = 4
 /** In a smaller source the scan ends before a second thread is of use. */
-const largeSourceBytes = 16 * 1024 * 1024
+const largeSourceBytes = 16 * binaryMegabyte
 /** The second half begins at a line within this distance after the middle. */
 const searchedBytes = 64 * 1024
 

@@ -20,6 +20,7 @@ import { LineWriter } from './byte-writer.ts'
 import type { ImportContext } from './import-context.ts'
 import type { DueTimes } from './reaction-writer.ts'
 import { subscriberTransition } from '../../../shared/values/subscriber-transition.ts'
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
 /** Buffers for a batch's new documents and its updates of existing ones. */
 export type BatchBuffers = Record<'subscribers' | 'updates' | 'reactions' | 'failures', BsonWriter>
@@ -45,7 +46,7 @@ export interface BatchStart {
 }
 
 /** Bytes that a batch may write. Long defaults and many reactions make a short row write many. */
-const maxBytes = 4 * 1024 * 1024
+const maxBytes = 4 * binaryMegabyte
 
 /** Rows with more bytes, the import's defaults included, are checked against the limit of a subscriber's values. */
 export const longRowBytes = 64 * 1024

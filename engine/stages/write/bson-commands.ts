@@ -1,6 +1,7 @@
 import { MongoServerError, type ClientSession, type Collection, type Db, type Document } from 'mongodb'
 import { DocumentSequence } from 'mongodb/lib/cmap/commands.js'
 import type { BsonWriter } from './bson-writer.ts'
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
 /**
  * Sends documents that are serialized already: the driver's `insertMany` and `bulkWrite` first make an object of each.
@@ -47,4 +48,4 @@ async function sendAll<T extends Document>(
 }
 
 /** The server accepts messages of 48,000,000 bytes. Only long defaults in thousands of rows come near that. */
-const maxMessageBytes = 32 * 1024 * 1024
+const maxMessageBytes = 32 * binaryMegabyte

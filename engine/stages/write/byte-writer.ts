@@ -1,10 +1,12 @@
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
+
 /**
  * Up to this length a text is written unit by unit, at 5 ns each; for longer ones a call into native code is cheaper.
  */
 const maxShortText = 12
 
 /** Memory that `clear` keeps: more is rarely needed, and each lane has several writers. */
-const maxKeptBytes = 2 * 1024 * 1024
+const maxKeptBytes = 2 * binaryMegabyte
 
 /** A byte buffer that grows as it is written, and is reused after `clear`. */
 export class ByteWriter {

@@ -8,11 +8,12 @@ import {
 } from '../../../shared/csv/partition-file.ts'
 import type { ChunkDocument } from '../../../shared/contract/schemas/import.ts'
 import type { Lane } from '../../process-chunk.ts'
+import { binaryMegabyte } from '../../../shared/values/byte-sizes.ts'
 
 export type ChunkBatch = Batch & { isLast: boolean }
 
 /** A chunk of one identity may have any size; a larger one than this is read piece by piece. */
-const maxBytesInMemory = 8 * 1024 * 1024
+const maxBytesInMemory = 8 * binaryMegabyte
 
 /**
  * The chunk's batches, in an order that depends on nothing but its bytes: all attempts cut the same ones. Throws

@@ -2,6 +2,7 @@ import { fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { clock } from '../clock.ts'
 import type { MongodDownload } from './find-mongod.ts'
+import { decimalMegabyte } from '../../values/byte-sizes.ts'
 
 const firstByteTimeoutMs = 9_000
 const stallTimeoutMs = 30_000
@@ -54,7 +55,7 @@ export const downloadFromMongoDB: MongodDownload = (folder, { log, signal }) =>
         expectBytesWithin(stallTimeoutMs)
         if (clock.monotonicMs() - loggedAt > 5_000) {
           loggedAt = clock.monotonicMs()
-          log.info(`embedded MongoDB: ${Math.round(received / 1e6)} MB received`)
+          log.info(`embedded MongoDB: ${Math.round(received / decimalMegabyte)} MB received`)
         }
       }
       if (report.binary !== undefined) {

@@ -1,6 +1,7 @@
 import { ObjectId, type Collection } from 'mongodb'
 import type { GridFileDocument, GridPieceDocument } from '../../contract/schemas/grid-file.ts'
 import { allObjectIds, keyRanges } from '../../store/key-ranges.ts'
+import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
 /**
  * Files in the database that grow at their end and are read from any position (shared/contract/schemas/grid-file.ts).
@@ -15,9 +16,9 @@ export interface GridBucket {
 /** Maximum size of a piece; docs/decisions/153-uploads-in-the-database.md has the measurement. */
 const maxPieceBytes = 256 * 1024
 /** Maximum bytes of one insert command, which must end long before its socket times out. */
-const maxInsertBytes = 4 * 1024 * 1024
+const maxInsertBytes = 4 * binaryMegabyte
 /** Maximum bytes of one delete command. */
-const maxDeleteBytes = 256 * 1024 * 1024
+const maxDeleteBytes = 256 * binaryMegabyte
 
 /** Creates the entry of a file before its pieces, because pieces without an entry are removed. */
 export async function createGridFile(
@@ -109,7 +110,7 @@ export async function* streamGridFile(
   const { end, signal } = options
   for (let position = options.start ?? 0; position < end;) {
     signal?.throwIfAborted()
-    const target = Buffer.allocUnsafeSlow(Math.min(1024 * 1024, end - position))
+    const target = Buffer.allocUnsafeSlow(Math.min(binaryMegabyte, end - position))
     const read = await readGridFile(bucket, file, target, position)
     if (read < target.length) throw new Error(`file ${file.toHexString()} was removed while it was read`)
     yield target
@@ -160,7 +161,7 @@ export async function copyGridFile(
 }
 
 /** Maximum bytes of one copy command. */
-const maxCopyBytes = 64 * 1024 * 1024
+const maxCopyBytes = 64 * binaryMegabyte
 
 /** Removes a file. Its entry goes last, so that a removal that broke off is found and repeated. */
 export async function removeGridFile(bucket: GridBucket, file: ObjectId): Promise<void> {

@@ -1,6 +1,7 @@
 import { statfs } from 'node:fs/promises'
 import { clock } from '../../runtime/clock.ts'
 import { within } from '../../runtime/within.ts'
+import { decimalMegabyte } from '../../values/byte-sizes.ts'
 
 /** How long an answer of the file system is used. */
 const freshMs = 500
@@ -46,7 +47,7 @@ export class DiskReserve {
       )
     if (free >= this.#bytes) return
     throw new DiskReserveReached(
-      `${this.#folder} has ${Math.floor(free / 1e6)} MB left, less than the reserve of ${this.#bytes / 1e6} MB (DISK_RESERVE_MB): free some space there`,
+      `${this.#folder} has ${Math.floor(free / decimalMegabyte)} MB left, less than the reserve of ${this.#bytes / decimalMegabyte} MB (DISK_RESERVE_MB): free some space there`,
     )
   }
 }

@@ -5,9 +5,10 @@ import { errorCode } from '../../contract/errors.ts'
 import { fileSystemTime } from '../uploads/file-fingerprint.ts'
 import type { DiskReserve } from './disk-reserve.ts'
 import type { StagedFile, StagedWriter, Staging } from './staging.ts'
+import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
 /** Free space is checked again after this many written bytes. */
-const checkEveryBytes = 16 * 1024 * 1024
+const checkEveryBytes = 16 * binaryMegabyte
 
 /** Staging in a folder that all processes of one site share. */
 export function diskStaging(folder: string, reserve?: DiskReserve): Staging {

@@ -11,9 +11,10 @@ import {
 import type { GridFileDocument } from '../../contract/schemas/grid-file.ts'
 import { inBlocks } from './in-blocks.ts'
 import { parseImportId, type StagedFile, type StagedWriter, type Staging } from './staging.ts'
+import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
 /** Bytes of a file that are buffered before they are sent. */
-const sendBytes = 1024 * 1024
+const sendBytes = binaryMegabyte
 
 /** Staging in the database, for processes that share no folder. */
 export function gridStaging(bucket: GridBucket): Staging {

@@ -6,6 +6,7 @@ import { gridStaging } from './grid-staging.ts'
 import { guardedStaging } from './guarded-staging.ts'
 import type { MarkedFolder } from './marked-folder.ts'
 import type { Staging } from './staging.ts'
+import { decimalMegabyte } from '../../values/byte-sizes.ts'
 
 /** The settings that say where files lie. Plain values, because they are passed to worker threads. */
 export interface StagingLocation {
@@ -27,7 +28,7 @@ export function openStaging(
   folder?: MarkedFolder,
 ): Staging {
   if (location.STAGING === 'gridfs') return gridStaging(collections.staging)
-  const reserve = new DiskReserve(location.DATA_DIR, (location.DISK_RESERVE_MB ?? 0) * 1_000_000)
+  const reserve = new DiskReserve(location.DATA_DIR, (location.DISK_RESERVE_MB ?? 0) * decimalMegabyte)
   const staging = diskStaging(stagingFolder(location), reserve)
   return folder === undefined ? staging : guardedStaging(staging, folder)
 }

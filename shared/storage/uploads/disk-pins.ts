@@ -7,9 +7,10 @@ import { buildFingerprint, fileSystemTime } from './file-fingerprint.ts'
 import { copySteady, openRegular } from './steady-copy.ts'
 import { fileNameProblem, newUploadToken, uploadFolder } from './upload-names.ts'
 import type { PinnedUpload, UploadPin, Uploads } from './upload-store.ts'
+import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
 /** Maximum size of a copied file. A larger one would delay all imports that begin. */
-const maxCopiedBytes = 16 * 1024 * 1024
+const maxCopiedBytes = 16 * binaryMegabyte
 /** A file without a write for this time counts as complete. */
 const quietMs = 10_000
 /** Prefix of a reference to the upload itself, where a hard link is not possible and the file is not complete. */
@@ -151,7 +152,7 @@ function pinnedFile(handle: FileHandle, folder: string, staged: string | null): 
 async function* readPinned(handle: FileHandle, signal: AbortSignal): AsyncGenerator<Buffer> {
   const { size } = await handle.stat()
   if (size === 0) return
-  const options = { autoClose: false, start: 0, end: size - 1, highWaterMark: 1024 * 1024, signal }
+  const options = { autoClose: false, start: 0, end: size - 1, highWaterMark: binaryMegabyte, signal }
   const pieces: AsyncIterable<Buffer> = handle.createReadStream(options)
   yield* pieces
 }

@@ -2,11 +2,12 @@ import { rename, rm, type FileHandle } from 'node:fs/promises'
 import { errorCode } from '../../contract/errors.ts'
 import { buildFingerprint } from './file-fingerprint.ts'
 import type { UploadInProgress } from './upload-store.ts'
+import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
 /**
  * Large uploads are synced in portions. One sync of hundreds of megabytes would delay the syncs of all other uploads.
  */
-const syncEveryBytes = 8 * 1024 * 1024
+const syncEveryBytes = 8 * binaryMegabyte
 
 export interface DiskUploadOptions {
   /** Open for appending. */

@@ -4,9 +4,10 @@ import { appendToGridFile } from '../gridfs/grid-bucket.ts'
 import type { Collections } from '../../contract/schemas/collections.ts'
 import { detachAndRemove, dropUnfinished } from './grid-contents.ts'
 import type { UploadInProgress } from './upload-store.ts'
+import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
 /** Bytes that are buffered before they are sent, because many clients send a few bytes at a time. */
-const sendBytes = 1024 * 1024
+const sendBytes = binaryMegabyte
 /** Buffered bytes are sent after this time at the latest. */
 const sendAfterMs = 250
 

@@ -13,9 +13,10 @@ import {
 import { readUsage, uploadLimits } from '../../store/upload-usage.ts'
 import { countPinned, countUsage } from './count-usage.ts'
 import type { Uploads } from './upload-store.ts'
+import { binaryMegabyte, decimalMegabyte } from '../../values/byte-sizes.ts'
 
 /** Bytes that are reserved at once, so that few pieces need a write to the database. */
-const minReservedBytes = 4 * 1024 * 1024
+const minReservedBytes = 4 * binaryMegabyte
 /** Maximum age of a usage that is used without a new count. */
 const maxAgeMs = 3_600_000
 /** A usage that was counted within this time is not counted again before a refusal. */
@@ -149,7 +150,7 @@ export class StagedQuota {
         : 'the files of its unfinished imports'
     return new ImportError(
       'quota_exceeded',
-      `the file does not fit into the organization's quota of ${this.#options.limits.bytes / 1e6} MB (UPLOAD_MAX_MB), which ${what} share: remove uploads, cancel imports or let them end, and create the import again`,
+      `the file does not fit into the organization's quota of ${this.#options.limits.bytes / decimalMegabyte} MB (UPLOAD_MAX_MB), which ${what} share: remove uploads, cancel imports or let them end, and create the import again`,
     )
   }
 

@@ -2,13 +2,14 @@ import { constants } from 'node:fs'
 import { open, rm, type FileHandle } from 'node:fs/promises'
 import { errorCode } from '../../contract/errors.ts'
 import { buildFingerprint } from './file-fingerprint.ts'
+import { binaryMegabyte } from '../../values/byte-sizes.ts'
 
 /**
  * Copies files that other programs may write meanwhile. It has a loop of its own, because the system's `copyFile`
  * never ends when its source is truncated meanwhile, and can't be aborted.
  */
 
-const bufferBytes = 1024 * 1024
+const bufferBytes = binaryMegabyte
 const noFollow = constants.O_NOFOLLOW ?? 0
 
 export interface SteadyCopyOptions {

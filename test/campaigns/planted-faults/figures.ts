@@ -57,7 +57,7 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'a downloaded file has 200 MiB',
     'shared/net/download-bounds.ts',
-    '200 * 1000 * 1000',
+    '200 * decimalMegabyte',
     '200 * 1024 * 1024',
   ),
   wrong('six redirects are followed', 'shared/net/download-bounds.ts', 'redirects: 5', 'redirects: 6'),
@@ -179,12 +179,12 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'inspection reads 2 MB',
     `${resources}/import-inspection/sample.ts`,
-    'maxBytes = 1024 * 1024',
-    'maxBytes = 2 * 1024 * 1024',
+    'maxBytes = binaryMegabyte',
+    'maxBytes = 2 * binaryMegabyte',
   ),
   wrong(
     'a megabyte of a body has 1,000,000 bytes',
-    'control-plane/byte-sizes.ts',
+    'shared/values/byte-sizes.ts',
     'binaryMegabyte = 1024 * 1024',
     'binaryMegabyte = 1000 * 1000',
   ),
@@ -210,8 +210,8 @@ export const boundFaults: readonly PlantedFault[] = [
   wrong(
     'a record may have 2 MiB',
     'shared/csv/record-scanner.ts',
-    'maxRecordBytes = 1024 * 1024',
-    'maxRecordBytes = 2 * 1024 * 1024',
+    'maxRecordBytes = binaryMegabyte',
+    'maxRecordBytes = 2 * binaryMegabyte',
   ),
   wrong(
     'an enclosure may have 128 KiB',
