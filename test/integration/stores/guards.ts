@@ -47,7 +47,7 @@ interface GuardedWrite<D> {
 }
 
 /** Resolves to what was wrong with each write of the table. */
-async function faultsOf<D extends Document>(
+async function findFaults<D extends Document>(
   collection: Collection<D>,
   document: (changes: Partial<D>) => D,
   writes: GuardedWrite<D>[],
@@ -96,41 +96,41 @@ const progress = {
   quota: { reserved: 1, used: 0 },
 }
 
-t.test('chunks', async (t) => {
-  const write = (
-    name: string,
-    changes: Partial<ChunkDocument>,
-    leaves: readonly object[],
-    run: () => Promise<unknown>,
-  ) => ({
-    write: name,
-    run,
-    changes,
-    leaves: leaves as Partial<ChunkDocument>[],
-  })
-  const inSession = <T>(
-    work: (session: Parameters<Parameters<typeof inTransaction<T>>[1]>[0]) => Promise<T>,
-  ) => inTransaction(database, work)
-  const faults = await faultsOf(collections.chunks, chunk, [
-    write('claimChunk', {}, [leased, { state: 'done' }, { fence: 3 }, { import_id: 2 }], () =>
+const writeChunk = (
+  name: string,
+  changes: Partial<ChunkDocument>,
+  leaves: readonly Partial<ChunkDocument>[],
+  run: () => Promise<unknown>,
+): GuardedWrite<ChunkDocument> => ({ write: name, run, changes, leaves: [...leaves] })
+const inSession = <T>(work: (session: ClientSession) => Promise<T>) => inTransaction(database, work)
+
+t.test('a chunk is claimed and advanced under its lease and fence alone', async (t) => {
+  const faults = await findFaults(collections.chunks, chunk, [
+    writeChunk('claimChunk', {}, [leased, { state: 'done' }, { fence: 3 }, { import_id: 2 }], () =>
       chunks.claimChunk(collections, { _id: 1, fence: 2 }, mine),
     ),
-    write(
+    writeChunk(
       'advanceChunk',
       { ...leased, next_record: 5 },
       [...notLeased, { next_record: 6 }, { next_record: 4 }],
       () => inSession((session) => chunks.advanceChunk(collections, session, progress)),
     ),
-    write('advanceChunk, last', { ...leased, next_record: 5 }, [...notLeased, { next_record: 6 }], () =>
+    writeChunk('advanceChunk, last', { ...leased, next_record: 5 }, [...notLeased, { next_record: 6 }], () =>
       inSession((session) => chunks.advanceChunk(collections, session, { ...progress, isLast: true })),
     ),
-    write('recordReservation', leased, notLeased, () =>
+  ])
+  t.same(faults, [])
+})
+
+t.test('a chunk is released under its lease alone, or once the lease is over', async (t) => {
+  const faults = await findFaults(collections.chunks, chunk, [
+    writeChunk('recordReservation', leased, notLeased, () =>
       inSession((session) => chunks.recordReservation(collections, session, leasedChunk, 7)),
     ),
-    write('releaseChunk', leased, notLeased, () =>
+    writeChunk('releaseChunk', leased, notLeased, () =>
       chunks.releaseChunk(collections, { chunkId: leasedChunk._id, token: 'mine', countsAsAttempt: false }),
     ),
-    write('releaseFailedChunk', leased, notLeased, () =>
+    writeChunk('releaseFailedChunk', leased, notLeased, () =>
       inSession((session) =>
         chunks.releaseFailedChunk(collections, session, {
           importId: 1,
@@ -139,19 +139,28 @@ t.test('chunks', async (t) => {
         }),
       ),
     ),
-    write('releaseChunkUnder', leased, [...notLeased, { engine_id: 'theirs' }, { token: 'theirs' }], () =>
-      chunks.releaseChunkUnder(collections, mine),
+    writeChunk(
+      'releaseChunkUnder',
+      leased,
+      [...notLeased, { engine_id: 'theirs' }, { token: 'theirs' }],
+      () => chunks.releaseChunkUnder(collections, mine),
     ),
-    write('releaseChunksOf', leased, [{ engine_id: 'theirs' }, { state: 'done' }], () =>
+    writeChunk('releaseChunksOf', leased, [{ engine_id: 'theirs' }, { state: 'done' }], () =>
       chunks.releaseChunksOf(collections, 'mine', { died: true }),
     ),
-    write(
+    writeChunk(
       'releaseExpiredChunks',
       { ...leased, lease_until: past },
       [{ lease_until: future }, { state: 'done' }],
       () => chunks.releaseExpiredChunks(collections),
     ),
-    write(
+  ])
+  t.same(faults, [])
+})
+
+t.test('a chunk is deactivated, closed and taken from its holder in the named states alone', async (t) => {
+  const faults = await findFaults(collections.chunks, chunk, [
+    writeChunk(
       'noteDeactivated',
       { state: 'done', deactivated_to: '1:b' },
       [{ deactivated_to: '1:c' }, { deactivated_to: null }, leased],
@@ -164,20 +173,27 @@ t.test('chunks', async (t) => {
           }),
         ),
     ),
-    write('closeChunks', {}, [{ state: 'done' }, { import_id: 2 }], () => chunks.closeChunks(collections, 1)),
-    write('fenceChunks', leased, [{ state: 'done' }, { fence: 4 }, { _id: '2:000000', import_id: 2 }], () =>
-      fenceChunks(context, { _id: 1, fence: 4 }),
+    writeChunk('closeChunks', {}, [{ state: 'done' }, { import_id: 2 }], () =>
+      chunks.closeChunks(collections, 1),
     ),
-    write('preemptChunks', leased, [{ state: 'done' }, { state: 'ready' }, { import_id: 2 }], () =>
+    writeChunk(
+      'fenceChunks',
+      leased,
+      [{ state: 'done' }, { fence: 4 }, { _id: '2:000000', import_id: 2 }],
+      () => fenceChunks(context, { _id: 1, fence: 4 }),
+    ),
+    writeChunk('preemptChunks', leased, [{ state: 'done' }, { state: 'ready' }, { import_id: 2 }], () =>
       preemptChunks(context, [1]),
     ),
   ])
   t.same(faults, [])
+})
 
+t.test('a leased chunk is not closed, and is counted as not over', async (t) => {
   await collections.chunks.deleteMany({})
   await collections.chunks.insertOne(chunk(leased))
-  t.equal(await chunks.closeChunks(collections, 1), 1, 'a held chunk is counted as not over')
-  t.match(await collections.chunks.findOne({}), leased, 'and stays held')
+  t.equal(await chunks.closeChunks(collections, 1), 1)
+  t.match(await collections.chunks.findOne({}), leased, 'its lease stays')
 })
 
 /** The collection, in which something happens between the read of a list and the writes that follow from it. */
@@ -275,11 +291,12 @@ const stepLost = [stepOfAnother, { step: null }]
 const ours = { id: 1, token: 'mine' }
 const ended = { state: 'failed', finished_at: past } as const
 
-t.test('steps', async (t) => {
-  const working = { step, state: 'splitting' } as const
-  const download = importOf({}).download
+const working = { step, state: 'splitting' } as const
+const { download } = importOf({})
+
+t.test('a step is claimed when it is due, and taken over when it stands still', async (t) => {
   const stalledBounds = { stalledMs: 60_000, maxFailures: 3, message: () => 'it hangs' }
-  const faults = await faultsOf<ImportDocument>(collections.imports, importOf, [
+  const faults = await findFaults<ImportDocument>(collections.imports, importOf, [
     {
       write: 'claimStep',
       changes: {},
@@ -302,6 +319,12 @@ t.test('steps', async (t) => {
       leaves: [{ step: null }, { step: { ...step, moved_at: new Date() } }, { settled: true }],
       run: () => steps.takeOverStalledSteps(collections, stalledBounds),
     },
+  ])
+  t.same(faults, [])
+})
+
+t.test('a step is released by its holder alone', async (t) => {
+  const faults = await findFaults<ImportDocument>(collections.imports, importOf, [
     {
       write: 'releaseStep',
       changes: working,
@@ -324,6 +347,12 @@ t.test('steps', async (t) => {
       leaves: stepLost,
       run: () => steps.releaseStepsOf(collections, 'mine', { died: true }),
     },
+  ])
+  t.same(faults, [])
+})
+
+t.test('a step writes and waits under its own token alone', async (t) => {
+  const faults = await findFaults<ImportDocument>(collections.imports, importOf, [
     {
       write: 'writeInStep',
       changes: working,
@@ -374,7 +403,7 @@ t.test('steps', async (t) => {
 t.test('imports', async (t) => {
   const totals = noCounts()
   const failed = { ...ended, totals: null }
-  const faults = await faultsOf<ImportDocument>(collections.imports, importOf, [
+  const faults = await findFaults<ImportDocument>(collections.imports, importOf, [
     {
       write: 'startImport',
       changes: { state: 'scheduled', started_at: null },
@@ -547,7 +576,7 @@ t.test('callbacks', async (t) => {
   const tried = { token: 'mine', tried_at: past, due_at: future }
   const lost = [{ token: 'theirs' }, { token: null }, { state: 'delivered' }, { state: 'given_up' }] as const
   const ofMine = { importId: 1, token: 'mine' }
-  const faults = await faultsOf<CallbackDocument>(collections.callbacks, callback, [
+  const faults = await findFaults<CallbackDocument>(collections.callbacks, callback, [
     {
       write: 'claimCallback',
       changes: {},
@@ -593,7 +622,7 @@ const reaction = (changes: Partial<ReactionDocument>): ReactionDocument => ({
 
 t.test('messages', async (t) => {
   const beginnings = [{ queue: 1, dueAt: past }]
-  const faults = await faultsOf<OutboxDocument>(collections.outbox, message, [
+  const faults = await findFaults<OutboxDocument>(collections.outbox, message, [
     {
       write: 'claimMessages',
       changes: {},
@@ -636,7 +665,7 @@ t.test('reactions', async (t) => {
   t.teardown(() => session.endSession())
   const leaves: Partial<ReactionDocument>[] = [{ state: 'due' }, { state: 'dropped' }, { state: 'sent' }]
   await collections.outbox.deleteMany({})
-  const faults = await faultsOf<ReactionDocument>(collections.reactions, reaction, [
+  const faults = await findFaults<ReactionDocument>(collections.reactions, reaction, [
     {
       write: 'moveReactions',
       changes: {},
@@ -668,7 +697,7 @@ t.test('figures of the quota', async (t) => {
     entered_at: past,
   })
   const limits = { bytes: 100, imports: 2 }
-  const faults = await faultsOf<UploadUsageDocument>(collections.uploadUsage, usage, [
+  const faults = await findFaults<UploadUsageDocument>(collections.uploadUsage, usage, [
     {
       write: 'enterImport',
       changes: {},
@@ -814,90 +843,82 @@ t.test('a limit whose request died is enforced on all that may still write by th
   }
 })
 
-t.test('places under the limit are taken once', async (t) => {
-  /** A limit of 10, 6 active subscribers, and a running chunk that holds 3 places. */
-  const prepare = async (): Promise<void> => {
-    await Promise.all([
-      collections.organizations.deleteMany({}),
-      collections.subscriberCounts.deleteMany({}),
-      collections.chunks.deleteMany({}),
-    ])
-    await collections.organizations.insertOne(organization({}))
-    await collections.subscriberCounts.insertOne({
-      ...{ _id: '1:a0', organization_id: 1, mailing_list_id: 1 },
-      ...{ active: 6, bounced: 0, unsubscribed: 0, scomp: 0, deactivated: 0 },
-    })
-    await collections.chunks.insertMany([
-      storedChunk(1, 0, { ...leased, places_held: 3 }),
-      storedChunk(1, 1, { ...leased, token: 'second' }),
-      storedChunk(1, 2, { ...leased, token: 'third' }),
-    ])
-  }
-  /** Two transactions at the same moment: both do their work before either commits. Resolves to how many committed. */
-  const together = async (
-    work: (session: ClientSession, which: number) => Promise<unknown>,
-  ): Promise<number> => {
-    const sessions = [client.startSession(), client.startSession()]
-    const done = await Promise.allSettled(
-      sessions.map(async (session, which) => {
-        session.startTransaction({ readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' } })
-        await work(session, which)
-      }),
-    )
-    const committed = await Promise.allSettled(
-      sessions.map(async (session, i) => {
-        if (done[i]!.status === 'rejected') throw new Error('it met the other one')
-        await session.commitTransaction()
-      }),
-    )
-    await Promise.all(sessions.map((session) => session.endSession()))
-    return committed.filter(({ status }) => status === 'fulfilled').length
-  }
-  const requests = (amount: number) =>
-    inTransaction(database, (session) => takeQuota(collections, session, 1, { amount, hasQuotaLock: true }))
-  await prepare()
-  t.equal(await requests(1), 'taken')
-  t.equal(await requests(2), 'busy', 'a chunk holds what would be left')
-  t.equal(await requests(5), 'full', 'active subscribers alone leave too little')
-  t.equal(
-    await together((session) => takeQuota(collections, session, 1, { amount: 1, hasQuotaLock: true })),
-    1,
-    'two requests for the last place',
-  )
-  await prepare()
-  const chunkNumber = (number: number, token: string) => ({
-    ...{ _id: storedChunk(1, number)._id, import_id: 1, organization_id: 1, dry_run: false, token },
+/** A limit of 10, 6 active subscribers, and three running chunks, the first with a reservation of 3. */
+async function prepareQuota(): Promise<void> {
+  await Promise.all([
+    collections.organizations.deleteMany({}),
+    collections.subscriberCounts.deleteMany({}),
+    collections.chunks.deleteMany({}),
+  ])
+  await collections.organizations.insertOne(organization({}))
+  await collections.subscriberCounts.insertOne({
+    ...{ _id: '1:a0', organization_id: 1, mailing_list_id: 1 },
+    ...{ active: 6, bounced: 0, unsubscribed: 0, scomp: 0, deactivated: 0 },
   })
-  t.equal(
-    await together((session, which) =>
-      reserveQuota(collections, session, {
-        chunk: which === 0 ? chunkNumber(1, 'second') : chunkNumber(2, 'third'),
-        ...{ limit: 10, needed: 1, wanted: 1 },
-      }),
-    ),
-    1,
-    'two chunks for the last place',
+  await collections.chunks.insertMany([
+    storedChunk(1, 0, { ...leased, places_held: 3 }),
+    storedChunk(1, 1, { ...leased, token: 'second' }),
+    storedChunk(1, 2, { ...leased, token: 'third' }),
+  ])
+}
+
+type TransactionWork = (session: ClientSession) => Promise<unknown>
+
+/** Two transactions that both do their work before either commits. Resolves to how many committed. */
+async function countCommitted(one: TransactionWork, other: TransactionWork): Promise<number> {
+  const committed = await Promise.allSettled(
+    (await Promise.all([one, other].map(beginTransaction))).map(async ({ session, hasFailed }) => {
+      try {
+        if (hasFailed) throw new Error('it conflicts with the other one')
+        await session.commitTransaction()
+      } finally {
+        await session.endSession()
+      }
+    }),
   )
-  await prepare()
-  t.equal(
-    await together((session, which) =>
-      which === 0
-        ? takeQuota(collections, session, 1, { amount: 1, hasQuotaLock: true })
-        : reserveQuota(collections, session, {
-            chunk: chunkNumber(1, 'second'),
-            limit: 10,
-            needed: 1,
-            wanted: 1,
-          }),
-    ),
-    1,
-    'a request and a chunk for the last place',
+  return committed.filter(({ status }) => status === 'fulfilled').length
+}
+
+async function beginTransaction(work: TransactionWork) {
+  const session = client.startSession()
+  session.startTransaction({ readConcern: { level: 'snapshot' }, writeConcern: { w: 'majority' } })
+  const hasFailed = await work(session).then(
+    () => false,
+    () => true,
   )
-  await prepare()
-  t.equal(
-    await inTransaction(database, (session) =>
-      reserveQuota(collections, session, { chunk: chunkNumber(1, 'lost'), limit: 100, needed: 1, wanted: 1 }),
-    ),
-    'lost',
-  )
+  return { session, hasFailed }
+}
+
+const takeOne: TransactionWork = (session) =>
+  takeQuota(collections, session, 1, { amount: 1, hasQuotaLock: true })
+/** What reserves a quota of 1 for a chunk of import 1. */
+const reserveOne =
+  (number: number, token: string, limit = 10) =>
+  (session: ClientSession) =>
+    reserveQuota(collections, session, {
+      chunk: { _id: storedChunk(1, number)._id, import_id: 1, organization_id: 1, dry_run: false, token },
+      ...{ limit, needed: 1, wanted: 1 },
+    })
+
+t.test('a request takes only quota that is neither used nor reserved, and is told which it is', async (t) => {
+  const take = (amount: number) =>
+    inTransaction(database, (session) => takeQuota(collections, session, 1, { amount, hasQuotaLock: true }))
+  await prepareQuota()
+  t.equal(await take(1), 'taken')
+  t.equal(await take(2), 'busy', 'a chunk has reserved what would be left')
+  t.equal(await take(5), 'full', 'active subscribers alone leave too little')
+})
+
+t.test('the last of the quota is taken once when two ask for it at the same moment', async (t) => {
+  await prepareQuota()
+  t.equal(await countCommitted(takeOne, takeOne), 1, 'two requests')
+  await prepareQuota()
+  t.equal(await countCommitted(reserveOne(1, 'second'), reserveOne(2, 'third')), 1, 'two chunks')
+  await prepareQuota()
+  t.equal(await countCommitted(takeOne, reserveOne(1, 'second')), 1, 'a request and a chunk')
+})
+
+t.test('a chunk whose lease is lost reserves nothing', async (t) => {
+  await prepareQuota()
+  t.equal(await inTransaction(database, reserveOne(1, 'lost', 100)), 'lost')
 })
