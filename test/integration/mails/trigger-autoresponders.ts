@@ -95,7 +95,8 @@ t.test('autoresponders are named by patterns or ids, each of them answers once',
   t.same(await answered(list.id), [])
 })
 
-t.test('who is missing is created, and who is not active reactivated, where the call says so', async (t) => {
+/** A list with an autoresponder for triggers, one that welcomes new subscribers, and one that ignores the API. */
+async function listThatWelcomes() {
   const list = await createList(service)
   const named = await addAutoresponder(list.id, 'Named', {
     delay: 'with_delay',
@@ -105,7 +106,11 @@ t.test('who is missing is created, and who is not active reactivated, where the 
   const welcome = await addAutoresponder(list.id, 'Welcome', { trigger: 'subscription' })
   await addAutoresponder(list.id, 'Not from API', { trigger: 'subscription', trigger_run_on_api: false })
   const body = { autoresponder_ids: [named] }
-  const creating = { ...body, create_missing_subscriber: true }
+  return { list, named, welcome, body, creating: { ...body, create_missing_subscriber: true } }
+}
+
+t.test('a missing subscriber is not found, unless the call creates it with a usable address', async (t) => {
+  const { list, body, creating } = await listThatWelcomes()
   for (const missing of ['new@example.com', '999999999', 'no email', 'a@b', '1,2'])
     t.match(await trigger(list.id, missing, body), { error_code: 'not_found' }, missing)
   for (const missing of ['999999999', 'no email', 'a@b'])
@@ -118,36 +123,46 @@ t.test('who is missing is created, and who is not active reactivated, where the 
     error_code: 'not_found',
   })
   t.equal(await collections.subscribers.countDocuments({ mailing_list_id: list.id }), 0)
+})
 
-  const fields = { 'Order no': 'a&b', __proto__x: '1' }
-  const raw = { 'Order no': '<b>' }
-  const created = await trigger(list.id, 'New@example.com', {
-    ...creating,
-    content_replacement_fields: fields,
-    content_replacement_fields_raw: raw,
-  })
-  t.match(created.data, {
-    subscription_result: 'created',
-    subscriber: { email: 'New@example.com', status: 'active' },
-    triggered_autoresponders: [
-      { id: named, name: 'Named' },
-      { id: welcome, name: 'Welcome' },
-    ],
-  })
-  const [first, second] = await reactionsOn(list.id)
-  t.same([first!.fields, first!.raw_fields], [fields, raw])
-  t.equal(Math.round((first!.due_at.getTime() - first!.created_at.getTime()) / 60_000), 120)
-  t.same([second!.fields, second!.raw_fields], [fields, raw], 'they are for all mails of the call')
-  t.same(await answered(list.id), [named, welcome])
-  t.same(
-    (await call('GET', `/mailing_lists/${list.id}/subscribers/new@example.com`)).body.data[0],
-    created.data.subscriber,
-  )
+t.test(
+  'a call that creates its subscriber sends its fields with all mails, the welcome included',
+  async (t) => {
+    const { list, named, welcome, creating } = await listThatWelcomes()
+    const fields = { 'Order no': 'a&b', __proto__x: '1' }
+    const raw = { 'Order no': '<b>' }
+    const created = await trigger(list.id, 'New@example.com', {
+      ...creating,
+      content_replacement_fields: fields,
+      content_replacement_fields_raw: raw,
+    })
+    t.match(created.data, {
+      subscription_result: 'created',
+      subscriber: { email: 'New@example.com', status: 'active' },
+      triggered_autoresponders: [
+        { id: named, name: 'Named' },
+        { id: welcome, name: 'Welcome' },
+      ],
+    })
+    const [first, second] = await reactionsOn(list.id)
+    t.same([first!.fields, first!.raw_fields], [fields, raw])
+    t.equal(Math.round((first!.due_at.getTime() - first!.created_at.getTime()) / 60_000), 120)
+    t.same([second!.fields, second!.raw_fields], [fields, raw], 'they are for all mails of the call')
+    t.same(await answered(list.id), [named, welcome])
+    t.same(
+      (await call('GET', `/mailing_lists/${list.id}/subscribers/new@example.com`)).body.data[0],
+      created.data.subscriber,
+    )
+  },
+)
 
+t.test('a created subscriber is welcomed once, unless the call skips the welcome', async (t) => {
+  const { list, named, welcome, creating } = await listThatWelcomes()
   const more = async (email: string, options: object) => {
     const { data } = await trigger(list.id, email, { ...creating, ...options })
     return data.triggered_autoresponders.map(({ id }: Json) => id)
   }
+  t.same(await more('first@example.com', {}), [named, welcome])
   t.same(await more('second@example.com', { skip_subscription_autoresponders: true }), [named])
   t.same(
     await more('third@example.com', {
@@ -155,14 +170,17 @@ t.test('who is missing is created, and who is not active reactivated, where the 
       autoresponder_ids: [named, welcome],
     }),
     [named, welcome],
-    'what is asked for by name isn’t held back',
+    'the skip leaves out no autoresponder that is named',
   )
   t.same(await more('fourth@example.com', { autoresponder_ids: [welcome] }), [welcome], 'once')
-  t.same(await more('FOURTH@example.com', {}), [named], 'who is there already isn’t welcomed again')
-  t.same(await answered(list.id), [named, named, welcome, welcome, named])
+  t.same(await more('FOURTH@example.com', {}), [named], 'an existing subscriber isn’t welcomed again')
+  t.same(await answered(list.id), [named, welcome, named, named, welcome, welcome, named])
   t.same(await countsOfList(list.id), { active: 4, unsubscribed: 0 })
+})
 
-  const { id } = created.data.subscriber
+t.test('an inactive subscriber is reactivated where the call says so, and refused otherwise', async (t) => {
+  const { list, named, body, creating } = await listThatWelcomes()
+  const { id } = await add(list.id, 'ann@example.com')
   await call('PUT', `/mailing_lists/${list.id}/subscribers/${id}`, {
     subscriber: { status: 'unsubscribed', remove_ip: '192.0.2.1' },
   })
@@ -170,7 +188,7 @@ t.test('who is missing is created, and who is not active reactivated, where the 
     error_code: 'invalid_request',
     error_message: new RegExp(`^subscriber ${id} is unsubscribed`),
   })
-  t.same(await countsOfList(list.id), { active: 3, unsubscribed: 1 })
+  t.same(await countsOfList(list.id), { active: 0, unsubscribed: 1 })
   t.match(await trigger(list.id, id, { ...body, reactivate_subscriber: true }), {
     data: {
       subscription_result: 'reactivated',
@@ -178,7 +196,7 @@ t.test('who is missing is created, and who is not active reactivated, where the 
       triggered_autoresponders: [{ id: named }],
     },
   })
-  t.same(await countsOfList(list.id), { active: 4, unsubscribed: 0 })
+  t.same(await countsOfList(list.id), { active: 1, unsubscribed: 0 })
   t.same(await answered(list.id), [named])
   t.match((await trigger(list.id, id, { ...body, reactivate_subscriber: true })).data, {
     subscription_result: 'remained_active',
