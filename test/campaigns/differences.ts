@@ -3,7 +3,7 @@ import { logKinds, type LogKind } from '../../shared/contract/schemas/import.ts'
 import type { ExpectedEnd, Moment, Subscriber, SubscriberTable } from '../model/subscriber-table.ts'
 import type { ObservedEnd } from './observed-end.ts'
 
-/** Of the import: who was there before, and when it ran. */
+/** When the import ran, and which subscribers the list had before. */
 export interface Context {
   existing: SubscriberTable
   from: Date
@@ -78,7 +78,7 @@ const withoutLongOnes = (lines: string[][], expected: string[][]): string[][] =>
     (expected[line]?.join().length ?? 0) > 500_000 ? [cells[0]!.slice(0, 4)] : cells,
   )
 
-/** Where the limit cuts rows off, those that needed a place may have written nothing: as many as were counted. */
+/** Rows that the limit cut off may have written nothing, so their number is compared with the counted one. */
 function tableDifferences(
   { table, overLimit }: ExpectedEnd,
   { table: observed, view }: ObservedEnd,
@@ -98,7 +98,7 @@ function tableDifferences(
     return []
   })
   const skipped = view.stats.subscribers.skipped_over_limit
-  // A dry run leaves everybody as they were.
+  // A dry run changes no subscriber.
   if (table !== existing && cutOff.size !== skipped)
     differences.push(`the table lacks ${cutOff.size} rows, ${skipped} were over the limit`)
   return differences

@@ -166,7 +166,7 @@ async function compareEnds(
   const documents = await service.collections.subscribers.find({ mailing_list_id: list.id }).toArray()
   const existing = tableOf(documents, list.model.fields)
   const places = list.made.hasLimit ? await setLimit(list, service, random) : null
-  // The model takes its time: the other lanes' connections are looked after in between.
+  // The model computes for long; this pause lets the other lanes' connections be served.
   await setImmediate()
   const expected = expectedEnd({ ...made, list: list.model, existing, places })
   const from = new Date()

@@ -27,7 +27,7 @@ function aroundIt(text: string, random: Random): string {
   )
 }
 
-/** Few identities, in several spellings, so that files, tables and repeated rows meet. */
+/** Few identities in several spellings, so that files, tables and repeated rows share them. */
 const emails = [
   ['ann@example.com', 'Ann@Example.com', 'ANN@EXAMPLE.COM'],
   ['bob@example.com', 'bob@Example.COM'],
@@ -209,7 +209,7 @@ function cased(text: string, random: Random): string {
     ? text
     : random.chance(0.5)
       ? text.toUpperCase()
-      : text[0]!.toUpperCase() + text.slice(1)
+      : text.charAt(0).toUpperCase() + text.slice(1)
 }
 
 function booleanCell(random: Random): string {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FieldDefinition } from '../../shared/contract/schemas/custom-field.ts'
 import { logKinds, type FileFormat, type LogKind } from '../../shared/contract/schemas/import.ts'
 import { subscriberStatuses, type SubscriberDocument } from '../../shared/contract/schemas/subscriber.ts'
-import { basic, bootstrapKey, type Json, type Service } from '../helpers/service.ts'
+import { controlPlaneOrigin, basic, bootstrapKey, type Json, type Service } from '../helpers/service.ts'
 import { decode } from '../model/character-set.ts'
 import { emailKey } from '../model/email-address.ts'
 import { splitFile } from '../model/records.ts'
@@ -47,7 +47,7 @@ export async function observe(
 }
 
 async function logBytes(service: Service, importId: number, kind: LogKind): Promise<Buffer> {
-  const base = service.processes['control-plane']!.ready.http!
+  const base = controlPlaneOrigin(service)
   const reply = await fetch(`${base}/svc/api/v2/subscriber_imports/${importId}/logs/${kind}`, {
     headers: { authorization: basic(`api:${bootstrapKey}`) },
   })

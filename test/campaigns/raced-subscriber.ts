@@ -19,7 +19,7 @@ export interface RacedSubscriber {
   since: number
 }
 
-/** Null: nobody is there. */
+/** Null where there is no subscriber. */
 export type Raced = RacedSubscriber | null
 type Effect = (state: Raced) => Raced[]
 
@@ -60,7 +60,7 @@ export function effectOfRequest(request: RacingRequest, body: Json, at: number):
     case 'delete':
       return (state) => {
         if (state === null) return code === 'not_found' ? [null] : []
-        const [id, more] = (data?.subscriber_ids_removed ?? []) as number[]
+        const [id, more]: number[] = data?.subscriber_ids_removed ?? []
         return id !== undefined && more === undefined && (state.id ?? id) === id ? [null] : []
       }
     case 'read':
@@ -122,7 +122,7 @@ export function effectOfDeactivation(isDeactivated: boolean, asked: number): Eff
   return (state) => {
     const isActive = state?.status === 'active'
     if (isDeactivated) return isActive ? [changed(state, { status: 'deactivated' })] : []
-    // Who was added after the import began isn't.
+    // A subscriber that was added after the import began isn't deactivated.
     return isActive && state.since < asked ? [] : [state]
   }
 }
@@ -153,7 +153,7 @@ function changed(state: RacedSubscriber, given: Partial<GivenValues>): RacedSubs
     confirmed: given.confirmed ?? state.confirmed,
     // "Who is or becomes active has no `remove_time` and `remove_ip`, also where a body gives them."
     removeIp: isActive ? null : (given.removeIp ?? state.removeIp),
-    // Those of a subscriber who leaves are dropped, and don't come back with it.
+    // The reactions of a subscriber that leaves are dropped, and don't come back with it.
     waiting: isActive ? state.waiting : 0,
   }
 }
@@ -168,7 +168,7 @@ function shownAs(subscriber: RacedSubscriber, view: Json): RacedSubscriber[] {
     view.custom_fields.B.value === b &&
     view.confirmed === confirmed &&
     view.remove_ip === removeIp &&
-    // Who is not active, and who is confirmed, has the time of it; nobody else.
+    // Only a non-active subscriber has a remove_time, and only a confirmed one a confirm_time.
     (view.remove_time === null) === (status === 'active') &&
     (view.confirm_time === null) === !confirmed
   return isShown ? [{ ...subscriber, id: view.id }] : []

@@ -21,9 +21,10 @@ interface Point<State> {
  */
 export function whyNotSerial<State>(start: State, operations: readonly Operation<State>[]): string | null {
   const sorted = operations.toSorted((a, b) => a.from - b.from)
-  const stack: Point<State>[] = [{ first: 0, done: [], state: start }]
+  const beginning: Point<State> = { first: 0, done: [], state: start }
+  const stack = [beginning]
   const seen = new Set<string>()
-  let farthest = stack[0]!
+  let farthest = beginning
   for (let point = stack.pop(); point !== undefined; point = stack.pop()) {
     if (point.first === sorted.length) return null
     const key = `${point.first} ${point.done.join()} ${JSON.stringify(point.state)}`

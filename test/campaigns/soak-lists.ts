@@ -4,8 +4,8 @@ import type { Json, Service } from '../helpers/service.ts'
 import { anyOf, type SoakClient } from './soak-load.ts'
 
 /**
- * The lists of a soak, with a plain account of what each must hold. Imports write rows `row.N`, field A; requests
- * write field B of the same, and create, change and delete others.
+ * The lists of a soak, with a record of their expected content. Imports write rows `row.N`, field A; requests write
+ * field B of the same rows, and create, change and delete others.
  */
 export interface SoakList {
   id: number
@@ -63,7 +63,7 @@ export class ImportLane {
 
   async #newList(): Promise<void> {
     const name = `Soak ${this.#source} ${randomBytes(4).toString('hex')}`
-    // A name is taken once, so a creation that got no answer isn't done twice.
+    // List names are unique, so a creation that got no answer isn't repeated.
     const answer = await this.#client.ask('POST', '/mailing_lists', { mailing_list: { name } })
     const id =
       answer.body.data?.id ??
@@ -134,7 +134,10 @@ export class ImportLane {
   }
 }
 
-/** Requests that read and change what imports write at the same time. `own` of `all` such: each has rows of its own. */
+/**
+ * Requests that read and change the rows that imports write at the same time. Requester `own` of `all` has its own
+ * share of the rows.
+ */
 export async function sendRequests(
   client: SoakClient,
   lanes: ImportLane[],
@@ -196,7 +199,8 @@ export async function problemsOf(service: Service, list: SoakList): Promise<stri
     if (problems.length < 10) problems.push(`list ${list.id}: ${text}`)
   }
   const fields: Json[] = await service.get(`/mailing_lists/${list.id}/custom_fields`)
-  const [a, b] = ['A', 'B'].map((name) => fields.find((field) => field.name === name).id as number)
+  const fieldId = (name: string): number => fields.find((field) => field.name === name).id
+  const [a, b] = [fieldId('A'), fieldId('B')]
   let rows = 0
   let made = 0
   const ids = new Set<number>()
@@ -214,14 +218,14 @@ export async function problemsOf(service: Service, list: SoakList): Promise<stri
       made += 1
       const value = list.created.get(email)
       if (value === undefined || value === null) note(`${email} is there`)
-      else if (custom_fields[b!] !== value) note(`${email} has B ${custom_fields[b!]}, not ${value}`)
+      else if (custom_fields[b] !== value) note(`${email} has B ${custom_fields[b]}, not ${value}`)
       continue
     }
     rows += 1
-    if (custom_fields[a!] !== list.writtenBy[Number(row)])
-      note(`${email} has A ${custom_fields[a!]}, not ${list.writtenBy[Number(row)]}`)
-    if (custom_fields[b!] !== list.changed.get(Number(row)))
-      note(`${email} has B ${custom_fields[b!]}, not ${list.changed.get(Number(row))}`)
+    if (custom_fields[a] !== list.writtenBy[Number(row)])
+      note(`${email} has A ${custom_fields[a]}, not ${list.writtenBy[Number(row)]}`)
+    if (custom_fields[b] !== list.changed.get(Number(row)))
+      note(`${email} has B ${custom_fields[b]}, not ${list.changed.get(Number(row))}`)
   }
   const alive = [...list.created.values()].filter((value) => value !== null).length
   if (rows !== list.writtenBy.length) note(`${rows} rows, not ${list.writtenBy.length}`)

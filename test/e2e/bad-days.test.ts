@@ -11,9 +11,8 @@ import { startReplicaSet } from '../helpers/replica-set.ts'
 import { createList, importEnd, startService, until, type Json, type Service } from '../helpers/service.ts'
 
 /**
- * The database's bad days: a primary that steps down or dies, a database that is away and comes back, transactions
- * that fail in the middle, a full disk. The import goes on, or fails with a message that says what to do; the
- * processes live.
+ * The database fails: a primary steps down or dies, a database is away for a while, transactions fail in the middle,
+ * a disk is full. The import resumes, or fails with a message that says what to do. The processes keep running.
  */
 
 /** Seconds for which the database is away, after everybody has said that it is; 60 by hand, with larger files. */

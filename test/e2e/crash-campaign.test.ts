@@ -19,17 +19,18 @@ import { Engines, type RunningEngine } from '../helpers/engines.ts'
 import { startService, until, type Service } from '../helpers/service.ts'
 
 /**
- * Engines are killed and suspended wherever it may hurt, and the import has to leave what an undisturbed one leaves.
+ * Engines are killed and suspended at the points where it may do harm. The import must leave what an undisturbed one
+ * leaves.
  *
- * In `npm test` points of each kind have their turn: an engine is killed there, the next one takes over, is killed at its
- * own point, and so on, each finding what several deaths before it left; then two are suspended. Leases are ended by hand
- * there, to spare the wait.
+ * In `npm test` one import passes through points of each kind. An engine is killed at a point, and the next one takes
+ * over and is killed at its own point; in the end two are suspended. The test ends the leases itself, to save the
+ * wait.
  *
- * With ROLLCALL_ROUNDS (docs/campaigns.md) it goes through so many rounds instead, one import and one or several deaths
- * each, with the leases as they are and the time measured from the last death to the end of the import.
+ * With ROLLCALL_ROUNDS (docs/campaigns.md) it runs that number of rounds, each with one import and one or several
+ * deaths. Leases run out by themselves, and the time from the last death to the end of the import is measured.
  */
 
-/** Where an engine dies: see test/helpers/crash-at.ts. */
+/** Where engines die; test/helpers/crash-at.ts says how. */
 const points = {
   'start of an import sent, unanswered': 'findAndModify imports started_at after 1',
   'claim of the first step sent, unanswered': 'findAndModify imports "state":"splitting" after 1',
@@ -38,7 +39,7 @@ const points = {
   'claim of a chunk sent, unanswered': 'findAndModify import_chunks after 2',
   'in a batch, subscribers inserted': 'insert subscribers after 2',
   'in a batch, subscribers updated': 'update import_chunks $literal > update subscribers after 2',
-  // Of the chunk of one identity, which has three: whoever takes over goes on within it.
+  // This is the chunk of one identity. It has three batches, so the next engine resumes inside it.
   'before the commit of a batch, one of its chunk committed':
     'update import_chunks },"places_held" > commitTransaction before 2',
   'batch committed, unanswered, others of its chunk left':
@@ -75,7 +76,7 @@ const morePoints = {
     'update import_chunks deactivated_to > update subscribers after 1',
 } as const
 
-/** In the take-over from another dead engine, and at the start. */
+/** Deaths during the take-over from another dead engine, and at the start. */
 const takeOverPoints = {
   'before its sessions are killed': 'killSessions before 1',
   'its sessions killed': 'killSessions after 1',
@@ -92,7 +93,7 @@ const downloadPoints = {
   'download noted, unanswered': 'update imports "$set":{"state":"splitting" after 1',
 } as const
 
-/** Where an engine is suspended for longer than its lease; woken, it goes on with the very command that comes next. */
+/** Where an engine is suspended for longer than its lease. When it is resumed, it sends the very next command. */
 const suspensionPoints = {
   'before it starts an import': 'findAndModify imports started_at before 1 SIGSTOP',
   'before it claims a step': 'findAndModify imports "state":"splitting" before 1 SIGSTOP',
@@ -166,7 +167,7 @@ interface Field {
   t: Test
   service: Service
   engines: Engines
-  /** With the same subscribers each; a round takes one. */
+  /** Lists with the same subscribers; each round uses one. */
   lists: number[]
   /** Where the file can be downloaded. */
   url: string
@@ -259,7 +260,9 @@ async function dieOneAfterTheOther(field: Field, deaths: Point[]): Promise<void>
   await engines.endLeaseOf(last)
 }
 
-/** Engines are suspended, each at its point, until another one took over, or has done everything; then they go on. */
+/**
+ * Suspends engines, each at its point, until another one has taken over or has done everything; then resumes them.
+ */
 async function suspend(
   { t, service, engines }: Field,
   importId: number,
@@ -312,10 +315,9 @@ async function campaign(t: Test): Promise<void> {
 }
 
 /**
- * An import recovers when the lease of 12 s has run out and one of the others has looked, which it does every 2.4 to
- * 3.6 s; the rest is work, and that of four rounds at once on a machine that others may use too. So the bound is not
- * 25 s: it is one that work alone doesn't reach, but a wait for the server to drop a dead engine's transaction (60 s
- * and up to 30 more) does.
+ * An import recovers when the lease of 12 s has expired and another engine has polled, which it does every 2.4 to 3.6
+ * s. The rest is work, of four rounds at once on a busy machine. So the bound is not 25 s. Work alone doesn't reach
+ * it; a wait until the server drops a dead engine's transaction (60 s and up to 30 more) does.
  */
 const longestRecoveryMs = 45_000
 
@@ -348,14 +350,14 @@ async function runRound(field: Field, round: number): Promise<number> {
   return recoveryMs
 }
 
-/** Nobody has taken it over before, and nobody knows the name any more under which it is held. */
+/** A dead engine from which no other has taken over, under a name that no process knows any more. */
 async function dieOfAClaimUnderADeadName(t: Test): Promise<void> {
   const field = await openField(t, { rows: 3_400, imports: 1 })
   const { service, engines } = field
   const engine = await engines.start(suspensionPoints['before it claims a step'])
   const importId = await beginImport(service, field.lists.pop()!)
   await engines.untilSuspended(engine)
-  // Paused, it is left alone by the one that takes over.
+  // A paused import is left alone by the engine that takes over.
   await service.post(`/subscriber_imports/${importId}/pause`)
   const { _id: deadName } = (await engines.documentOf(engine))!
   await engines.endLeaseOf(engine)
@@ -408,7 +410,7 @@ function killedAtPoint(place: number): Disturb {
     const engine = await field.engines.start(crashAt)
     await begin(name in downloadPoints ? field.url : undefined)
     await untilDeadOrFinalized(field, [engine])
-    // The last points are seen in the documents before the signal has done its work.
+    // The documents show the last points before the signal has ended the process.
     for (let i = 0; i < 100 && engine.isAlive(); i += 1) await sleep(50)
     field.t.notOk(engine.isAlive(), `an engine died: ${name}`)
     await field.engines.start()

@@ -162,7 +162,7 @@ t.test('pause, unpause and cancel in the middle of a download', { timeout: 300_0
   t.equal(after.paused_at, null)
 })
 
-t.test('no try begins that the time for all of them leaves no room for', { timeout: 300_000 }, async (t) => {
+t.test('no try begins for which the total time leaves too little', { timeout: 300_000 }, async (t) => {
   await engine.stop()
   await startEngine({ bounds: { totalMs: 6_000, retryAfterMs: [10_000] } })
   const web = await startRawWebServer(t, { '/dead': answer(503, {}) })

@@ -11,9 +11,9 @@ import {
 } from '../helpers/service.ts'
 
 /**
- * Requests whose answer must be final although an engine or a control plane is suspended, or killed, at the worst
- * moment: a batch of rows is about to commit when a pause, a cancel or a new limit is answered, or an import ends while
- * a page of imports is read.
+ * The answers of these requests are final, although an engine or a control plane is suspended or killed at the worst
+ * moment. A batch is about to commit when a pause, a cancel or a new limit is answered, or an import ends while a
+ * page of imports is read.
  */
 
 const preload = { NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', import.meta.url).href}` }
@@ -98,25 +98,28 @@ t.test('fences', { timeout: 300_000 }, async (t) => {
     t.match(await post(`/subscriber_imports/${id}/pause`), { state: 'paused' })
   })
 
-  t.test('a cancelled import writes no row after the answer, and a limit set then holds', async (t) => {
-    const { id, list, organization, engine, goOn } = await suspendedImport({ rows: 60_000, before: 3 })
-    const view = await post(`/subscriber_imports/${id}/cancel`)
-    const { status } = await call('PUT', `/organizations/${organization.id}`, {
-      organization: { subscriber_limit: 100 },
-    })
-    t.equal(status, 200)
-    const active = await there(list.id)
-    t.equal(active, view.stats.subscribers.added)
-    await goOn()
-    const end = await until(
-      'the end of all work',
-      () => collections.imports.findOne({ _id: id }),
-      (document) => document!.settled,
-    )
-    t.equal(await there(list.id), active)
-    t.equal(end!.totals!.added, active, 'the totals are those of the answer')
-    await engine.stop()
-  })
+  t.test(
+    'a cancelled import writes no row after the answer, and a new limit binds from its answer on',
+    async (t) => {
+      const { id, list, organization, engine, goOn } = await suspendedImport({ rows: 60_000, before: 3 })
+      const view = await post(`/subscriber_imports/${id}/cancel`)
+      const { status } = await call('PUT', `/organizations/${organization.id}`, {
+        organization: { subscriber_limit: 100 },
+      })
+      t.equal(status, 200)
+      const active = await there(list.id)
+      t.equal(active, view.stats.subscribers.added)
+      await goOn()
+      const end = await until(
+        'the end of all work',
+        () => collections.imports.findOne({ _id: id }),
+        (document) => document!.settled,
+      )
+      t.equal(await there(list.id), active)
+      t.equal(end!.totals!.added, active, 'the totals are those of the answer')
+      await engine.stop()
+    },
+  )
 
   t.test('the primary key is not changed under an import that failed or was cancelled', async (t) => {
     for (const end of ['cancelled', 'failed'] as const) {

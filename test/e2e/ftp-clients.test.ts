@@ -238,7 +238,7 @@ t.test('a hundred sessions at once', async (t) => {
   t.equal(results.filter(Boolean).length, 100)
 })
 
-t.test('an upload goes on after the server was killed', { skip: missing('curl') }, async (t) => {
+t.test('an upload resumes after the server was killed', { skip: missing('curl') }, async (t) => {
   const tls = ['-sS', '--user', `api:${bootstrapKey}`, '--ssl-reqd', '--insecure', '-T', big]
   const target = `${ready.ftp}/survivor.csv`
   const slow = run('curl', [...tls, '--limit-rate', '200k', target])

@@ -72,7 +72,7 @@ t.test('the other two doors', async (t) => {
     t.match(await importEnd(service, id, 60_000), isDone, file_source.type)
 })
 
-t.test('nothing is left but the upload, and no folder holds anything', async (t) => {
+t.test('only the upload is left, and no folder has any file', async (t) => {
   await until(
     'clearing up',
     async () => [

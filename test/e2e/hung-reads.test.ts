@@ -15,13 +15,13 @@ import {
 } from '../helpers/service.ts'
 
 /**
- * Reads that never return, as on a file server that hangs: a FIFO lies in place of the file, and opening it waits for a
- * writer. Every part of a step that hangs so is taken over, and lets the list go when its import is cancelled.
+ * Reads that never return, as on a file server that hangs. A FIFO replaces the file, and opening it waits for a
+ * writer. A step that hangs in any of its parts is taken over, and a cancelled import frees its list.
  */
 
 t.setTimeout(500_000)
 
-/** An import whose file hangs, due as soon as that is so. */
+/** Creates an import whose file hangs, and makes it due then. */
 async function beginHungImport(
   t: Test,
   service: Service,
@@ -53,7 +53,7 @@ async function untilReadsHang({ pid }: { pid?: number | undefined }, reads: numb
   await until('the reads that hang', waiting, (found) => found >= reads, 20_000).catch(() => undefined)
 }
 
-t.test('a step that hangs is taken over by another engine, and ends when its read does', async (t) => {
+t.test('a step that hangs is taken over by another engine, and ends when its read returns', async (t) => {
   const service = await startService(t, ['control-plane'], threads)
   const first = await startHastyEngine(t, service, hasty)
   const { id, comeBack, letGo } = await beginHungImport(t, service, (await createList(service)).id)
@@ -173,7 +173,7 @@ async function splitHungImport(t: Test, service: Service, engines: Engines) {
 }
 
 t.test(
-  'a chunk whose file hangs goes to another engine, its lane is said, a cancel frees the list',
+  'a chunk whose file hangs moves to another engine, its lane is reported, and a cancel frees the list',
   async (t) => {
     const service = await startService(t, ['control-plane'], threads)
     const { collections } = service

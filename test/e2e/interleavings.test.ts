@@ -19,13 +19,14 @@ import { startReplicaSet } from '../helpers/replica-set.ts'
 import { testMongodbUri } from '../helpers/service.ts'
 
 /**
- * Each process does its commands one after the other, and between any two of them another process may do all of its own.
- * For pairs of things that control planes, engines and FTP servers do, and for every command of the first: it is stopped
- * before that command (or loses the reply to it), the second runs to its end or until it waits, the first goes on, and
- * what must hold is looked at then and when all work is done. ROLLCALL_CASES of them are drawn by ROLLCALL_SEED, by
- * default 30 of three fixtures; ROLLCALL_INTERLEAVINGS=all runs every one, a regular expression in it those whose titles
- * it matches, or ROLLCALL_CASES of them. The seed is 1, and with `CI=true` that of the day, so that a
- * run can be had again; it stands in the titles.
+ * A process sends its commands one after the other, and between any two of them another process may send all of its
+ * own. This runs pairs of things that control planes, engines and FTP servers do, and tries every command of the
+ * first. The first is stopped before that command, or loses the reply to it. The second runs to its end or until it
+ * waits, and the first resumes. The invariants are checked then, and when all work is done.
+ *
+ * ROLLCALL_SEED draws ROLLCALL_CASES interleavings, by default 30 of three fixtures. ROLLCALL_INTERLEAVINGS=all runs
+ * every one; a regular expression in it selects those whose titles it matches, or ROLLCALL_CASES of them. The seed is
+ * 1, or with `CI=true` that of the day; it stands in the titles, so that a run can be repeated.
  */
 const wanted = process.env['ROLLCALL_INTERLEAVINGS'] ?? ''
 const expression = new RegExp(wanted === 'all' ? '' : wanted)
@@ -47,7 +48,7 @@ t.test(`interleavings, seed ${seed}`, { skip: skipUnless(onOneServer), timeout: 
   await sweep(t, (staging) => openSides(t, testMongodbUri(), staging), onOneServer, cases)
 })
 
-/** On a server of its own: others would lose their primary too. Each takes some seconds. */
+/** This needs a server of its own, as the primary steps down for all its clients. Each case takes some seconds. */
 const stepDownOptions = { skip: skipUnless(withStepDowns), timeout: 36_000_000 }
 t.test(`interleavings with the primary stepping down, seed ${seed}`, stepDownOptions, async (t) => {
   const set = await startReplicaSet(t, 1)

@@ -24,7 +24,7 @@ t.test('pauses and cancels while the other members lag', { timeout: 180_000 }, a
   await ensureSchema(database.db, createLogger({ process: 'test', level: 'silent' }))
   const primary = await set.primary()
   const others = [0, 1, 2].filter((member) => member !== primary)
-  /** They answer, and apply nothing: a suspended one would cost the primary its place. */
+  /** Makes members answer without applying anything; a suspended one would make the primary step down. */
   const lag = async (mode: 'alwaysOn' | 'off'): Promise<void> => {
     for (const member of others) await set.command({ configureFailPoint: 'rsSyncApplyStop', mode }, member)
   }

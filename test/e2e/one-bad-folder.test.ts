@@ -28,7 +28,7 @@ import {
   type Service,
 } from '../helpers/service.ts'
 
-/** Engines of which one doesn't see the files of the others, and files that are really gone. */
+/** One of several engines doesn't share the others' folder, and files are really missing. */
 
 t.setTimeout(500_000)
 
@@ -108,7 +108,7 @@ t.test('an engine with an empty folder is red, and the others do its work', asyn
   t.same((await readdir(folder)).sort(), [], 'nothing is written into a folder that may be another one')
   t.match(sick.log(), /"level":"error".*nothing is done with files until DATA_DIR is available/)
 
-  // The folder takes the place of a lost one, as the message says.
+  // The new folder replaces a lost one, as the message says.
   await writeFile(path.join(folder, 'installation.id'), await readFile(mark))
   await untilReady(sick, true)
   await untilMetric(sick, /^rollcall_data_folder_available 1$/m)

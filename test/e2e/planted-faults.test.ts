@@ -12,13 +12,13 @@ import { boundFaults } from '../campaigns/planted-faults/figures.ts'
 import { protocolFaults } from '../campaigns/planted-faults/protocol.ts'
 
 /**
- * Whether the tests see anything: realistic faults, planted one at a time in a copy of the tree, each with the tests that
- * belong to its place. A fault with which they pass has survived. The same tests run without it first: where they fail
- * then, a failure says nothing of the fault, which isn't judged. ROLLCALL_FAULTS=all plants all of them, a word those that
- * have it in their names or rooms; without it the faults are only looked up, so that the lists stay true.
+ * Realistic faults are planted one at a time in a copy of the tree, and the tests that belong to the code must
+ * notice. A fault with which they pass has survived. The same tests run without the fault first: where they fail
+ * then, the fault isn't judged. ROLLCALL_FAULTS=all plants all faults; other text plants those that have it in their
+ * names or groups. Without the setting the faults are only looked up, so that their texts stay true.
  */
 const wanted = process.env['ROLLCALL_FAULTS']
-/** Of the faults of a room, at least so many have to be seen. */
+/** At least this share of a group's faults must be noticed. */
 const minSeenShare = 0.9
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -58,7 +58,7 @@ function matchesInterleavings(titles: string): boolean {
   return pairsMatching(new RegExp(titles), hows).length > 0
 }
 
-/** A word may be about some rooms only. */
+/** A text of ROLLCALL_FAULTS may concern some groups only. */
 function skipUnless(chosen: readonly PlantedFault[]): string | false {
   if (wanted === undefined) return 'ROLLCALL_FAULTS is not set'
   return chosen.length > 0 ? false : `none of them is called ${wanted}`
@@ -124,7 +124,7 @@ async function seeingTests(
 
 function passes(copy: string, { files, settings }: TestRun): boolean {
   const { PATH, HOME, MONGOD_BINARY, MONGOD_CACHE_DIR } = process.env
-  // Without what this process was given for its own run.
+  // Without the settings of this process's own run.
   const env = { PATH, HOME, MONGOD_BINARY, MONGOD_CACHE_DIR, ...settings }
   const args = ['test/run.ts', '--jobs=1', '--bail', ...files]
   return spawnSync(process.execPath, args, { cwd: copy, env, stdio: 'ignore' }).status === 0

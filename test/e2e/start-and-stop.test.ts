@@ -66,7 +66,7 @@ t.test(
 )
 
 t.test(
-  'each process alone prints what is its own, and they share one embedded database, with what was there',
+  'each process prints its own endpoints, and all share one embedded database with its earlier content',
   { timeout: 300_000 },
   async (t) => {
     const started = await Promise.all([

@@ -14,7 +14,7 @@ import { importEnd, startService } from '../helpers/service.ts'
 
 const maxAttempts = 5
 
-t.test('an import whose file two threads split leaves what one leaves whose file one split', async (t) => {
+t.test('an import that two threads split leaves the same as one that a single thread split', async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
   await writeFiles(service, 20_000)
   const left: Left[] = []

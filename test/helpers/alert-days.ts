@@ -7,7 +7,7 @@ export interface AlertDays {
   good: Record<string, string>
   /** Those of the alert that fires, without its severity. */
   labels?: Record<string, string>
-  /** When it is looked at. */
+  /** When the rule is evaluated. */
   at?: string
 }
 

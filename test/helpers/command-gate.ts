@@ -1,9 +1,10 @@
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import { BSON, type Document } from 'mongodb'
+import { listeningPort } from './listening-port.ts'
 
 /**
- * A proxy between a client of MongoDB and its server that knows where a command begins, so that whoever works through it
- * can be stopped before its n-th command, or cut off after the server did it. Heartbeats and goodbyes are no commands.
+ * A proxy between a MongoDB client and its server that recognizes where a command begins. It can stop a client before
+ * its n-th command, or cut the connection after the server has run it. Heartbeats and endSessions don't count.
  */
 export class CommandGate {
   readonly #server: Server
@@ -35,7 +36,7 @@ export class CommandGate {
   }
 
   get port(): number {
-    return (this.#server.address() as { port: number }).port
+    return listeningPort(this.#server)
   }
 
   /** The names of the commands since `watch`. */
@@ -44,9 +45,9 @@ export class CommandGate {
   }
 
   /**
-   * Counts from here on. At the n-th command, or the first one of which `at` is true, `hold` keeps that command and all
-   * that follow from the server until `release`; `cut` lets the server run it and ends the connection in place of the
-   * reply. Resolves when that happens.
+   * Counts commands from here on. At the n-th one, or the first that `at` accepts, it resolves. `hold` then keeps
+   * that command and all later ones from the server until `release`; `cut` lets the server run it and closes the
+   * connection instead of replying.
    */
   watch(at: number | ((command: Document) => boolean) | null, how: 'hold' | 'cut' = 'hold'): Promise<void> {
     this.#names = []
@@ -144,7 +145,7 @@ function bodyOf(message: Buffer): Document {
   return BSON.deserialize(message.subarray(start, start + message.readInt32LE(start)))
 }
 
-/** Takes what a socket brings and gives it on message by message; each begins with its length. */
+/** Passes on what a socket sends, message by message; each message begins with its length. */
 function inMessages(onMessage: (message: Buffer) => void): (bytes: Buffer) => void {
   let rest: Buffer = Buffer.alloc(0)
   return (bytes) => {

@@ -39,7 +39,7 @@ export class Engines {
     return this.#all.map((engine) => engine.log()).join('')
   }
 
-  /** Starts an engine; resolves when it is at work or has crashed before that. See crash-at.ts for crash points. */
+  /** Starts an engine. Resolves when it is ready or has crashed before that; crash-at.ts describes crash points. */
   async start(crashAt?: string): Promise<RunningEngine> {
     const { child, ready, log, ended } = await startProgram([main], {
       ...this.#service.settings,
@@ -71,7 +71,7 @@ export class Engines {
     this.lastLossAt = Date.now()
   }
 
-  /** Lets a suspended engine go on. */
+  /** Resumes a suspended engine. */
   async resume(engine: RunningEngine): Promise<void> {
     const signalled = async () => {
       engine.signal('SIGCONT')
@@ -86,7 +86,7 @@ export class Engines {
     await Promise.all(engines.map((engine) => engine.ended))
   }
 
-  /** The engine as the others see it; null when they took over from it, or it never came so far. */
+  /** The engine's registration; null after a take-over, or when it never registered. */
   async documentOf(engine: RunningEngine): Promise<EngineDocument | null> {
     return this.#service.collections.engines.findOne({
       process_id: engine.pid,
@@ -104,7 +104,7 @@ export class Engines {
     await until('the take-over', () => this.documentOf(engine), isGone, 60_000)
   }
 
-  /** Waits until nobody is entered but those that are alive. */
+  /** Waits until only running engines are registered. */
   async untilDeadOnesAreGone(timeoutMs: number): Promise<void> {
     const alive = this.alive.map((engine) => engine.pid)
     await until(

@@ -2,7 +2,8 @@ import type { Json } from './service.ts'
 
 /**
  * The tables of fields in the API's document, as data: what a reply must have, whatever the schemas in the code say.
- * Types are those of JSON, `time` for ISO 8601 in whole seconds with an offset, and `date` for YYYY-MM-DD; `?` allows null.
+ * Types are those of JSON, `time` for ISO 8601 in whole seconds with an offset, and `date` for YYYY-MM-DD; `?` allows
+ * null.
  */
 export interface FieldTable {
   /** The component of the description that has these fields. */
@@ -13,7 +14,7 @@ export interface FieldTable {
   values?: Record<string, readonly string[]>
   /** Nothing but these fields, where the document says so. */
   isWhole?: boolean
-  /** Endpoints that reply with it, or with an array of it; at least one of their replies has an entry. */
+  /** Endpoints that reply with the entity or an array of it; at least one of their replies has an entry. */
   shownBy: string[]
 }
 

@@ -7,7 +7,7 @@ export interface Downloads {
   bounds?: Partial<DownloadBounds>
   steps?: Partial<StepBounds>
   callbacks?: Partial<CallbackBounds>
-  /** For each host name the addresses that one look-up after the other gets; the last ones again and again. */
+  /** The addresses that consecutive look-ups of a host name get; the last ones are repeated. */
   answers?: Record<string, string[][]>
   /** Bytes from which on two threads split a source. */
   twoThreadsFrom?: number

@@ -1,6 +1,7 @@
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Test } from 'tap'
+import { listeningPort } from './listening-port.ts'
 
 /**
  * The URI of the server behind a proxy that delays what clients send by `delayMs()`, each connection for itself: what a
@@ -36,7 +37,7 @@ export async function openSlowLink(t: Test, uri: string, delayMs: () => number):
     await new Promise((resolve) => server.close(resolve))
   })
   const link = new URL(uri)
-  link.host = `127.0.0.1:${(server.address() as AddressInfo).port}`
+  link.host = `127.0.0.1:${listeningPort(server)}`
   link.search = '?directConnection=true'
   return link
 }

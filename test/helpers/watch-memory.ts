@@ -2,7 +2,7 @@ import { measuredProcess } from '../../bench/processes.ts'
 
 const askEveryMs = 500
 
-/** Watches the resident memory of a Rollcall process by its metrics; `stop` resolves to the most that was seen, in MB. */
+/** Watches the resident memory of a Rollcall process by its metrics; `stop` resolves to the maximum, in MB. */
 export function watchMemory(metricsUrl: string): { stop: () => Promise<number> } {
   const { usage } = measuredProcess('', metricsUrl)
   let peak = 0

@@ -48,7 +48,7 @@ const service = await startService(t, ['control-plane'])
 const list = await createList(service)
 const hasty = fileURLToPath(new URL('../helpers/hasty-engine.ts', import.meta.url))
 
-/** An engine that waits less; `answers` are those of look-ups. */
+/** An engine that retries sooner; `answers` are those of look-ups. */
 async function startEngine(callbacks: Partial<CallbackBounds>, answers: Downloads['answers'] = {}) {
   const engine = await startProgram([hasty], {
     ...service.settings,
@@ -207,7 +207,7 @@ t.test(
   },
 )
 
-t.test('a receiver that hangs holds up nobody else’s callbacks', async (t) => {
+t.test('a receiver that hangs delays no other callbacks', async (t) => {
   let open = 0
   let most = 0
   const held: ServerResponse[] = []

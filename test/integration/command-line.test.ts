@@ -90,7 +90,7 @@ function run(
   return ended(child)
 }
 
-/** In this process, with its own streams; main.ts does the same with those of a process. */
+/** Runs the command in this process, with streams of the test; main.ts passes those of a process. */
 async function call(args: string[], more?: Record<string, string>): Promise<Ended> {
   const settings = loadClientSettings(environment(more))
   const said = { out: '', err: '' }
@@ -139,7 +139,10 @@ async function file(name: string, content: string | Uint8Array): Promise<string>
   return written
 }
 
-/** A program that gives another one a terminal of 80 columns, types what it is told when it sees a text, and says what it saw. */
+/**
+ * Runs a program in a terminal of 80 columns, types an answer when a text appears, and prints what the terminal
+ * showed.
+ */
 const terminal = `
 import fcntl, os, pty, select, struct, sys, termios
 pid, fd = pty.fork()
@@ -339,7 +342,7 @@ t.test('an import of which every row failed has an exit code of its own', async 
   t.equal((await call(['imports', id, '--watch'])).code, 3)
 })
 
-t.test('uploads by FTP what is packed, large or no text, in whatever character set it is', async (t) => {
+t.test('compressed, large and binary files are uploaded by FTP in any character set', async (t) => {
   const windows = Buffer.from('email\tFirst name\nwin@example.com\tx\n')
   windows[windows.lastIndexOf('x')] = 0x80
   const broken = Buffer.from(
@@ -442,7 +445,7 @@ t.test('says which upload stays, and why', async (t) => {
   t.match(said, /stays\S* stays in the upload directory: it couldn't be removed \(.*127\.0\.0\.1:1/)
 })
 
-t.test('says what is wrong, and by its exit code whose fault it is', async (t) => {
+t.test('an error says what is wrong, and its exit code says on which side', async (t) => {
   const nobody = { ROLLCALL_URL: 'http://127.0.0.1:1' }
   const [typo, none, noFile, noEmail, map, wrongKey, away, bad, help] = await Promise.all([
     run(['imprt']),
@@ -492,7 +495,7 @@ t.test('says what to do where the quota is full, and uploads nothing then', asyn
   t.notMatch(refused.err, /--via ftp/)
 })
 
-t.test('goes on watching when the service was restarted', async (t) => {
+t.test('a watch resumes after the service was restarted', async (t) => {
   const created: Json = await service.post(`/mailing_lists/${listId}/subscriber_imports`, {
     subscriber_import: {
       begins_at: '2030-01-01T00:00:00Z',
@@ -513,7 +516,7 @@ t.test('goes on watching when the service was restarted', async (t) => {
   await running.stop('SIGKILL')
   await service.start('control-plane', {
     HTTP_PORT: new URL(running.ready.http!).port,
-    // From here on, so that it is seen how files go that are over it.
+    // From here on, files above this limit must be uploaded by FTP.
     HTTP_INLINE_LIMIT_MB: '1',
   })
   t.match(await call(['cancel', String(created.id)]), { code: 0, out: /cancelled/ })
@@ -530,7 +533,7 @@ t.test('waits for a service that went away after a long silence, and says it onc
     response.setHeader('content-type', 'text/event-stream')
     if (calls === 1) {
       response.write(view('importing'))
-      // Longer than the watcher's patience.
+      // Longer than the watcher's timeout.
       setTimeout(() => response.destroy(), 300)
     } else if (calls === 3 || calls === 4) {
       response.writeHead(503, { 'content-type': 'text/html' }).end('away')
@@ -561,7 +564,7 @@ t.test('waits for a service that went away after a long silence, and says it onc
   t.match(said, [/is away/], 'also beside JSON')
 })
 
-t.test('ends quietly when nobody reads on', async (t) => {
+t.test('a command ends quietly when its output is no longer read', async (t) => {
   const content = Array.from({ length: 20_000 }, (_, i) => `${i}${'x'.repeat(60)}@example.com`).join('\n')
   const ended = await run(['import', '-', '--list', String(listId), '--dry-run', '--watch', '--json'], {
     input: content,
@@ -578,7 +581,7 @@ t.test('ends quietly when nobody reads on', async (t) => {
   t.equal(err, '')
 })
 
-t.test('does its work, and says by its exit code how it went, when nobody hears it', async (t) => {
+t.test('a command does its work and ends with the right exit code when its output is closed', async (t) => {
   const list = String((await service.post('/mailing_lists', { mailing_list: { name: 'Unheard' } })).id)
   const unheard = async (...args: string[]) => {
     const child = start(args)

@@ -15,7 +15,10 @@ import {
   type Json,
 } from '../helpers/service.ts'
 
-/** Who may make and change keys and users, whose keys are accepted, and that somebody is always left to do it. */
+/**
+ * Which callers may make and change keys and users, whose keys are accepted, and that one system admin always
+ * remains.
+ */
 
 const service = await startService(t, ['control-plane', 'ftp'])
 const { call, get, post } = service
@@ -58,7 +61,7 @@ const ftpLogin = async (key: string): Promise<boolean> => {
   return session !== null
 }
 
-t.test('a key of a user carries his role and his permissions', async (t) => {
+t.test('a key of a user has the role and the permissions of the user', async (t) => {
   const user = await newUser({ organization_id: organization.id, permissions: { subscriber: ['read'] } })
   const { id, key, role } = await keyOf(user)
   const roleOf = async () =>
@@ -114,7 +117,7 @@ t.test('a key belongs only to users of its organization', async (t) => {
 })
 
 t.test(
-  'nobody makes, changes or deletes what may do more than he himself, before any other rule',
+  'no caller makes, changes or deletes what has more permissions, and this rule comes first',
   async (t) => {
     const boss = await newUser({ role: 'system_admin' })
     const bossKey = await keyOf(boss)
@@ -251,7 +254,7 @@ t.test('a request on a user who is promoted before it commits is refused and cha
   }
 })
 
-t.test('nobody deletes himself', async (t) => {
+t.test('no user can delete itself', async (t) => {
   const user = await newUser({ organization_id: organization.id, role: 'organization_admin' })
   const { key } = await keyOf(user)
   t.match((await call('DELETE', `/users/${user.id}`, undefined, { key })).body, {

@@ -249,7 +249,7 @@ t.test(`random events of ${cases} autoresponders, in four lanes`, { timeout: 600
   })
 })
 
-t.test('what is of nobody is ignored, what is of somebody deleted counts', async (t) => {
+t.test('events of an unknown subscriber are ignored, and those of a deleted one count', async (t) => {
   const { list, autoresponderId, subscriber, sent, event } = await oneSubscriber()
   const other = await oneSubscriber()
   const organization = await service.post('/organizations', { organization: { name: 'Strangers' } })
@@ -278,7 +278,7 @@ t.test('what is of nobody is ignored, what is of somebody deleted counts', async
   t.match(await statistics(other), { messages_sent: 0 })
 })
 
-t.test('whoever leaves does so at once, with what waits for him', async (t) => {
+t.test('a subscriber who leaves does so at once, with all waiting mails', async (t) => {
   const { list, autoresponderId, subscriber, sent, event, statusOf } = await oneSubscriber()
   const { _id: answering } = await addAutoresponder(list, {
     trigger: 'autoresponder_open',
@@ -328,7 +328,7 @@ t.test('opens, clicks and sends are answered, and their absence is', async (t) =
     clickListed: { trigger: 'autoresponder_click', ...click(listed) },
     nonclick: { trigger: 'autoresponder_nonclick', ...click(any), ...later },
     nonclickListed: { trigger: 'autoresponder_nonclick', ...click(listed), ...later },
-    // What it stores beside its own trigger's target has no effect.
+    // What it stores for triggers other than its own has no effect.
     other: { trigger: 'api', ...open },
   } as const
   const ids = new Map<number, string>()
@@ -378,7 +378,7 @@ t.test('opens, clicks and sends are answered, and their absence is', async (t) =
   t.equal(await collections.reactions.countDocuments({ autoresponder_id: { $gt: lastId - 1 } }), 0)
 })
 
-t.test('nothing is left of who is deleted or leaves while he opens his mail', async (t) => {
+t.test('nothing is left of a subscriber who is deleted or leaves while an opening is stored', async (t) => {
   const list = await createList(service)
   const { _id: opened } = await addAutoresponder(list)
   await addAutoresponder(list, {
@@ -410,7 +410,7 @@ t.test('nothing is left of who is deleted or leaves while he opens his mail', as
   t.same(left, [])
 })
 
-t.test('who is triggered is found without going through all autoresponders', async (t) => {
+t.test('triggered autoresponders are found without reading all autoresponders', async (t) => {
   const plan = JSON.stringify(
     await collections.autoresponders.find(triggersOf([1, 2, 3])).explain('queryPlanner'),
   )

@@ -47,9 +47,9 @@ import {
 } from '../helpers/service.ts'
 
 /**
- * Every bound that the contract names with a number: pages, lengths, days, seconds, megabytes. The numbers here are
- * copied by hand from the place that stands beside them, and never from the code, so that a changed one is seen. What
- * takes effect over time is moved in the database. API is shared/spec/api-v2.md, D decisions.md with its section, O
+ * Every bound that the contract names with a number: pages, lengths, days, seconds, megabytes. The numbers are copied
+ * by hand from the document that each line names, never from the code, so that a changed number is noticed. For
+ * effects over time the stored times are moved. API is shared/spec/api-v2.md, D decisions.md with its section, O
  * operations.md, P docs/protocol.md and docs/recovery-times.md; "own" is what they leave open, and the description
  * says.
  */
@@ -61,7 +61,7 @@ const day = 24 * hour
 
 const service = await startService(t, ['control-plane', 'engine'], {
   TRUSTED_PROXIES: '127.0.0.1/32',
-  // Blank: the default holds.
+  // Blank: the default applies.
   AUTH_FAILURES_PER_MINUTE: '',
 })
 const { call, post, get, collections } = service
@@ -166,7 +166,7 @@ t.test('settings without a value', async (t) => {
   }
 })
 
-t.test('page sizes: what is given without per_page, what at most', async (t) => {
+t.test('page sizes: the default without per_page, and the maximum', async (t) => {
   const email = 'pages@example.com'
   const pages: [string, number, number, string][] = [
     ['/subscriber_imports', 100, 500, 'API imports rule 2'],
@@ -213,7 +213,7 @@ interface Bound {
   what: string
   taken: readonly unknown[]
   refused: readonly unknown[]
-  /** How the first word of a refusal reads; `validation_failed` where it isn't said. */
+  /** The beginning of a refusal; `validation_failed` where none is named. */
   code?: string
   ask: (value: Json) => Promise<Json>
 }
@@ -466,7 +466,7 @@ const scheduled = (): Json => ({
   },
 })
 
-t.test('lengths, ranges and counts: the last that is taken, the first that is refused', async (t) => {
+t.test('lengths, ranges and counts: the last accepted value, and the first refused one', async (t) => {
   for (const { what, taken, refused, code = 'validation_failed', ask } of bounds) {
     for (const [i, value] of taken.entries())
       t.match(await ask(value), { success: true }, `${what}: taken ${i + 1}`)
@@ -529,7 +529,7 @@ async function ended(content = 'email\nann@example.com\nbad\n'): Promise<number>
   )
   return id
 }
-/** As if it had ended so long ago. */
+/** Moves the stored end of an import into the past. */
 const endedBefore = (id: number, ageMs: number) =>
   collections.imports.updateOne({ _id: id }, [{ $set: { finished_at: { $subtract: ['$$NOW', ageMs] } } }])
 
@@ -559,7 +559,7 @@ t.test('D 2.3: recent imports are those that ended within 14 x 24 h', async (t) 
   t.equal(await isRecent('?scope=finished'), true)
 })
 
-t.test('D 8: an idempotency key holds for 24 hours', async (t) => {
+t.test('D 8: an idempotency key is valid for 24 hours', async (t) => {
   const options = { headers: { 'Idempotency-Key': 'a-day' } }
   const body = JSON.stringify(scheduled())
   const create = async () => (await posted(url('/subscriber_imports'), body, options)).data.id

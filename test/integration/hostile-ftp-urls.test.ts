@@ -138,7 +138,7 @@ t.test(
   },
 )
 
-t.test('nobody was at the forbidden address', async (t) => {
+t.test('no connection reached the forbidden address', async (t) => {
   t.same(forbidden.knocks, [])
   t.equal(engine.child.exitCode, null)
 })

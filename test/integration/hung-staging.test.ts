@@ -64,7 +64,7 @@ t.test('with a file server that hangs', { timeout: 300_000 }, async (t) => {
   const threads = Number(process.env['UV_THREADPOOL_SIZE'] ?? 4)
   const reads = Array.from({ length: threads }, () => open(fifo, 'r'))
 
-  t.test('ended imports are settled all the same, and their files wait', async (t) => {
+  t.test('ended imports are finalized all the same, and their files wait', async (t) => {
     const startedAt = Date.now()
     // One after the other to the database: a further connection would need a thread to log in.
     const settling = ids.map(async (id, i) => {

@@ -12,7 +12,7 @@ import { startHastyEngine } from '../helpers/downloads.ts'
 import { Engines } from '../helpers/engines.ts'
 import { createList, importEnd, startProcess, startService, until, type Json } from '../helpers/service.ts'
 
-/** What imports hold of passwords, tokens and secrets: encrypted while they need it, gone when they don't. */
+/** Passwords, tokens and secrets of imports are encrypted while they are needed, and gone when they aren't. */
 
 const planted = {
   sourcePassword: 'planted-source-password',
@@ -29,7 +29,7 @@ interface Request {
   response: ServerResponse
 }
 
-/** Serves the file to whoever has password and token; callbacks wait until they are answered. */
+/** Serves the file for the right password and token; callbacks wait until the test answers them. */
 const callbacks: Request[] = []
 const web = createServer((request, response) => {
   let body = ''
@@ -229,73 +229,76 @@ t.test('processes that start at once on a new folder share one key, and keep it'
   t.equal((await stat(file)).mode & 0o777, 0o600, 'a copy that lost its mode gets it back')
 })
 
-t.test('an import whose key the engine lacks fails with what to do, and the engine works on', async (t) => {
-  const [ours, others] = [newKey(), newKey()]
-  const [file, enginesFile] = [await keyFile(t, ours), await keyFile(t, others)]
-  const service = await startService(t, ['control-plane'], { SECRETS_KEY_FILE: file })
-  const engine = await startHastyEngine(
-    t,
-    service,
-    { callbacks: { retryAfterMs: Array.from({ length: 1_000 }, () => 100) } },
-    { SECRETS_KEY_FILE: enginesFile },
-  )
-  const lost = await create(service)
-  t.match(await importEnd(service, lost.id), {
-    state: 'failed',
-    error_message:
-      /^file_source\.url can't be decrypted: it was encrypted with the key [0-9a-f]{16}, which this process does not have: give all processes the same SECRETS_KEY_FILE, .*; after that, create the import again$/,
-    file_source: { url: shownAtEnd.url },
-  })
-  const problem = await until(
-    'a failed callback',
-    () => service.collections.callbacks.findOne({ _id: lost.id }),
-    (callback) => (callback?.failures ?? 0) > 1,
-  )
-  t.match(problem, { state: 'waiting', problem: /which this process does not have/ })
-  await writeFile(enginesFile, `${others}\n${ours}\n`)
-  const callback = await nextCallback()
-  t.equal(new Webhook(lost.callback_secret).verify(callback.body, callback.headers) !== null, true)
-  callback.response.writeHead(204).end()
-  await untilDropped(service, lost.id)
+t.test(
+  'an import whose key the engine lacks fails with what to do, and the engine keeps working',
+  async (t) => {
+    const [ours, others] = [newKey(), newKey()]
+    const [file, enginesFile] = [await keyFile(t, ours), await keyFile(t, others)]
+    const service = await startService(t, ['control-plane'], { SECRETS_KEY_FILE: file })
+    const engine = await startHastyEngine(
+      t,
+      service,
+      { callbacks: { retryAfterMs: Array.from({ length: 1_000 }, () => 100) } },
+      { SECRETS_KEY_FILE: enginesFile },
+    )
+    const lost = await create(service)
+    t.match(await importEnd(service, lost.id), {
+      state: 'failed',
+      error_message:
+        /^file_source\.url can't be decrypted: it was encrypted with the key [0-9a-f]{16}, which this process does not have: give all processes the same SECRETS_KEY_FILE, .*; after that, create the import again$/,
+      file_source: { url: shownAtEnd.url },
+    })
+    const problem = await until(
+      'a failed callback',
+      () => service.collections.callbacks.findOne({ _id: lost.id }),
+      (callback) => (callback?.failures ?? 0) > 1,
+    )
+    t.match(problem, { state: 'waiting', problem: /which this process does not have/ })
+    await writeFile(enginesFile, `${others}\n${ours}\n`)
+    const callback = await nextCallback()
+    t.equal(new Webhook(lost.callback_secret).verify(callback.body, callback.headers) !== null, true)
+    callback.response.writeHead(204).end()
+    await untilDropped(service, lost.id)
 
-  const next = await create(service)
-  ;(await nextCallback()).response.writeHead(204).end()
-  t.match(await importEnd(service, next.id), { state: 'finished' }, 'the key is found without a restart')
-  t.equal(engine.child.exitCode, null)
+    const next = await create(service)
+    ;(await nextCallback()).response.writeHead(204).end()
+    t.match(await importEnd(service, next.id), { state: 'finished' }, 'the key is found without a restart')
+    t.equal(engine.child.exitCode, null)
 
-  const scheduled = await create(service, { begins_at: '2100-01-01T00:00' }, { 'idempotency-key': 'kept' })
-  const elsewhere = await service.start('control-plane', { SECRETS_KEY_FILE: await keyFile(t, newKey()) })
-  t.match(
-    await service.get(`/subscriber_imports/${scheduled.id}`),
-    { state: 'scheduled', file_source: { url: shownAtEnd.url }, callback_url: shownAtEnd.callbackUrl },
-    'a control plane without the key shows the rest',
-  )
-  t.match(
-    (
-      await service.call(
-        'POST',
-        `/mailing_lists/${scheduled.listId}/subscriber_imports`,
-        {
-          subscriber_import: {
-            column_mapping: ['email'],
-            file_source: { type: 'url', url: sourceUrl },
-            callback_url: callbackUrl,
-            begins_at: '2100-01-01T00:00',
+    const scheduled = await create(service, { begins_at: '2100-01-01T00:00' }, { 'idempotency-key': 'kept' })
+    const elsewhere = await service.start('control-plane', { SECRETS_KEY_FILE: await keyFile(t, newKey()) })
+    t.match(
+      await service.get(`/subscriber_imports/${scheduled.id}`),
+      { state: 'scheduled', file_source: { url: shownAtEnd.url }, callback_url: shownAtEnd.callbackUrl },
+      'a control plane without the key shows the rest',
+    )
+    t.match(
+      (
+        await service.call(
+          'POST',
+          `/mailing_lists/${scheduled.listId}/subscriber_imports`,
+          {
+            subscriber_import: {
+              column_mapping: ['email'],
+              file_source: { type: 'url', url: sourceUrl },
+              callback_url: callbackUrl,
+              begins_at: '2100-01-01T00:00',
+            },
           },
-        },
-        { headers: { 'idempotency-key': 'kept' } },
-      )
-    ).body,
-    {
-      error_code: 'internal_error',
-      error_message: new RegExp(
-        `^import ${scheduled.id} was created with this Idempotency-Key, .*SECRETS_KEY_FILE`,
-      ),
-    },
-  )
-  for (const log of [engine.log(), elsewhere.log()])
-    for (const secret of [...Object.values(planted), ours, others]) t.notOk(log.includes(secret))
-})
+          { headers: { 'idempotency-key': 'kept' } },
+        )
+      ).body,
+      {
+        error_code: 'internal_error',
+        error_message: new RegExp(
+          `^import ${scheduled.id} was created with this Idempotency-Key, .*SECRETS_KEY_FILE`,
+        ),
+      },
+    )
+    for (const log of [engine.log(), elsewhere.log()])
+      for (const secret of [...Object.values(planted), ours, others]) t.notOk(log.includes(secret))
+  },
+)
 
 t.test('a new first key seals from then on, and what the old one sealed is still read', async (t) => {
   const [old, recent] = [newKey(), newKey()]

@@ -91,8 +91,8 @@ async function begin({ collections: { imports } }: Service, ids: number[]) {
   return { goOn: () => imports.updateMany(these, { $set: { step_not_before: new Date(0) } }) }
 }
 
-/** Two tries of one step, of which the first was taken for dead, on the same staging. */
-t.test('what a step that was taken for dead writes late is not what the other one reads', async (t) => {
+/** Two tries of one step on the same staging; the engine of the first was judged dead. */
+t.test('what an engine that was judged dead writes late is not what its successor reads', async (t) => {
   const service = onDisk
   const database = await openDatabase({ uri: testMongodbUri(), name: service.settings['MONGODB_DATABASE']! })
   t.teardown(() => database.close())
@@ -235,7 +235,8 @@ for (const STAGING of ['disk', 'gridfs'] as const)
       sizes.reduce((sum, size) => sum + size, 0),
       1_000_000 + taken * 3_000_000,
     )
-    // A count that met an upload's end leaves figures too high, and they are counted anew before they refuse anybody.
+    // A count that overlaps an upload's end leaves too high totals; they are recounted before any upload is
+    // refused.
     const expectUsage = async (bytes: number) => {
       const figures = (await usage())!
       t.ok(figures.bytes >= bytes, `${figures.bytes} are counted of ${bytes}`)
@@ -379,72 +380,78 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     )
   })
 
-t.test('nobody is deactivated for what a staged file has lost since its rows were written', async (t) => {
-  const service = onDisk
-  const { imports, subscribers } = service.collections
-  const damages: Record<string, (file: string) => Promise<unknown>> = {
-    truncated: (file) => truncate(file, 0),
-    removed: (file) => rm(file),
-  }
-  const createOn = async (list: Json, content: string, options = {}): Promise<number> => {
-    const created = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
-      subscriber_import: { column_mapping: ['email'], ...options, file_source: { type: 'json', content } },
-    })
-    return created.id
-  }
-  const lists = await Promise.all(Object.keys(damages).map(() => createList(service)))
-  await engineAtWork(engines.disk)
-  for (const list of lists) await createOn(list, rows(20))
-  await until(
-    'the end of all imports',
-    () => imports.countDocuments({ settled: false }),
-    (count) => count === 0,
-  )
-  await engines.disk.kill(engines.disk.alive)
+t.test(
+  'no subscriber is deactivated for rows that a staged file has lost since they were written',
+  async (t) => {
+    const service = onDisk
+    const { imports, subscribers } = service.collections
+    const damages: Record<string, (file: string) => Promise<unknown>> = {
+      truncated: (file) => truncate(file, 0),
+      removed: (file) => rm(file),
+    }
+    const createOn = async (list: Json, content: string, options = {}): Promise<number> => {
+      const created = await service.post(`/mailing_lists/${list.id}/subscriber_imports`, {
+        subscriber_import: { column_mapping: ['email'], ...options, file_source: { type: 'json', content } },
+      })
+      return created.id
+    }
+    const lists = await Promise.all(Object.keys(damages).map(() => createList(service)))
+    await engineAtWork(engines.disk)
+    for (const list of lists) await createOn(list, rows(20))
+    await until(
+      'the end of all imports',
+      () => imports.countDocuments({ settled: false }),
+      (count) => count === 0,
+    )
+    await engines.disk.kill(engines.disk.alive)
 
-  const ids: number[] = []
-  for (const [i, damage] of Object.values(damages).entries()) {
-    const engine = await engines.disk.start('aggregate import_chunks $counts.added after 1')
-    const id = await createOn(lists[i], rows(15), { deactivate_subscribers_not_in_import: true })
-    ids.push(id)
-    await engine.ended
-    await engines.disk.endLeaseOf(engine)
-    // Until the last of them is damaged, too.
-    await imports.updateOne({ _id: id }, { $set: { step_not_before: new Date('2100-01-01') } })
+    const ids: number[] = []
+    for (const [i, damage] of Object.values(damages).entries()) {
+      const engine = await engines.disk.start('aggregate import_chunks $counts.added after 1')
+      const id = await createOn(lists[i], rows(15), { deactivate_subscribers_not_in_import: true })
+      ids.push(id)
+      await engine.ended
+      await engines.disk.endLeaseOf(engine)
+      // Until the last of them is damaged, too.
+      await imports.updateOne({ _id: id }, { $set: { step_not_before: new Date('2100-01-01') } })
+      const staging = path.join(service.dataFolder, 'staging', String(id))
+      for (const name of await readdir(staging)) await damage(path.join(staging, name))
+    }
+    await imports.updateMany({ _id: { $in: ids } }, { $set: { step_not_before: new Date(0) } })
+    await engines.disk.start()
+    for (const [i, what] of Object.keys(damages).entries()) {
+      const view = await importEnd(service, ids[i]!)
+      t.match(view, { state: 'failed', error_message: /DATA_DIR\/staging/ }, what)
+      t.equal(view.stats.subscribers.deactivated, 0)
+      t.equal(await subscribers.countDocuments({ mailing_list_id: lists[i]!.id, status: 'active' }), 20)
+    }
+  },
+)
+
+t.test(
+  'a chunk whose staged bytes are damaged fails its import, and the metrics count it as damaged',
+  async (t) => {
+    const service = onDisk
+    // An engine of an earlier test would take the import over.
+    await engines.disk.kill(engines.disk.alive)
+    await putOld(path.join(service.dataFolder, 'uploads', '1', 'sound.csv'), rows(15))
+    const before = await engines.disk.start('findAndModify import_chunks before 1')
+    const { id } = await create(service, 'sound.csv')
+    await before.ended
+    await engines.disk.endLeaseOf(before)
     const staging = path.join(service.dataFolder, 'staging', String(id))
-    for (const name of await readdir(staging)) await damage(path.join(staging, name))
-  }
-  await imports.updateMany({ _id: { $in: ids } }, { $set: { step_not_before: new Date(0) } })
-  await engines.disk.start()
-  for (const [i, what] of Object.keys(damages).entries()) {
-    const view = await importEnd(service, ids[i]!)
-    t.match(view, { state: 'failed', error_message: /DATA_DIR\/staging/ }, what)
-    t.equal(view.stats.subscribers.deactivated, 0)
-    t.equal(await subscribers.countDocuments({ mailing_list_id: lists[i]!.id, status: 'active' }), 20)
-  }
-})
-
-t.test('a chunk whose staged bytes are damaged fails its import, and is counted as that', async (t) => {
-  const service = onDisk
-  // One that a test before left would take over.
-  await engines.disk.kill(engines.disk.alive)
-  await putOld(path.join(service.dataFolder, 'uploads', '1', 'sound.csv'), rows(15))
-  const before = await engines.disk.start('findAndModify import_chunks before 1')
-  const { id } = await create(service, 'sound.csv')
-  await before.ended
-  await engines.disk.endLeaseOf(before)
-  const staging = path.join(service.dataFolder, 'staging', String(id))
-  for (const name of await readdir(staging)) await truncate(path.join(staging, name), 1)
-  const { ready, stop } = await service.start('engine')
-  t.match(await importEnd(service, id), { state: 'failed', error_message: /its checksum differs/ })
-  const metrics = await (await fetch(ready.metrics['engine']!)).text()
-  const failures = /^rollcall_import_failures_total\{reason="(\w+)"\} [1-9]/gm
-  t.same(
-    [...metrics.matchAll(failures)].map(([, reason]) => reason),
-    ['chunk_damaged'],
-  )
-  await stop()
-})
+    for (const name of await readdir(staging)) await truncate(path.join(staging, name), 1)
+    const { ready, stop } = await service.start('engine')
+    t.match(await importEnd(service, id), { state: 'failed', error_message: /its checksum differs/ })
+    const metrics = await (await fetch(ready.metrics['engine']!)).text()
+    const failures = /^rollcall_import_failures_total\{reason="(\w+)"\} [1-9]/gm
+    t.same(
+      [...metrics.matchAll(failures)].map(([, reason]) => reason),
+      ['chunk_damaged'],
+    )
+    await stop()
+  },
+)
 
 t.test('a file that something else still writes is waited for', async (t) => {
   const service = onDisk
@@ -498,7 +505,7 @@ t.test('a file that something else still writes is waited for', async (t) => {
   t.match(failed, { state: 'failed', error_message: /was still being written 15 minutes after/ })
 })
 
-t.test('files that were uploaded by FTP, or long ago, are taken at once', async (t) => {
+t.test('old files, and files that were uploaded by FTP, are imported at once', async (t) => {
   const service = onDisk
   await engineAtWork(engines.disk)
   const ftp = await FtpSession.open(service.processes.ftp!.ready.ftp!)

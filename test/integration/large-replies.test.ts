@@ -111,7 +111,7 @@ t.test(
   },
 )
 
-t.test('a list gets no more than 500 fields, whoever adds them at the same moment', async (t) => {
+t.test('a list gets no more than 500 fields from concurrent requests', async (t) => {
   const list = await createList(service)
   await fillFields(list.id, 498)
   const path = `/mailing_lists/${list.id}/custom_fields`
@@ -187,7 +187,7 @@ t.test('autoresponders of a megabyte each', async (t) => {
   t.ok(bytes < 100_000, `creating an import with one of them reads ${bytes} bytes of 29 MB`)
 })
 
-t.test('a reply that nobody reads holds up no other request', async (t) => {
+t.test('a reply that its client doesn’t read delays no other request', async (t) => {
   const list = await createList(service)
   await addAutoresponders(list.id, 12)
   const { hostname, port } = new URL(base)
@@ -310,7 +310,7 @@ t.test('900 kB of faults are answered shortly, also on a list with 500 fields', 
   await collections.customFields.updateMany({ mailing_list_id: many.id }, { $set: { required: true } })
   await collections.mailingLists.updateOne({ _id: many.id }, { $inc: { revision: 1 } })
 
-  // A body has at most 50,000 values.
+  // A body may have 50,000 values.
   const unknown = Object.fromEntries(Array.from({ length: 49_000 }, (_, i) => [`field ${i}`, 1]))
   const wrong = Object.fromEntries([...spellings('boxes')].slice(0, 24_000).map((name) => [name, ['x']]))
   /** Of default_custom_fields 256 KiB are possible. */

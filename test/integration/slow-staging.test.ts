@@ -82,7 +82,7 @@ const server = await startRawWebServer(t, {
   '/neither': sending({ connection: 'close' }, false),
 })
 
-/** The highest resident memory while the work goes on, above what it was before, in MB. */
+/** The maximum of the resident memory while the work runs, above the value before it, in MB. */
 async function growthDuring(work: () => Promise<unknown>): Promise<number> {
   const before = process.memoryUsage.rss()
   let highest = before

@@ -50,7 +50,7 @@ async function stagedBytes({ dataFolder, collections, settings }: Service): Prom
   return sizes.reduce((sum, size) => sum + size, 0)
 }
 
-/** Of the organization, by its figures. */
+/** The organization's staged bytes, as stored. */
 async function countedBytes(service: Service): Promise<number> {
   const { imports = [], pinned = 0 } = (await usageOf(service)) ?? {}
   return imports.reduce((sum, { source, partition }) => sum + source + partition, pinned)
@@ -82,7 +82,7 @@ async function clear(t: Test, service: Service): Promise<void> {
 }
 
 for (const STAGING of ['disk', 'gridfs'])
-  t.test(`the quota holds for what is staged: ${STAGING}`, async (t) => {
+  t.test(`the quota covers what is staged: ${STAGING}`, async (t) => {
     const service = await startService(t, ['control-plane', 'ftp'], { ...settings, STAGING })
     const { collections, call } = service
 
@@ -105,7 +105,7 @@ for (const STAGING of ['disk', 'gridfs'])
     })
 
     await t.test(
-      'creations that meet stay within the quota together, and nothing of others stays',
+      'concurrent creations stay within the quota together, and leave nothing behind',
       async (t) => {
         const other = await startProcess('control-plane', service.settings)
         const calls = [call, callerOf(() => other.ready.http!)]
@@ -139,7 +139,7 @@ for (const STAGING of ['disk', 'gridfs'])
     })
 
     await t.test(
-      'what a killed process left in the figures is found before anything is refused',
+      'what a killed process left in the totals is found before anything is refused',
       async (t) => {
         await clear(t, service)
         const long = new Date(Date.now() - 2 * 3_600_000)
@@ -306,7 +306,7 @@ t.test('without a limit of bytes imports are bounded in number all the same', as
   t.equal(await service.collections.imports.countDocuments(), 3)
 })
 
-t.test('a disk with less than the reserve takes nothing, and imports wait', async (t) => {
+t.test('a disk with less than the reserve accepts nothing, and imports wait', async (t) => {
   const service = await startService(t, ['control-plane'])
   const reserve = { DISK_RESERVE_MB: '1000000000' }
   const { id } = (
@@ -354,7 +354,7 @@ t.test('failed rows of ended imports count until their logs are purged', async (
     .toArray()) as [{ bytes: number }]
   t.ok(bytes > 4_000_000)
   t.match(await usageOf(service), { imports: [], kept: bytes })
-  // Where the removal of its files is late, the sweep of the staging or a count takes the entry away first.
+  // Where the removal of its files is late, the sweep of the staging or a recount removes the entry first.
   const uploads = openUploads({ STAGING: 'disk', DATA_DIR: service.dataFolder }, database)
   const quota = new StagedQuota({ collections, uploads, limits: { bytes: 4_000_000, imports: 12 } })
   const entry = { import_id: body.data.id, source: 1, partition: 0, entered_at: new Date() }

@@ -115,7 +115,7 @@ function logsOf(decided: Decided[], deactivated: Subscriber[]): ExpectedEnd['log
             .map(({ row }) => ({ identity: row.identity!, email: row.typedEmail }))
     // Stable, so ties stay in file order.
     entries.sort((a, b) => compareByBytes(a.identity, b.identity))
-    // A cell that isn't checked (a repeated key's email) may hold line breaks; a line of the log can't.
+    // A cell that isn't checked (a repeated key's email) may have line breaks; a line of the log can't.
     if (entries.length > 0) logs[kind] = entries.map(({ email }) => email.replace(/[\r\n]+/g, ' '))
   }
   return logs

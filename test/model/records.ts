@@ -1,11 +1,11 @@
 import type { FileFormat } from '../../shared/contract/schemas/import.ts'
 
 /**
- * From bytes to records (decisions 2.4). Bytes are looked at as characters of ISO-8859-1, one each: everything that
- * splits a file is ASCII, and no byte of a longer UTF-8 sequence is.
+ * From bytes to records (decisions 2.4). Bytes are read as characters of ISO-8859-1, one each. Everything that splits
+ * a file is ASCII, and no byte of a longer UTF-8 sequence is.
  */
 export interface RawRecord {
-  /** Bytes of each cell, enclosures taken off, not trimmed. An unterminated record is one cell. */
+  /** The bytes of each cell, without enclosures, not trimmed. An unterminated record is one cell. */
   cells: string[]
   isUnterminated: boolean
   isTooLong: boolean

@@ -20,7 +20,7 @@ export interface Row {
   cells: string[]
   /** The email cell, trimmed. */
   typedEmail: string
-  /** Null where it isn't valid: the row fails, and counts as nobody's. */
+  /** Null where it isn't valid: the row fails, and counts for no identity. */
   identity: string | null
   hasInvalidBytes: boolean
   /** What the cells bring; null where one of them, or the record as a whole, isn't valid. */

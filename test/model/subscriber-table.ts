@@ -41,19 +41,19 @@ export interface ModelledList {
 
 export interface ModelledImport {
   bytes: Uint8Array
-  /** Given as JSON text: UTF-8, whatever character set was named. */
+  /** Sent as JSON text: UTF-8, whatever character set was named. */
   isInline: boolean
   /** With the API's defaults filled in; `default_custom_fields` as given. */
   options: ImportOptions
   list: ModelledList
   existing: SubscriberTable
-  /** Active subscribers that the organization may still take; null is unlimited. */
+  /** Active subscribers that the organization may still add; null is unlimited. */
   places: number | null
 }
 
 export interface ExpectedEnd {
   state: 'finished' | 'failed'
-  /** Null where nothing is said about it: the import failed before its records were looked at. */
+  /** Null where the import failed before its records were read. */
   numberOfRecords: number | null
   counts: Record<LogKind, number>
   /** Lines by kind, in order; a kind without any has no log. */

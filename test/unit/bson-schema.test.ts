@@ -35,7 +35,7 @@ function lint(node: unknown, path: string, problems: string[]): void {
   }
 }
 
-t.test('no validator holds a keyword that the server refuses', async (t) => {
+t.test('no validator has a keyword that the server refuses', async (t) => {
   for (const { name, schema } of collectionDefinitions) {
     const problems: string[] = []
     const converted = toBsonSchema(schema)

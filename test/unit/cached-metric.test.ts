@@ -4,7 +4,7 @@ import t from 'tap'
 import { clock } from '../../shared/runtime/clock.ts'
 import { CachedMetric, registerGauges } from '../../shared/runtime/metrics/cached-metric.ts'
 
-/** A figure of how often it was read. */
+/** A metric whose value is the number of its readings. */
 function countedMetric(takesMs: number, options: ConstructorParameters<typeof CachedMetric>[1]) {
   let count = 0
   const figure = new CachedMetric(async () => {
@@ -37,7 +37,7 @@ t.test('but not for longer than it is told to', async (t) => {
   t.equal(await figure.value(), 2)
 })
 
-t.test('a reading that nobody waited for shows in every scrape after it', async (t) => {
+t.test('a reading that no scrape waited for shows in every scrape after it', async (t) => {
   let now = 0
   const { monotonicMs } = clock
   clock.monotonicMs = () => now
@@ -72,7 +72,7 @@ t.test('a reading that took long to fail is done again as soon as any', async (t
   t.equal(await figure.value(), 1)
 })
 
-t.test('nobody waits for a reading that hangs, and its gauges are missing until it ends', async (t) => {
+t.test('no scrape waits for a reading that hangs, and its gauges are missing until it ends', async (t) => {
   const registry = new Registry()
   let answer: (value: number) => void = () => undefined
   const figure = new CachedMetric(() => new Promise<number>((resolve) => (answer = resolve)), {

@@ -20,7 +20,7 @@ t.test('rounds', async (t) => {
   t.same(order(inRounds(entries(1, 2, 2, 2, 2), inHand)), [1, 2, 0, 3, 4], 'what is in hand counts as rounds')
 })
 
-/** Organizations take slots in turn until none may. */
+/** Organizations take slots in turn until no further one may. */
 function shareOut(total: number, organizations: number, maxPerOrganization: number): number[] {
   const taken = Array<number>(organizations).fill(0)
   for (let i = 0; i < organizations; i += 1) {

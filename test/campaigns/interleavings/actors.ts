@@ -121,7 +121,7 @@ export const actors = {
   ),
   'take and acknowledge': async (side) => {
     const taken = await side.call('POST', '/outbox/take', { outbox: { limit: 5, lease_seconds: 60 } })
-    const messages = (taken.body.data as Json[]).map(({ id, lease_token }) => ({ id, lease_token }))
+    const messages = taken.body.data.map(({ id, lease_token }: Json) => ({ id, lease_token }))
     return side.call('POST', '/outbox/acknowledge', { outbox: { messages } })
   },
 } satisfies Record<string, Act>
@@ -177,9 +177,12 @@ export const actorsIn: Record<FixtureName, ActorName[]> = {
 
 const engineActs: ActorName[] = ['start', 'step', 'batch', 'last batch', 'settle', 'fail']
 const successors: ActorName[] = ['take over and finish', 'take over and hold', 'fail and settle']
-/** The first one goes on when its import may have been cleared up after. */
+/** The first one may resume after its import was finalized. */
 export const isSuccessor = (actor: ActorName): boolean => successors.includes(actor)
 
-/** What is done while the first one is stopped: beside the others, the work of the engine that is taken for dead. */
+/**
+ * What the second one does while the first is stopped: any other actor's work, and that of the engine that is judged
+ * dead.
+ */
 export const secondsOf = (fixture: FixtureName, first: ActorName, how: How): ActorName[] =>
   how === 'hold' && engineActs.includes(first) ? [...actorsIn[fixture], ...successors] : actorsIn[fixture]

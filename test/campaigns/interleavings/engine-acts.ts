@@ -23,7 +23,7 @@ import { subscriberLimitOf } from '../../../shared/store/subscriber-quota.ts'
 import { removeForgotten } from '../../../shared/storage/uploads/grid-contents.ts'
 import type { Side } from './side.ts'
 
-/** What an engine does between two looks, one thing at a time; each says whether there was anything to do. */
+/** What an engine does between two polls, one thing at a time. Each act says whether there was anything to do. */
 
 export async function start({ context }: Side): Promise<boolean> {
   let hasStarted = false
@@ -46,7 +46,7 @@ interface Claimed {
   run: () => Promise<void>
 }
 
-/** Obtains, splits, or finishes (and before it deactivates): whatever step is next. */
+/** Does the next step of the import: obtain, split, or finish after the deactivation. */
 async function claimNextStep(side: Side): Promise<Claimed | null> {
   const { collections } = side.database
   for (const entry of await listWorkingImports(collections)) {
@@ -117,7 +117,7 @@ export async function step(side: Side): Promise<boolean> {
   return runIfAny(await claimNextStep(side))
 }
 
-/** Writes batches of a chunk, at most `maxBatches` of them. */
+/** Writes at most `maxBatches` batches of a chunk. */
 export async function batch(side: Side, maxBatches = Infinity): Promise<boolean> {
   return runIfAny(await claimNextChunk(side, maxBatches))
 }
@@ -162,7 +162,7 @@ export interface Other extends Pick<Side, 'engineId' | 'sessionIds' | 'database'
   ended: () => Promise<void>
 }
 
-/** Of a living engine, which is stopped and whose lease has run out: when it goes on, it holds nothing any more. */
+/** Takes over from the other engine, which is stopped and marked as dead. When that one resumes, its leases are lost. */
 async function takeOverFrom(side: Side, other: Other): Promise<void> {
   const sessions = [...other.sessionIds, ...other.database.sessions.ids]
   await side.database.collections.engines.updateOne(
@@ -192,7 +192,7 @@ export async function takeOverAndLease(side: Side, other: Other): Promise<boolea
   return true
 }
 
-/** The holder of another chunk, or of the step, fails the import, and its end is looked after at once. */
+/** The holder of another chunk, or of the step, fails the import, and the import is finalized at once. */
 export async function failAndFinalize(side: Side): Promise<boolean> {
   return (await fail(side)) && settle(side)
 }

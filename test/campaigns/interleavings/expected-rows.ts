@@ -5,6 +5,7 @@ import { expectedEnd } from '../../model/import-model.ts'
 import type { Subscriber, SubscriberTable } from '../../model/subscriber-table.ts'
 import { tableOf } from '../observed-end.ts'
 import type { Fixture } from './fixtures.ts'
+import { present } from '../../helpers/present.ts'
 
 /** The list as an import leaves it that nothing disturbs, by the model of the rules: one table for each content. */
 export async function expectedTable(
@@ -12,7 +13,10 @@ export async function expectedTable(
   importId: number,
   contents: string[],
 ): Promise<SubscriberTable[]> {
-  const { mailing_list_id: listId, options } = (await collections.imports.findOne({ _id: importId }))!
+  const { mailing_list_id: listId, options } = present(
+    await collections.imports.findOne({ _id: importId }),
+    `import ${importId}`,
+  )
   const fields = await fieldsOf(collections, listId)
   const existing = await readTable(collections, listId, fields)
   const list = { hasFormat: false, hasConfirmed: false, fields, primaryKey: null, timeZone: 'UTC' }

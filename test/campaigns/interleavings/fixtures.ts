@@ -20,7 +20,7 @@ export interface Fixture {
   /** Subscribers that the import doesn't name, and one that it does. */
   absentId: number
   presentId: number
-  /** Messages that were taken. */
+  /** Messages that a sender has taken. */
   taken: Json[]
   /** The organization's subscriber limit; null where there is none. */
   limit: number | null
@@ -48,13 +48,16 @@ export const fixtureNames = [
 ] as const
 export type FixtureName = (typeof fixtureNames)[number]
 
-/** A file that others than our FTP server write: only a disk has one, which is looked at again until it rests. */
+/**
+ * A file that was not written by our FTP server. Only a disk has such files, and an import waits until they are
+ * stable.
+ */
 export const stagingOf = (name: FixtureName): StagingLocation['STAGING'] =>
   name === 'upload in progress' ? 'disk' : 'gridfs'
 
 export const uploaded = { file: 'people.csv', other: 'others.csv', away: 'away.csv' }
 
-/** Rows of an import, and of one that takes two batches. */
+/** The rows of an import, and of one that needs two batches. */
 const rows = 40
 const rowsOfTwoBatches = 3_600
 const ofTwoBatches: readonly FixtureName[] = ['begun', 'dead engine', 'paused']
@@ -127,7 +130,7 @@ export async function makeFixture(name: FixtureName, side: Side, base: Kept): Pr
   })
   const contents = isUpload ? [content, replacement] : [content]
   const expected = await expectedTable(side.database.collections, created.id, contents)
-  // A second list's import takes places of the same organization.
+  // A second list's import reserves quota of the same organization.
   if (name === 'nearly full') await createRival(post, organization.id)
   await advance(name, side, () => post(`/subscriber_imports/${created.id}/pause`, undefined))
   const kept = await keep(side)
@@ -210,7 +213,7 @@ export async function upload(
   }
 }
 
-/** Takes the import, and its rival where there is one, as far as the fixture says. */
+/** Runs the import, and its rival where there is one, up to the state of the fixture. */
 async function advance(name: FixtureName, side: Side, pause: () => Promise<unknown>): Promise<void> {
   const importing = async () => {
     await start(side)

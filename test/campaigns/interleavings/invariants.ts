@@ -15,8 +15,9 @@ import type { ActorName } from './actors.ts'
 import { rowFaults } from './expected-rows.ts'
 import type { Fixture } from './fixtures.ts'
 import type { How } from './sweep.ts'
+import { present } from '../../helpers/present.ts'
 
-/** What holds at every moment at which no process is in the middle of something. Returns what doesn't. */
+/** Checks what must be true whenever no process is inside an operation. Returns the violations. */
 export async function faultsNow({ collections }: Database, fixture: Fixture): Promise<string[]> {
   const faults: string[] = []
   for (const listId of await listsOf(collections, fixture))
@@ -33,7 +34,7 @@ const listsOf = ({ mailingLists }: Collections, { organizationId }: Fixture): Pr
 async function faultsOfList(collections: Collections, fixture: Fixture, listId: number): Promise<string[]> {
   const faults: string[] = []
   const subscribers = await collections.subscribers.find({ mailing_list_id: listId }).toArray()
-  const list = (await collections.mailingLists.findOne({ _id: listId }))!
+  const list = present(await collections.mailingLists.findOne({ _id: listId }), `list ${listId}`)
 
   const stripes = await collections.subscriberCounts.find({ mailing_list_id: listId }).toArray()
   for (const status of subscriberStatuses) {
@@ -66,7 +67,7 @@ async function faultsOfList(collections: Collections, fixture: Fixture, listId: 
   return faults
 }
 
-/** What holds when everything has come to its end. */
+/** Checks what must be true when all work is done. Returns the violations. */
 export async function faultsAtTheEnd(
   { collections }: Database,
   fixture: Fixture,
@@ -75,9 +76,12 @@ export async function faultsAtTheEnd(
   const faults: string[] = []
   const lists = await listsOf(collections, fixture)
   const imports = await collections.imports.find({ mailing_list_id: { $in: lists } }).toArray()
-  const own = imports.find(({ _id }) => _id === fixture.importId)!
+  const own = present(
+    imports.find(({ _id }) => _id === fixture.importId),
+    'the import',
+  )
   const list = await collections.mailingLists.findOne({ _id: fixture.listId })
-  if (own.state === 'finished' && own.totals !== null && list!.primary_key_custom_field_id === null)
+  if (own.state === 'finished' && own.totals !== null && list?.primary_key_custom_field_id === null)
     faults.push(
       ...(await rowFaults(collections, fixture, {
         touched: new Set(actors.flatMap((actor) => touchedBy[actor] ?? [])),
@@ -188,13 +192,13 @@ export async function brokenPromises(
   done: Done[],
 ): Promise<string[]> {
   const faults: string[] = []
-  const document = (await collections.imports.findOne({ _id: fixture.importId }))!
+  const document = present(await collections.imports.findOne({ _id: fixture.importId }), 'the import')
   const chunks = await collections.chunks.find({ import_id: fixture.importId }).toArray()
   const counted = (kind: LogKind): number =>
     document.totals?.[kind] ?? chunks.reduce((sum, chunk) => sum + chunk.counts[kind], 0)
   for (const one of done) {
     const data = succeeded(one)
-    // Who lost a reply of the database may be told to try again.
+    // A caller that lost a reply of the database may be told to try again.
     if (
       typeof one.answer === 'object' &&
       one.answer.status >= 500 &&

@@ -1,4 +1,4 @@
-/** Changes of a text that no test can see, as the code does the same with them. */
+/** Mutations of a text that no test can notice, as the code behaves the same with them. */
 export interface ExplainedMutants {
   file: string
   /** Stands once in the file. */

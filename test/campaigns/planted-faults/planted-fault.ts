@@ -5,7 +5,7 @@ export interface PlantedFault {
   file: string
   text: string
   replacement: string
-  /** The tests that belong to the place: files, and settings that choose among what they do. */
+  /** The test files that must fail, and settings that choose what they run. */
   tests: readonly TestRun[]
 }
 

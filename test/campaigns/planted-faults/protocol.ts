@@ -11,7 +11,7 @@ const quota: TestRun = { files: ['test/integration/staged-quota.test.ts'] }
 const subscribers: TestRun = { files: ['test/integration/subscribers.test.ts'] }
 const outbox: TestRun = { files: ['test/integration/outbox.test.ts'] }
 const races: TestRun = { files: ['test/e2e/request-races.test.ts'] }
-/** Those whose titles the regular expression matches. */
+/** The interleavings whose titles the regular expression matches. */
 const interleaved = (titles: string): TestRun => ({
   files: ['test/e2e/interleavings.test.ts'],
   settings: { ROLLCALL_INTERLEAVINGS: titles },

@@ -1,6 +1,8 @@
 import type { PlantedFault, TestRun } from './planted-fault.ts'
 
-/** Faults in places of which none has a room of its own: maintenance, reactions, callbacks, the command line, FTP clients that die. */
+/**
+ * Faults of what has no list of its own: maintenance, reactions, callbacks, the command line, FTP clients that die.
+ */
 
 const imports: TestRun = { files: ['test/integration/imports.test.ts'] }
 const effects: TestRun = { files: ['test/integration/effects.test.ts'] }

@@ -8,7 +8,7 @@ import { requiredKeysOf, wrongValuesOf } from './wrong-values.ts'
 const brokenTexts = ['{', 'null', '[]', '"x"', '5', '{"a":1}{', '{"a":1,}', "{'a':1}", '\u{feff}{}x']
 
 export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
-  const { wrapper, optional, isUpdate, isArray } = subject.described.body!
+  const { wrapper, optional, isUpdate, isArray } = subject.body
   const good = await subject.good()
   const send = (body: unknown, headers: Record<string, string> = {}, key?: string) =>
     subject.send(
@@ -16,7 +16,7 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
       key === undefined ? {} : { key },
     )
   const refuses = (body: unknown, code: string, names: string | RegExp, what: string): Trial => {
-    // Others than system admins may send anything in the place of what is theirs.
+    // Callers other than system admins may send any value for fields that they cannot set.
     const isTheirs = subject.described.body?.forSystemAdmins?.some((name) => what.startsWith(`${name} =`))
     const key = isTheirs === true ? subject.world.system : undefined
     return async () => faultOf(await send(body, {}, key), code, names, what)
@@ -71,7 +71,7 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
         refuses(
           subject.bodyWith(good.body, path, value),
           'validation_failed',
-          path.at(-1)!,
+          String(path.at(-1)),
           `no ${path.join('.')}`,
         ),
       ),

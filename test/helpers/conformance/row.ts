@@ -7,7 +7,7 @@ export interface Sent {
   query?: string
   body?: unknown
   headers?: Record<string, string>
-  /** The least that may call is taken where none is given. */
+  /** The caller; without one, the weakest key that has the right. */
   key?: string
 }
 
@@ -20,7 +20,7 @@ export interface Failure {
   status?: number
   /** Puts back what others need. */
   after?: () => Promise<unknown>
-  /** Settings of a control plane of its own that the request goes to. */
+  /** Settings of the control plane that is started for this request. */
   settings?: Record<string, string>
 }
 

@@ -80,7 +80,7 @@ t.test(
   },
 )
 
-t.test('a key that is made inactive while it is looked up is not remembered', async (t) => {
+t.test('a key that becomes inactive during its look-up is not cached', async (t) => {
   const { id, key } = await post('/api_keys', { api_key: { name: 'looked up' } })
   const { apiKeys } = service.collections
   const findOne = async (filter: object) => {
@@ -97,7 +97,7 @@ t.test('a key that is made inactive while it is looked up is not remembered', as
   t.equal(await callers.find(key), null)
 })
 
-t.test('a wrong key is looked up by its keyed hash as a whole, however much of it is right', async (t) => {
+t.test('a wrong key is looked up by its keyed hash alone, however much of it is right', async (t) => {
   const almost = `${bootstrapKey.slice(0, -1)}X`
   await service.db.command({ profile: 2, filter: { ns: `${service.db.databaseName}.api_keys` } })
   t.equal((await as(basic(`api:${almost}`))).status, 401)
@@ -189,7 +189,7 @@ t.test(
   },
 )
 
-t.test('a right key that is looked up while wrong ones are counted is refused with them', async (t) => {
+t.test('a right key whose look-up overlaps the count of wrong ones is refused with them', async (t) => {
   const statusOf = async (key: string) => {
     const { port } = server.address() as AddressInfo
     const headers = { authorization: basic(`api:${key}`), 'x-forwarded-for': '192.0.2.4' }

@@ -67,7 +67,7 @@ t.test('counts follow every write', async (t) => {
   t.same(await statusCounts(list.id), { unsubscribed: 1 })
 })
 
-t.test('nobody becomes active beyond the limit', async (t) => {
+t.test('no subscriber becomes active beyond the limit', async (t) => {
   const organization = await post('/organizations', { organization: { name: 'Two', subscriber_limit: 2 } })
   const list = await createList(service, [], { organization_id: organization.id })
   const made = await Promise.all(
@@ -93,53 +93,61 @@ t.test('nobody becomes active beyond the limit', async (t) => {
   t.same(await statusCounts(list.id), { active: 2 })
 })
 
-t.test('on-subscription autoresponders answer who is added, unless they are held back', async (t) => {
-  const list = await createList(service)
-  const welcome = await addAutoresponder(list.id, 'Welcome')
-  const tips = await addAutoresponder(list.id, 'First tips')
-  const fromApi = await addAutoresponder(list.id, 'Explicitly from API', { trigger_run_on_api: true })
-  await addAutoresponder(list.id, 'Not from API', { trigger_run_on_api: false })
-  await addAutoresponder(list.id, 'By API', { trigger: 'api' })
-  const all = [welcome, tips, fromApi]
-  let next = 0
-  const queued = async (more: object) => reactionsTo((await add(list.id, `r${next++}@example.com`, more)).id)
-  t.same(await queued({}), all)
-  t.same(await queued({ skip_autoresponders: true }), [])
-  t.same(await queued({ status: 'unsubscribed' }), [], 'they run for active subscribers only')
-  t.same(await queued({ autoresponder_filter: 'welcome' }), [welcome])
-  t.same(await queued({ autoresponder_filter: '*API*' }), [fromApi])
-  t.same(await queued({ autoresponder_filter: 'F*s' }), [tips])
-  t.same(await queued({ autoresponder_filter: 'elcome' }), [])
-  t.same(await queued({ autoresponder_exclude_reacted: true }), all, 'to a new one nobody has reacted')
+t.test(
+  'on-subscription autoresponders answer an added subscriber, unless the request skips them',
+  async (t) => {
+    const list = await createList(service)
+    const welcome = await addAutoresponder(list.id, 'Welcome')
+    const tips = await addAutoresponder(list.id, 'First tips')
+    const fromApi = await addAutoresponder(list.id, 'Explicitly from API', { trigger_run_on_api: true })
+    await addAutoresponder(list.id, 'Not from API', { trigger_run_on_api: false })
+    await addAutoresponder(list.id, 'By API', { trigger: 'api' })
+    const all = [welcome, tips, fromApi]
+    let next = 0
+    const queued = async (more: object) =>
+      reactionsTo((await add(list.id, `r${next++}@example.com`, more)).id)
+    t.same(await queued({}), all)
+    t.same(await queued({ skip_autoresponders: true }), [])
+    t.same(await queued({ status: 'unsubscribed' }), [], 'they run for active subscribers only')
+    t.same(await queued({ autoresponder_filter: 'welcome' }), [welcome])
+    t.same(await queued({ autoresponder_filter: '*API*' }), [fromApi])
+    t.same(await queued({ autoresponder_filter: 'F*s' }), [tips])
+    t.same(await queued({ autoresponder_filter: 'elcome' }), [])
+    t.same(await queued({ autoresponder_exclude_reacted: true }), all, 'to a new one nobody has reacted')
 
-  const { id } = await add(list.id, 'updated@example.com', { autoresponder_filter: 'Welcome' })
-  await update(list.id, id, { status: 'active' })
-  t.same(await reactionsTo(id), [welcome], 'an update runs none by itself')
-  await update(list.id, id, { run_autoresponders: true, autoresponder_exclude_reacted: true })
-  t.same(await reactionsTo(id), [welcome], 'one of them has reacted, so none does')
-  await update(list.id, id, {
-    run_autoresponders: true,
-    autoresponder_exclude_reacted: true,
-    autoresponder_filter: 'First*',
-  })
-  t.same(await reactionsTo(id), [welcome, tips])
-  await update(list.id, id, {}, { run_autoresponders: true })
-  t.same(await reactionsTo(id), [welcome, welcome, tips, tips, fromApi], 'and again')
-  await update(list.id, id, { run_autoresponders: true, status: 'bounced' })
-  t.equal((await reactionsTo(id)).length, 5)
+    const { id } = await add(list.id, 'updated@example.com', { autoresponder_filter: 'Welcome' })
+    await update(list.id, id, { status: 'active' })
+    t.same(await reactionsTo(id), [welcome], 'an update runs none by itself')
+    await update(list.id, id, { run_autoresponders: true, autoresponder_exclude_reacted: true })
+    t.same(await reactionsTo(id), [welcome], 'one of them has reacted, so none does')
+    await update(list.id, id, {
+      run_autoresponders: true,
+      autoresponder_exclude_reacted: true,
+      autoresponder_filter: 'First*',
+    })
+    t.same(await reactionsTo(id), [welcome, tips])
+    await update(list.id, id, {}, { run_autoresponders: true })
+    t.same(await reactionsTo(id), [welcome, welcome, tips, tips, fromApi], 'and again')
+    await update(list.id, id, { run_autoresponders: true, status: 'bounced' })
+    t.equal((await reactionsTo(id)).length, 5)
 
-  const reactions = await collections.reactions.find({ subscriber_id: id }).toArray()
-  t.equal(new Set(reactions.map((reaction) => reaction.id)).size, 5)
-  t.match(reactions[0], { import_id: null, organization_id: 1, mailing_list_id: list.id })
-  t.same(new Set(reactions.map(({ state }) => state)), new Set(['dropped']), 'nothing comes of them any more')
-  await update(list.id, id, { email: 'moved@example.com' })
-  t.equal((await reactionsTo(id)).length, 5, 'they stay with the subscriber')
-  await call('DELETE', `/mailing_lists/${list.id}/subscribers/${id}`)
-  t.same(await reactionsTo(id), [], 'they go with the subscriber')
-})
+    const reactions = await collections.reactions.find({ subscriber_id: id }).toArray()
+    t.equal(new Set(reactions.map((reaction) => reaction.id)).size, 5)
+    t.match(reactions[0], { import_id: null, organization_id: 1, mailing_list_id: list.id })
+    t.same(
+      new Set(reactions.map(({ state }) => state)),
+      new Set(['dropped']),
+      'nothing comes of them any more',
+    )
+    await update(list.id, id, { email: 'moved@example.com' })
+    t.equal((await reactionsTo(id)).length, 5, 'they stay with the subscriber')
+    await call('DELETE', `/mailing_lists/${list.id}/subscribers/${id}`)
+    t.same(await reactionsTo(id), [], 'they go with the subscriber')
+  },
+)
 
 t.test(
-  'an import that has met a subscriber under another email before leaves its reactions out',
+  'an import that had this subscriber under another email before doesn’t queue its reactions again',
   async (t) => {
     const list = await createList(service)
     const welcome = await addAutoresponder(list.id, 'Welcome', {

@@ -14,7 +14,7 @@ import {
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 import { service } from './service.ts'
 
-/** The organization's subscriber limit: never overrun, and no row skipped while a place is left. */
+/** The organization's subscriber limit is never exceeded, and no row is skipped while quota is free. */
 
 const rowsOf = (name: string, count: number, more = ''): string =>
   Array.from({ length: count }, (_, i) => `${name}${i}@example.com${more}\n`).join('')
@@ -61,7 +61,7 @@ const create = (service: Service, listId: number, content: string, options: obje
 t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
   const { collections } = service
 
-  t.test('rows beyond the last place are skipped, and say so', async (t) => {
+  t.test('rows beyond the limit are skipped, and the log says so', async (t) => {
     const organization = await organizationWith(service, 2_500)
     const list = await createList(service, [], { organization_id: organization })
     const view = await importText(service, list.id, rowsOf('a', 6_000), noHeader)
@@ -114,7 +114,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.same(countsOf(real), countsOf(dry))
   })
 
-  t.test('imports and requests together never overrun it, nor leave a place free', async (t) => {
+  t.test('imports and requests together never exceed the limit, nor leave quota unused', async (t) => {
     const limit = 9_000
     const organization = await organizationWith(service, limit)
     const lists = await Promise.all(
@@ -154,7 +154,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.ok(byRequests > 0)
   })
 
-  t.test('an import that needs no place leaves what is free to others', async (t) => {
+  t.test('an import that needs no quota leaves what is free to others', async (t) => {
     const organization = await organizationWith(service, null)
     const list = await createList(service, [{ name: 'A', field_type: 'number' }], {
       organization_id: organization,
@@ -184,7 +184,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.same(countsOf(await importEnd(service, id)), { updated: 15_000 })
   })
 
-  t.test('a limit that is set holds for a creation that is under way on an empty list', async (t) => {
+  t.test('a limit that is set during a creation on an empty list binds the creation', async (t) => {
     const organization = await organizationWith(service, null)
     const list = await createList(service, [], { organization_id: organization })
     const database = await openDatabase({
@@ -220,7 +220,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.same(await activeIn(service, organization), { counted: 0, there: 0 })
   })
 
-  t.test('a limit that is set or lowered holds for imports that run', async (t) => {
+  t.test('a limit that is set or lowered binds running imports', async (t) => {
     const organization = await organizationWith(service, 1_000_000)
     const list = await createList(service, [], { organization_id: organization })
     const { id } = await create(service, list.id, rowsOf('l', 80_000))
@@ -239,7 +239,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.same(await activeIn(service, organization), { counted: most, there: most })
   })
 
-  t.test('an engine that is killed gives back what it held', async (t) => {
+  t.test('the reservation of a killed engine is given back', async (t) => {
     const limit = 20_000
     const organization = await organizationWith(service, limit)
     const list = await createList(service, [], { organization_id: organization })

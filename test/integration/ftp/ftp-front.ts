@@ -32,13 +32,13 @@ const isPublished = async (name: string) => {
 
 const plain = await start(t)
 
-/** An organization of its own, with a key. */
+/** A new organization, with a key. */
 async function newAccount(): Promise<string> {
   const { id } = await service.post('/organizations', { organization: { name: 'Another one' } })
   return (await service.post(`/organizations/${id}/api_keys`, { api_key: { name: 'ftp' } })).key
 }
 
-/** Until the session's upload has brought so many bytes. */
+/** Waits until the session's upload has received this number of bytes. */
 const arrived = (session: FtpSession, bytes: number) =>
   until(
     `${bytes} bytes`,
@@ -46,7 +46,7 @@ const arrived = (session: FtpSession, bytes: number) =>
     (reply) => reply.startsWith(`211 a transfer is running, ${bytes} bytes`),
   )
 
-/** So many ports in a row that nobody listens on now. */
+/** Consecutive ports on which no server listens now. */
 async function freeRange(size: number): Promise<string> {
   for (let tries = 0; tries < 100; tries += 1) {
     const first = 10_000 + Math.floor(Math.random() * 20_000)
@@ -60,7 +60,7 @@ async function freeRange(size: number): Promise<string> {
   throw new Error('no free ports')
 }
 
-t.test('an account has at most half of the passive ports, and they come back', async (t) => {
+t.test('an account has at most half of the passive ports, and they are freed', async (t) => {
   const front = await start(t, {
     passivePorts: await freeRange(4),
     timeouts: { passivePortMs: 200 },
@@ -110,7 +110,7 @@ t.test('a port that the client does not dial is given back', async (t) => {
 })
 
 t.test(
-  'a stranger who dials a passive port is shown out, and the client still gets through',
+  'a stranger who connects to a passive port is disconnected, and the client still gets through',
   { skip: process.platform === 'linux' ? false : 'only Linux has more than one loopback address' },
   async (t) => {
     const session = await FtpSession.open(plain.url)
@@ -127,7 +127,7 @@ t.test(
   },
 )
 
-/** Takes the server's data connection in, as a client in active mode does. */
+/** Accepts the server's data connection, as a client in active mode does. */
 async function listenForServer(host = '127.0.0.1') {
   const server = createServer().listen(0, host)
   await once(server, 'listening')
@@ -156,7 +156,7 @@ t.test('in active mode the server dials the client', async (t) => {
   session.close()
 })
 
-t.test('nobody has the server connect to somebody else', async (t) => {
+t.test('no client makes the server connect to another host', async (t) => {
   const session = await FtpSession.open(plain.url)
   for (const line of [
     'PORT 127,0,0,2,40,0',
@@ -223,7 +223,7 @@ t.test('too many sessions are refused with a reply that arrives', async (t) => {
   })
   const refused = async (url: string, sentence: RegExp, from?: string) => {
     const session = new FtpSession(url, from)
-    // It speaks before it listens: what nobody reads must not take the reply away.
+    // The client sends before it reads: unread data must not cost the reply.
     if (url.startsWith('ftps')) await session.startTls()
     session.write(`USER api\r\nPASS ${bootstrapKey}\r\n${'NOOP\r\n'.repeat(100)}`)
     t.match(await session.reply(), sentence)
@@ -278,7 +278,7 @@ t.test('three wrong passwords end the session', async (t) => {
   t.equal(await session.ended(), '')
 })
 
-t.test('who does not log in is sent away', async (t) => {
+t.test('a client that doesn’t log in is disconnected', async (t) => {
   const front = await start(t, { timeouts: { loginMs: 300 } })
   const session = await FtpSession.connect(front.url)
   const knocking = setInterval(() => session.write('NOOP\r\n'), 50)
@@ -286,7 +286,7 @@ t.test('who does not log in is sent away', async (t) => {
   clearInterval(knocking)
 })
 
-t.test('so is who says nothing, but a transfer may take longer', async (t) => {
+t.test('a silent client is disconnected, but a transfer may take longer', async (t) => {
   const front = await start(t, { timeouts: { idleMs: 3_000 } })
   const session = await FtpSession.open(front.url)
   const data = await session.beginUpload('STOR patient.csv')
@@ -519,7 +519,7 @@ t.test('STAT is answered during a transfer, other commands after it', async (t) 
   session.close()
 })
 
-t.test('no account sees the other one', async (t) => {
+t.test('no account sees another account’s files', async (t) => {
   const [one, two] = [await FtpSession.open(plain.url), await FtpSession.open(plain.url, await newAccount())]
   await one.upload('STOR private.csv', 'mine')
   t.same((await two.download('NLST')).text, '')

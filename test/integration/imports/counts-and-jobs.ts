@@ -73,7 +73,7 @@ t.test('counts are by status, for the organization and each of its lists', async
   t.match((await as('/organization/1/subscriber_counts')).body, { error_code: 'not_found' })
 })
 
-t.test('nobody is counted: the subscribers are not looked at', async (t) => {
+t.test('counts are stored: a request for them reads no subscribers', async (t) => {
   await service.db.command({ profile: 2 })
   await get('/subscriber_counts')
   await service.db.command({ profile: 0 })

@@ -41,7 +41,7 @@ async function begunImport() {
 }
 
 t.test(
-  'a paused import stops at once, keeps its turn, and goes on where it stood, its figures true',
+  'a paused import stops at once, keeps its list, and resumes where it stopped, with right counts',
   async (t) => {
     const { list, id } = await begunImport()
     t.match(await move(id, 'pause'), { success: true, data: { state: 'paused' } })

@@ -315,7 +315,7 @@ t.test('filters', async (t) => {
   t.match((await call('GET', `${pathOf(list)}?minimal=yes`)).body, { error_code: 'invalid_request' })
 })
 
-t.test('names are taken without case, on one list', async (t) => {
+t.test('names of autoresponders are unique on a list, compared without case', async (t) => {
   const [list, other] = [await createList(service), await createList(service)]
   await create(list, { name: 'News' })
   const second = await create(list, { name: 'Second' })
@@ -329,7 +329,7 @@ t.test('names are taken without case, on one list', async (t) => {
 
 const sends = (id: number) => ({ trigger: 'autoresponder_send', trigger_autoresponder_to_send_id: id })
 const opens = (id: number) => ({ trigger: 'autoresponder_open', trigger_autoresponder_to_open_id: id })
-const notifyEngines = { error_code: 'validation_failed', error_message: /ring/ }
+const cycleRefused = { error_code: 'validation_failed', error_message: /ring/ }
 
 t.test('no autoresponder triggers itself, not even by others', async (t) => {
   const [list, other] = [await createList(service), await createList(service)]
@@ -343,16 +343,16 @@ t.test('no autoresponder triggers itself, not even by others', async (t) => {
     delay_unit: 'days',
     delay_amount: 1,
   })
-  t.match(await update(a, sends(a.id)), notifyEngines)
-  t.match(await update(a, opens(b.id)), notifyEngines)
-  t.match(await update(a, sends(c.id)), notifyEngines)
+  t.match(await update(a, sends(a.id)), cycleRefused)
+  t.match(await update(a, opens(b.id)), cycleRefused)
+  t.match(await update(a, sends(c.id)), cycleRefused)
   t.match(await update(a, { trigger_autoresponder_to_open_id: c.id }), { success: true }, 'a target at rest')
-  t.match(await update(a, { trigger: 'autoresponder_open' }), notifyEngines, 'until the trigger wakes it')
+  t.match(await update(a, { trigger: 'autoresponder_open' }), cycleRefused, 'until the trigger wakes it')
   t.match(await update(b, { trigger: 'api' }), { success: true })
   t.match(await update(a, { trigger: 'autoresponder_open' }), { success: true }, 'a chain that ends')
 })
 
-t.test('updates at once make no ring together', async (t) => {
+t.test('concurrent updates make no cycle together', async (t) => {
   const lists = [await createList(service), await createList(service), await createList(service)]
   for (let round = 0; round < 6; round += 1) {
     const all: Json[] = []
@@ -363,12 +363,12 @@ t.test('updates at once make no ring together', async (t) => {
     t.equal(answers.filter(({ success }) => success).length, 2, JSON.stringify(answers))
     t.match(
       answers.find(({ success }) => !success),
-      notifyEngines,
+      cycleRefused,
     )
   }
 })
 
-t.test('who may only change the state may pause', async (t) => {
+t.test('a user who may only change the state may pause', async (t) => {
   const list = await createList(service)
   const created = await create(list)
   const { id: userId } = await post('/users', {

@@ -434,7 +434,7 @@ t.test('changes at once lose nothing', async (t) => {
   t.match(after, { name: 'Together', contents: [{ subject: 'A' }], dispatch: { speed: 7, paused: true } })
 })
 
-t.test('a template doesn’t grow beyond what a document holds', async (t) => {
+t.test('a template doesn’t grow beyond the size of a document', async (t) => {
   const template = await create(await createList(service))
   const text = 'x'.repeat(900_000)
   let answer: Json

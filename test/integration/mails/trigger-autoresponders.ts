@@ -315,7 +315,7 @@ t.test('where emails are no identity, a call is for one subscriber all the same'
   t.same(await answered(list.id), [id])
 })
 
-t.test('no creation without the permission for it, nor without a place', async (t) => {
+t.test('a call creates no subscriber without the permission for it, nor without quota', async (t) => {
   const organization = await post('/organizations', { organization: { name: 'Full', subscriber_limit: 1 } })
   const list = await createList(service, [], { organization_id: organization.id })
   const id = await addAutoresponder(list.id, 'A', { organization_id: organization.id })
@@ -357,32 +357,35 @@ t.test('no creation without the permission for it, nor without a place', async (
   t.same(await countsOfList(list.id), { active: 1, unsubscribed: 1 })
 })
 
-t.test('calls at once create one subscriber, and whom a deletion takes keeps no mail', async (t) => {
-  const list = await createList(service)
-  const id = await addAutoresponder(list.id, 'A')
-  const welcome = await addAutoresponder(list.id, 'Welcome', { trigger: 'subscription' })
-  const body = { autoresponder_ids: [id], create_missing_subscriber: true }
-  for (let round = 0; round < 5; round += 1) {
-    const replies = await Promise.all(
-      Array.from({ length: 6 }, () => trigger(list.id, `r${round}@example.com`, body)),
-    )
-    t.same(replies.map(({ data }) => data.subscription_result).sort(), [
-      'created',
-      ...Array<string>(5).fill('remained_active'),
-    ])
-    t.equal(new Set(replies.map(({ data }) => data.subscriber.id)).size, 1)
-    t.same((await answered(list.id)).sort(), [...Array<number>(6).fill(id), welcome].sort())
-  }
-  t.same(await countsOfList(list.id), { active: 5, unsubscribed: 0 })
+t.test(
+  'concurrent calls create one subscriber, and a subscriber who is deleted meanwhile gets no mail',
+  async (t) => {
+    const list = await createList(service)
+    const id = await addAutoresponder(list.id, 'A')
+    const welcome = await addAutoresponder(list.id, 'Welcome', { trigger: 'subscription' })
+    const body = { autoresponder_ids: [id], create_missing_subscriber: true }
+    for (let round = 0; round < 5; round += 1) {
+      const replies = await Promise.all(
+        Array.from({ length: 6 }, () => trigger(list.id, `r${round}@example.com`, body)),
+      )
+      t.same(replies.map(({ data }) => data.subscription_result).sort(), [
+        'created',
+        ...Array<string>(5).fill('remained_active'),
+      ])
+      t.equal(new Set(replies.map(({ data }) => data.subscriber.id)).size, 1)
+      t.same((await answered(list.id)).sort(), [...Array<number>(6).fill(id), welcome].sort())
+    }
+    t.same(await countsOfList(list.id), { active: 5, unsubscribed: 0 })
 
-  for (let round = 0; round < 20; round += 1) {
-    const { id: subscriber } = await add(list.id, 'gone@example.com')
-    const [deleted, ...replies] = await Promise.all([
-      call('DELETE', `/mailing_lists/${list.id}/subscribers/${subscriber}`),
-      ...Array.from({ length: 3 }, () => trigger(list.id, subscriber, { autoresponder_ids: [id] })),
-    ])
-    t.match(deleted.body, { success: true })
-    for (const reply of replies) if (reply.success !== true) t.match(reply, { error_code: 'not_found' })
-    t.same(await answered(list.id), [])
-  }
-})
+    for (let round = 0; round < 20; round += 1) {
+      const { id: subscriber } = await add(list.id, 'gone@example.com')
+      const [deleted, ...replies] = await Promise.all([
+        call('DELETE', `/mailing_lists/${list.id}/subscribers/${subscriber}`),
+        ...Array.from({ length: 3 }, () => trigger(list.id, subscriber, { autoresponder_ids: [id] })),
+      ])
+      t.match(deleted.body, { success: true })
+      for (const reply of replies) if (reply.success !== true) t.match(reply, { error_code: 'not_found' })
+      t.same(await answered(list.id), [])
+    }
+  },
+)

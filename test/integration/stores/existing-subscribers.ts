@@ -4,7 +4,7 @@ import { messageOf } from '../../../shared/contract/errors.ts'
 import { findValueSizes, isDocumentTooLarge, valueBytes } from '../../../shared/store/value-bytes.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 
-/** What a batch finds of the subscribers that are there, whether one reply of the server holds it or not. */
+/** What a batch finds of its existing subscribers, in one reply of the server or in several. */
 
 const subscriber = (number: number, more: object) => ({
   _id: `7:s${number}@example.com`,

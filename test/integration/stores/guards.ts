@@ -27,8 +27,8 @@ import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
 import { subscriberDocument } from '../../helpers/subscriber-document.ts'
 
 /**
- * Each guarded write of docs/protocol.md: it changes the document in the state that the page names, and leaves it as it
- * is in each other one: held under another token, by another engine, done, ended, not due yet.
+ * Each guarded write of docs/protocol.md changes the document in the state that the page names. In each other state
+ * it leaves the document alone: leased under another token or by another engine, done, ended, not due yet.
  */
 
 const { database } = await databaseAndFolder(t)
@@ -42,7 +42,9 @@ interface GuardedWrite<D> {
   run: () => Promise<unknown>
   /** What the document has that the write is for. */
   changes: Partial<D>
-  /** What makes it somebody else's, or another state: nothing is written, and the answer is no. */
+  /**
+   * Differences, such as another engine's token or another state, with which nothing is written and the answer is no.
+   */
   leaves: Partial<D>[]
 }
 
@@ -224,7 +226,7 @@ function withEventAfterRead<D extends Document>(
   })
 }
 
-t.test('what got on between a look and the write that follows is not taken over', async (t) => {
+t.test('progress between a read and the write that follows prevents the take-over', async (t) => {
   const advances: Partial<ChunkDocument>[] = [
     { lease_until: future },
     { token: 'theirs', engine_id: 'theirs' },
@@ -261,7 +263,7 @@ t.test('what got on between a look and the write that follows is not taken over'
   }
 })
 
-t.test('the two states in which nobody may write are kept by the fence', async (t) => {
+t.test('the fence lets no engine write in the two states without a holder', async (t) => {
   await collections.chunks.deleteMany({})
   await collections.chunks.insertMany([
     chunk(leased),
@@ -541,7 +543,7 @@ t.test('a pause or a cancel whose request died is enforced', async (t) => {
   }
 })
 
-t.test('an import that is settled while its counts are read keeps them', async (t) => {
+t.test('an import that is finalized while its counts are read keeps them', async (t) => {
   const counts = { ...noCounts(), added: 5 }
   const settle = async (): Promise<void> => {
     await imports.fixTotals(collections, 1, counts)
@@ -685,54 +687,57 @@ t.test('reactions', async (t) => {
 
 // ---- the quota ----
 
-t.test('figures of the quota', async (t) => {
-  const usage = (changes: Partial<UploadUsageDocument>): UploadUsageDocument => ({
-    ...{ _id: 1, revision: 3, bytes: 0, files: 0, uploads: [], imports: [], counted_at: new Date() },
-    ...changes,
-  })
-  const entry = (import_id: number, source = 0, partition = 0) => ({
-    import_id,
-    source,
-    partition,
-    entered_at: past,
-  })
-  const limits = { bytes: 100, imports: 2 }
-  const faults = await findFaults<UploadUsageDocument>(collections.uploadUsage, usage, [
-    {
-      write: 'enterImport',
-      changes: {},
-      leaves: [
-        { imports: [entry(1)] },
-        { imports: [entry(2), entry(3)] },
-        { bytes: 61 },
-        { pinned: 61 },
-        { imports: [entry(2, 30, 31)] },
-        { uploads: [{ token: 'u', name: 'x', bytes: 61, files: 1 }] },
-        { counted_at: past },
-      ],
-      run: () => staged.enterImport(collections, 1, { importId: 1, bytes: 40, maxAgeMs: 60_000 }, limits),
-    },
-    {
-      write: 'growSource',
-      changes: { imports: [entry(1, 10)] },
-      leaves: [{ imports: [] }, { imports: [entry(2, 10)] }, { imports: [entry(1, 61)] }, { bytes: 51 }],
-      run: () => staged.growSource(collections, 1, { importId: 1, bytes: 40, within: 'all' }, 100),
-    },
-    {
-      write: 'reservePartition',
-      changes: { imports: [entry(1, 10), entry(2, 10, 10)] },
-      leaves: [{ imports: [] }, { imports: [entry(1, 10), entry(2, 10, 50)] }],
-      run: () => staged.reservePartition(collections, 1, { importId: 1, bytes: 40 }, 100),
-    },
-    {
-      write: 'setPinned',
-      changes: {},
-      leaves: [{ revision: 4 }],
-      run: () => staged.setPinned(collections, usage({}), 9),
-    },
-  ])
-  t.same(faults, [])
-})
+t.test(
+  'the totals of the quota change only within the limits, and at the revision that was read',
+  async (t) => {
+    const usage = (changes: Partial<UploadUsageDocument>): UploadUsageDocument => ({
+      ...{ _id: 1, revision: 3, bytes: 0, files: 0, uploads: [], imports: [], counted_at: new Date() },
+      ...changes,
+    })
+    const entry = (import_id: number, source = 0, partition = 0) => ({
+      import_id,
+      source,
+      partition,
+      entered_at: past,
+    })
+    const limits = { bytes: 100, imports: 2 }
+    const faults = await findFaults<UploadUsageDocument>(collections.uploadUsage, usage, [
+      {
+        write: 'enterImport',
+        changes: {},
+        leaves: [
+          { imports: [entry(1)] },
+          { imports: [entry(2), entry(3)] },
+          { bytes: 61 },
+          { pinned: 61 },
+          { imports: [entry(2, 30, 31)] },
+          { uploads: [{ token: 'u', name: 'x', bytes: 61, files: 1 }] },
+          { counted_at: past },
+        ],
+        run: () => staged.enterImport(collections, 1, { importId: 1, bytes: 40, maxAgeMs: 60_000 }, limits),
+      },
+      {
+        write: 'growSource',
+        changes: { imports: [entry(1, 10)] },
+        leaves: [{ imports: [] }, { imports: [entry(2, 10)] }, { imports: [entry(1, 61)] }, { bytes: 51 }],
+        run: () => staged.growSource(collections, 1, { importId: 1, bytes: 40, within: 'all' }, 100),
+      },
+      {
+        write: 'reservePartition',
+        changes: { imports: [entry(1, 10), entry(2, 10, 10)] },
+        leaves: [{ imports: [] }, { imports: [entry(1, 10), entry(2, 10, 50)] }],
+        run: () => staged.reservePartition(collections, 1, { importId: 1, bytes: 40 }, 100),
+      },
+      {
+        write: 'setPinned',
+        changes: {},
+        leaves: [{ revision: 4 }],
+        run: () => staged.setPinned(collections, usage({}), 9),
+      },
+    ])
+    t.same(faults, [])
+  },
+)
 
 // ---- transactions ----
 
@@ -750,7 +755,7 @@ t.test('values are changed in place only while the fields were read a moment ago
   t.match(await collections.subscribers.findOne({ _id: document._id }), { custom_fields: { 5: 'in time' } })
 })
 
-t.test('what is written in a transaction is taken back with it', async (t) => {
+t.test('what a transaction has written is undone with it', async (t) => {
   const moved = { organizationId: 1, listId: 1, changes: { ...noStatusCounts(), active: 3 } }
   const request = { amount: 1, hasQuotaLock: true }
   const writes: Record<string, (session: ClientSession) => Promise<unknown>> = {
@@ -802,7 +807,7 @@ t.test('what is written in a transaction is taken back with it', async (t) => {
   await session.endSession()
 })
 
-// ---- places under the subscriber limit ----
+// ---- quota under the subscriber limit ----
 
 const organization = (changes: Partial<OrganizationDocument>): OrganizationDocument => ({
   ...{ _id: 1, name: 'One', time_zone_name: 'UTC', subscriber_limit: 10, places_revision: 0 },
@@ -810,7 +815,7 @@ const organization = (changes: Partial<OrganizationDocument>): OrganizationDocum
   ...changes,
 })
 
-t.test('a limit whose request died is enforced on all that may still write by the old one', async (t) => {
+t.test('a limit whose request died binds all that may still write by the old one', async (t) => {
   for (const writing of [{ state: 'importing' }, ended] as const) {
     await Promise.all([
       collections.organizations.deleteMany({}),

@@ -32,7 +32,7 @@ async function watchForALease(): Promise<void> {
 const earlier = '7fffffff0000000000000000'
 const hour = 3_600_000
 
-/** An engine whose lease ends so many milliseconds from now, by the clock of the primary of an election. */
+/** An engine whose lease ends in `ms`, by the clock of an election's primary. */
 async function engineWith(t: { name: string }, leaseEndsIn: number, election?: string) {
   const { time } = await readPrimaryClock(db)
   const _id = t.name
@@ -77,7 +77,7 @@ for (const [clock, leaseEndsIn] of [
   ['behind', hour],
 ] as const)
   t.test(
-    `a new primary whose clock is ${clock} gives a lease of before its election one lease more`,
+    `a new primary whose clock is ${clock} extends a lease of before its election by one lease`,
     async (t) => {
       const { document } = await engineWith(t, leaseEndsIn, earlier)
       await markDead(db, 'engines')

@@ -10,7 +10,7 @@ import { keyHashSecret } from '../../../shared/store/api-keys.ts'
 import { databaseAndFolder } from '../../helpers/database-and-folder.ts'
 import { storedChunk, storedImport } from '../../helpers/stored-import.ts'
 
-/** Who may fail an import of which a file is missing, and who leaves it to others: docs/decisions/111. */
+/** Which engine may fail an import whose file is missing, and which leaves it to others: docs/decisions/111. */
 
 const { database } = await databaseAndFolder(t)
 const { collections } = database
@@ -149,7 +149,7 @@ t.test('the id of the folder is adopted once', async (t) => {
   t.equal(await adoptDataFolderId(collections, 'second'), 'first')
 })
 
-t.test('an engine is alone where no other folder has a living engine that sees its files', async (t) => {
+t.test('an engine is alone where no other folder has a running engine that shares its files', async (t) => {
   await collections.engines.deleteMany({})
   const engine = (_id: string, number: number, changes: object) => ({
     ...{ _id, number, host: 'h', process_id: 1, started_at: ago(60), dead: false, session_ids: [] },

@@ -82,7 +82,7 @@ async function growPool(): Promise<void> {
   await Promise.all(transactions)
 }
 
-t.test('a heartbeat that was held up puts back no sessions of before', async (t) => {
+t.test('a delayed heartbeat restores no sessions of before', async (t) => {
   const [held, opening] = [Promise.withResolvers(), Promise.withResolvers()]
   gate = { reached: () => held.resolve(null), opened: opening.promise }
   await held.promise
@@ -120,7 +120,7 @@ t.test(
         },
         (left) => left === 0,
       )
-      // Another one's write isn't held up by the transaction that was ended.
+      // The ended transaction delays no other write.
       await counters.updateOne({ _id: 'c0' }, { $inc: { next: 10 } }, { maxTimeMS: 2_000 })
     })
     t.equal(runs, 2)
@@ -135,7 +135,7 @@ t.test(
   },
 )
 
-t.test('a process that stops is registered no more, whatever its heartbeat does', async (t) => {
+t.test('a process that stops is unregistered, whatever its heartbeat does', async (t) => {
   await registration.stop()
   t.equal(await processes.countDocuments(), 0)
   await sleep(3_500)

@@ -15,7 +15,7 @@ const { collections } = database
 
 const megabyte = 1024 * 1024
 
-/** Whoever copies asks it before each step; it lets something happen before the step of that number. */
+/** Called before each step of a copy; something happens before the step of that number. */
 function meanwhile(step: number, happens: () => void): AbortSignal {
   let steps = 0
   return {
@@ -111,7 +111,7 @@ for (const [organizationId, STAGING] of [
   [2, 'disk'],
   [3, 'gridfs'],
 ] as const)
-  t.test(`an upload goes on only where there is as much as it is to keep: ${STAGING}`, async (t) => {
+  t.test(`an upload resumes only where all of what it is to keep exists: ${STAGING}`, async (t) => {
     const uploads = openUploads({ STAGING, DATA_DIR: folder }, database)
     const directory = uploads.directory(organizationId)
     await directory.prepare()

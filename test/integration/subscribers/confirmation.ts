@@ -158,7 +158,7 @@ t.test('a visit of the link adds the subscriber, with the time and the address o
   t.notOk(service.processes['control-plane']!.log().includes(asked.token), 'tokens are not logged')
 })
 
-t.test('whatever adds nobody shows one page, byte for byte', async (t) => {
+t.test('every visit that adds no subscriber shows the same page, byte for byte', async (t) => {
   const organization = await post('/organizations', { organization: { name: 'Full', subscriber_limit: 1 } })
   const list = await listWithForm([], { organization_id: organization.id })
   const expired = await ask(list, 'late@example.com')

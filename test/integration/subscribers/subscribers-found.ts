@@ -99,7 +99,7 @@ t.test('pages of a list, by number and by token', async (t) => {
     t.match((await call('GET', `${path}?${query}`)).body, { error_code: 'invalid_request' }, query)
 })
 
-t.test('tokens go on where they stood, whatever comes and goes', async (t) => {
+t.test('page tokens resume where they stopped, whatever comes and goes', async (t) => {
   const list = await createList(service)
   const path = `/mailing_lists/${list.id}/subscribers`
   const ids: number[] = []
@@ -406,7 +406,7 @@ t.test('an email that very many have is read by pages, of any number', async (t)
   }
 })
 
-t.test('pages by number go on over more lists than one query asks for', async (t) => {
+t.test('pages by number continue over more lists than one query asks for', async (t) => {
   const organization = await post('/organizations', { organization: { name: 'Many lists' } })
   const plain = await createList(service, [], { organization_id: organization.id })
   const email = 'everywhere@example.com'

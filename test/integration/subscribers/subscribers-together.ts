@@ -51,7 +51,7 @@ t.test('creations at the same moment are each added once, or refused by themselv
   }
 })
 
-t.test('creations at the same moment fill the limit to the last place and no further', async (t) => {
+t.test('concurrent creations fill the limit exactly', async (t) => {
   const { id: organizationId } = await service.post('/organizations', {
     organization: { name: 'Limited', subscriber_limit: 25 },
   })

@@ -411,7 +411,7 @@ t.test('of two updates at one moment each has its whole effect', async (t) => {
 })
 
 t.test(
-  'who is active has no removal, who is not confirmed no time of it, whatever a body says',
+  'an active subscriber has no removal, and an unconfirmed one no confirm_time, whatever a body says',
   async (t) => {
     const list = await createList(service, [], { has_confirmed: true })
     const removal = { remove_time: '2026-01-01T00:00Z', remove_ip: '192.0.2.1' }
@@ -444,7 +444,7 @@ t.test('faults that a schema finds and faults that only the list knows come in o
   ])
 })
 
-t.test('who leaves gets a time of removal, who comes back loses it', async (t) => {
+t.test('a subscriber who leaves gets a time of removal, and loses it when coming back', async (t) => {
   const list = await createList(service)
   const { id } = (await create(list.id, { email: 'a@example.com' })).body.data
   const set = async (change: object) => (await update(list.id, id, change)).body.data

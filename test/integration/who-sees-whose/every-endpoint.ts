@@ -16,8 +16,8 @@ import { makeRecords, names, password, spares, type Records } from './records.ts
 import { rowsFor, type Case, type Row } from './rows.ts'
 
 /**
- * Every endpoint, asked by every kind of caller, for records of his own organization and of a foreign one. What comes
- * back is looked into: it names records of the right organization, and none of the other one.
+ * Every kind of caller calls every endpoint, for records of its own organization and of a foreign one. The replies
+ * name records of the right organization, and none of the other one.
  */
 
 const service = await startService(t, ['control-plane', 'engine'])
@@ -38,14 +38,14 @@ const systemUser = await service.post('/users', {
 })
 const rows = rowsFor(own, foreign, { key: 1, user: systemUser.id })
 
-/** What a caller holds: a role of an admin, one permission, or nothing. */
+/** A caller's rights: a role of an admin, one permission, or none. */
 interface Caller {
   who: string
   key: string
   holds: string | null
 }
 
-/** Every permission that a user can hold, as the contract has them. */
+/** Every permission of the contract. */
 const permissions = `
   mailing_list/create mailing_list/update mailing_list/delete subscriber/create subscriber/update subscriber/delete
   subscriber/read subscriber/import subscriber/export segmentation_criteria/create segmentation_criteria/update
@@ -70,7 +70,7 @@ async function succeeded(call: Promise<Answer>): Promise<void> {
   if (body?.success !== true) throw new Error(`this should succeed: ${status} ${text}`)
 }
 
-/** A user of the organization with a key of his. */
+/** A user of the organization, with a key. */
 async function userWithKey(user: object): Promise<{ id: number; keyId: number; key: string }> {
   const { id } = await spares['user']!(world, own)
   await succeeded(service.call('PUT', `/users/${id}`, { user }))
@@ -282,7 +282,7 @@ t.test('what another control plane revoked is so here after 5 s', async (t) => {
   for (const caller of callers) t.equal(await faultOfCaller(endpoint, row, caller), null)
 })
 
-t.test('an own path with foreign ids in the body or the query', async (t) => {
+t.test('an own path with foreign ids in the body or the query reaches nothing foreign', async (t) => {
   for (const [name, row] of Object.entries(rows))
     for (const given of row.cases ?? [])
       t.equal(await faultOfCase(name.split(' '), row, given), null, `${name}: ${given.what}`)

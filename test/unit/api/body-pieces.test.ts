@@ -41,7 +41,7 @@ t.test('one that stands still is given up when the process stops, and not before
   }
 })
 
-t.test('one that goes on for ever is given up in time to be answered', async (t) => {
+t.test('a body that never ends is given up in time to be answered', async (t) => {
   const body = new PassThrough()
   const more = setInterval(() => body.write('x'), 1)
   t.teardown(() => clearInterval(more))

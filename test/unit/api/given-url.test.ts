@@ -44,7 +44,7 @@ t.test('a password is masked however its URL is spelled', async (t) => {
   t.equal(shownOf(' https://example.com/a.csv?x=a:b@c ')!.shown, 'https://example.com/a.csv?x=a:b@c')
 })
 
-t.test('whatever a parser takes for a URL is shown without its password, or refused', async (t) => {
+t.test('any text that a parser accepts as a URL is shown without its password, or refused', async (t) => {
   const piece = fc.oneof(
     fc.constantFrom('http', 'https', 'ftp', 'ftps', ':', '/', '//', '\\', '@', '?', '#', '%', '%41', '%0'),
     fc.constantFrom('user', 'secret', 'example.com', '[::1]', '[2606:4700::1]', '0x7f.1', ':80', '.', '..'),

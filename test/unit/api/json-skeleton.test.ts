@@ -11,7 +11,7 @@ const path = ['subscriber_import', 'file_source', 'content']
 /** What a body comes to; undefined for a refused one. */
 type Read = { value: unknown } | undefined
 
-/** As the control plane reads it, in pieces, the text put back in its place. */
+/** The document as the control plane reads it, in pieces, with the text put back. */
 function readInPieces(pieces: Buffer[], limit = 1024 * 1024): Read {
   let [texts, isHalf]: [Buffer[], boolean] = [[], false]
   const skeleton = new JsonSkeleton({
@@ -127,7 +127,7 @@ const { document } = fc.letrec((tie) => ({
     },
   ),
 }))
-/** Most of them lead to a content. */
+/** Any document, or a body with a content among other keys. */
 const body = fc.oneof(
   document,
   fc

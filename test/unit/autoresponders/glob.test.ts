@@ -54,7 +54,7 @@ t.test('it is right about any pattern and name', async (t) => {
   t.pass()
 })
 
-t.test('no pattern takes time to speak of', async (t) => {
+t.test('every pattern is matched in negligible time', async (t) => {
   const name = 'a'.repeat(10_000)
   const patterns = [
     `${'a*'.repeat(5_000)}b`,

@@ -95,7 +95,7 @@ t.test('separators and enclosures are told by what they make of the file', (t) =
   t.end()
 })
 
-t.test('an email column is found under whatever name', (t) => {
+t.test('an email column is found under any name', (t) => {
   const headers = [
     'EMAIL',
     'E-Mail',

@@ -30,11 +30,11 @@ interface Split {
   result: SplitResult
   /** Per range, the identities and numbers of its records as they lie there. */
   ranges: { identity: string; number: number; line: number; text: string }[][]
-  /** What broke the scan of the tail off. */
+  /** The error that ended the scan of the second half. */
   brokenOff: unknown[]
 }
 
-/** `scan`: what scans the tail; left out, one thread does it all. */
+/** `scan` scans the second half; without it, one thread does all. */
 async function split(
   content: string | Buffer,
   format: FileFormat = utf8Format,
@@ -107,7 +107,10 @@ async function reopen(id: number, secondHalf: SplitResult['secondHalf']): Promis
   return openPartition(staging, names)
 }
 
-/** What must hold for every file: each record once, in its range, in file order, ranges side by side. */
+/**
+ * Checks the properties of every split: each record is there once, in its range, in file order, and ranges are
+ * adjacent.
+ */
 function checkPartition(t: Test, { result, ranges }: Split, records: number): void {
   const numbers = ranges.flat().map((record) => record.number)
   t.equal(result.records, records)
@@ -191,7 +194,7 @@ t.test('heavy identities among others get ranges of their own', async (t) => {
 })
 
 t.test('a heavy stretch that no sample saw is split again', async (t) => {
-  // Far fewer places are sampled than there are rows: the sample sees one of the many identities between "m" and "n".
+  // The sample has fewer records than the file: it has one of the many identities between "m" and "n".
   const outcome = await split(
     lines(40_000, (i) => `m${String(i).padStart(6, '0')}@example.com,${'x'.repeat(60)}\n`) +
       lines(200_000, (i) => `z${i % 7}@example.com,${'y'.repeat(40)}\n`),
@@ -295,7 +298,7 @@ t.test('what is no CSV text in its character set is refused before a row is writ
   t.equal(half.result.records, 20, 'half of them may be bad')
 })
 
-t.test('what looks like a mistake is said', async (t) => {
+t.test('a split warns of what looks like a mistake', async (t) => {
   const many = await split(`a@b.co,"${'x\n'.repeat(25)}"\n`)
   t.match(many.result.warnings, [/more than 20 lines, the first at line 1/])
   const windows = await split(Buffer.from([...Buffer.from('a@b.co,'), 0x93, 0x0a]), {
@@ -450,7 +453,7 @@ t.test('and of anything', async (t) => {
   t.ok(inTwo > 5 && inTwo < 35)
 })
 
-t.test('one thread goes on alone where the other never begins, or breaks off', async (t) => {
+t.test('one thread splits alone where the other never begins, or breaks off', async (t) => {
   const content = lines(5_000, row)
   const alone = outcomeOf(await split(content))
   const scans: Record<string, HelperThread['scan']> = {

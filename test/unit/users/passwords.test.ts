@@ -9,7 +9,7 @@ const hashPassword = (password: string) => passwords.hashPassword(password, { or
 const isPassword = (password: string, hash: string, organizationId = 1) =>
   passwords.isPassword(password, hash, { organizationId, stopping })
 
-t.test('a password is right only as it is, in whatever form its accents come', async (t) => {
+t.test('a password is right only as it is, in any Unicode form of its accents', async (t) => {
   const hash = await hashPassword('pässword 😀')
   t.match(hash, /^\$argon2id\$v=19\$m=19456,t=2,p=1\$[\w+/]{22}\$[\w+/]{43}$/)
   t.equal(await isPassword('pässword 😀'.normalize('NFD'), hash), true)
@@ -35,13 +35,13 @@ t.test('a hash is read with the parameters that it names', async (t) => {
   await t.rejects(isPassword('password', 'plain'), /no Argon2id hash/)
 })
 
-t.test('nobody’s hash costs what any other costs', async (t) => {
+t.test('the hash of an unknown user costs as much as any other', async (t) => {
   const parametersOf = (hash: string) => hash.split('$').slice(0, 4).join('$')
   t.equal(parametersOf(nobodysHash), parametersOf(await hashPassword('password')))
   t.equal(await isPassword('password', nobodysHash), false)
 })
 
-t.test('hashes wait for their turn, up to a bound for each organization', async (t) => {
+t.test('hashes wait in line, up to a bound for each organization', async (t) => {
   const cheap = '$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc4OWFiY2RlZg$MDEyMzQ1Njc4OWFiY2RlZg'
   const many = Promise.allSettled(Array.from({ length: 300 }, () => isPassword('password', cheap)))
   t.equal(await isPassword('password', cheap, 2), false, 'another organization still gets in')
@@ -51,7 +51,7 @@ t.test('hashes wait for their turn, up to a bound for each organization', async 
   t.equal(await isPassword('password', cheap), false, 'and go on afterwards')
 })
 
-t.test('organizations are served in turn, however many each of them brings', async (t) => {
+t.test('organizations are served in turn, however many hashes each of them brings', async (t) => {
   const turns = hashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const served: number[] = []
   const take = (organizationId: number) =>
@@ -60,7 +60,7 @@ t.test('organizations are served in turn, however many each of them brings', asy
   t.same(served, [1, 1, 2, 3, 1, 2, 1])
 })
 
-t.test('a stop sends those who wait away, and lets a hash under way end', async (t) => {
+t.test('a stop refuses those that wait, and lets a hash in progress end', async (t) => {
   const turns = hashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const stop = new AbortController()
   const gate = Promise.withResolvers<string>()

@@ -77,7 +77,7 @@ t.test('checkboxes are split outside of option names, longest first, in list ord
 })
 
 t.test(
-  'checkboxes are read as the independent model reads them, whatever separators options hold',
+  'checkboxes are read as the independent model reads them, with any separators in options',
   async (t) => {
     const text = (maxLength: number) =>
       fc.array(fc.constantFrom('a', 'B', ',', '|', ' ', '\u00a0'), { maxLength }).map((list) => list.join(''))
