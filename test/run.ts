@@ -169,7 +169,7 @@ async function tap(args: string[]): Promise<number> {
   stopping.signal.addEventListener('abort', () => signalAll('SIGTERM'))
   const status = await new Promise<number | null>((resolve) => child.once('exit', resolve))
   // Processes get a moment to end: `npm start` ends its MongoDB, which is not in the group.
-  for (let looks = 0; looks < 50 && signalAll(0); looks += 1) await sleep(100)
+  for (let i = 0; i < 50 && signalAll(0); i += 1) await sleep(100)
   signalAll('SIGKILL')
   return status ?? 1
 }

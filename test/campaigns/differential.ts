@@ -125,12 +125,16 @@ async function runList(number: number, around: Context): Promise<void> {
   const made = madeList(around.seed + number, around.limitShare, random)
   const list = await createList(made, `list ${number}`, around)
   const imports = random.between(1, maxImportsOfList)
-  for (let turn = 0; turn < imports && around.result.cases < around.cases; turn += 1) {
-    if (turn === 0 || random.chance(0.2)) await insertSubscribers(list, around.service, random)
+  for (
+    let importNumber = 0;
+    importNumber < imports && around.result.cases < around.cases;
+    importNumber += 1
+  ) {
+    if (importNumber === 0 || random.chance(0.2)) await insertSubscribers(list, around.service, random)
     const own = await identitiesIn(list, around.service)
     around.result.cases += 1
     const isSame = await compare(
-      `list ${number}, import ${turn}`,
+      `list ${number}, import ${importNumber}`,
       madeImport({ ...made, own }, random),
       list,
       around,
@@ -165,10 +169,10 @@ async function compareEnds(
   const { service, ends, result } = around
   const documents = await service.collections.subscribers.find({ mailing_list_id: list.id }).toArray()
   const existing = tableOf(documents, list.model.fields)
-  const places = list.made.hasLimit ? await setLimit(list, service, random) : null
+  const quota = list.made.hasLimit ? await setLimit(list, service, random) : null
   // The model computes for long; this pause lets the other lanes' connections be served.
   await setImmediate()
-  const expected = expectedEnd({ ...made, list: list.model, existing, places })
+  const expected = expectedEnd({ ...made, list: list.model, existing, quota })
   const from = new Date()
   const created = await createImport(made, list, service)
   if (created.success !== true) return [`the creation was refused: ${created.error_message}`]

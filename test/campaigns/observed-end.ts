@@ -100,7 +100,7 @@ export async function wrongCounters(
   return subscriberStatuses.flatMap((status) => {
     const counted = stripes.reduce((sum, stripe) => sum + stripe[status], 0)
     const there = documents.filter((document) => document.status === status).length
-    return counted === there ? [] : [`the counters say ${counted} ${status}, the table holds ${there}`]
+    return counted === there ? [] : [`the counters say ${counted} ${status}, the table has ${there}`]
   })
 }
 

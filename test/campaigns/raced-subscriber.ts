@@ -6,7 +6,7 @@ import type { Json } from '../helpers/service.ts'
  * which answers they give. On the list an import writes the number A, requests write B.
  */
 export interface RacedSubscriber {
-  /** Null as long as no answer has told the id that an import gave. */
+  /** Null until an answer has told the id that an import gave. */
   id: number | null
   status: SubscriberStatus
   a: number | null

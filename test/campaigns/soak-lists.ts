@@ -26,7 +26,7 @@ export interface DoneImport {
 const rowAddress = (row: number): string => `row.${row}@example.com`
 const note = 'as long as what people write into such fields'
 
-/** One import after the other of one kind of source, resting three times as long as each took. */
+/** Runs imports of one kind of source, one after the other, with pauses three times as long as each took. */
 export class ImportLane {
   list: SoakList | null = null
   readonly lists: SoakList[] = []

@@ -246,7 +246,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
       const lose = () =>
         collections.chunks.updateOne(
           { import_id: id, state: 'running' },
-          { $set: { token: 'nobody', lease_until: new Date(0) } },
+          { $set: { token: 'no engine', lease_until: new Date(0) } },
         )
       await until('a chunk in hand', lose, ({ modifiedCount }) => modifiedCount > 0)
       await letGo()

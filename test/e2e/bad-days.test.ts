@@ -60,13 +60,16 @@ async function checkMetricsOfAway(t: Test, urls: Record<string, string>): Promis
   t.match(text, /^process_resident_memory_bytes \d/m)
 }
 
-/** What every process says is true again; before its bound, each reading was kept for 200 times as long as it took. */
+/**
+ * Waits until the metrics of every process are right again. Earlier versions cached each reading for 200 times its
+ * duration.
+ */
 async function checkMetricsOfBack(t: Test, service: Service): Promise<void> {
   const backAt = Date.now()
   const finished = await service.collections.imports.countDocuments({ state: 'finished' })
   for (const [name, { ready }] of Object.entries(service.processes))
     await until(
-      `the figures of ${name}`,
+      `the metrics of ${name}`,
       async () => (await fetch(Object.values(ready.metrics)[0]!)).text(),
       (text) =>
         /^rollcall_database_up 1$/m.test(text) &&
@@ -77,7 +80,7 @@ async function checkMetricsOfBack(t: Test, service: Service): Promise<void> {
       60_000,
       200,
     )
-  t.comment(`the figures were right ${Date.now() - backAt} ms later`)
+  t.comment(`the metrics were right ${Date.now() - backAt} ms later`)
 }
 
 t.test('bad days', { timeout: 550_000 }, async (t) => {

@@ -15,7 +15,7 @@ import { DocumentedCommands } from '../helpers/documented-commands.ts'
 import { command, noDockerEngine, startDockerEngine, type DockerEngine } from '../helpers/docker-engine.ts'
 import { missing } from '../helpers/missing-programs.ts'
 import { basic, until, type Json } from '../helpers/service.ts'
-import { gatherStandIns, makeStandInImages } from '../helpers/stand-in-images.ts'
+import { downloadStandIns, makeStandInImages } from '../helpers/stand-in-images.ts'
 
 /**
  * Builds and starts docker-compose.yml with the README's command, in a Docker engine of its own. It takes minutes, so it
@@ -66,7 +66,7 @@ async function startEngine(t: Test, options: EngineOptions) {
   const commits = before === null ? ['HEAD'] : ['HEAD', before]
   const isKept = process.env['ROLLCALL_COMPOSE_CACHE'] !== undefined
   const standIns = { folder, cache, isKept, checkout, commits, mongod, databaseTools }
-  const downloaded = gatherStandIns(standIns)
+  const downloaded = downloadStandIns(standIns)
   // An error of the engine's start is thrown first, and this one below.
   downloaded.catch(() => undefined)
   const engine = await startDockerEngine(folder, cache)

@@ -49,7 +49,7 @@ const points = {
   'last batch of a chunk committed, unanswered':
     'update import_chunks "state":"done"} > commitTransaction after 2',
   'claim of the finishing step sent, unanswered': 'findAndModify imports "state":"importing" after 1',
-  'counted, nobody deactivated': 'aggregate import_chunks $counts.added after 1',
+  'counted, no subscriber deactivated': 'aggregate import_chunks $counts.added after 1',
   'before the commit of a deactivation': 'update import_chunks deactivated_to > commitTransaction before 2',
   'deactivation committed, unanswered': 'update import_chunks deactivated_to > commitTransaction after 2',
   'before an import is finished': 'findAndModify imports "state":"finished" before 1',
@@ -57,8 +57,8 @@ const points = {
   'ended, chunks closed': 'update imports $unset before 1',
   'totals fixed, working data there': 'update imports $unset after 1',
   'files removed, chunks there': 'delete import_chunks "ordered":true,"writeConcern" before 1',
-  'chunks removed, not settled': 'delete import_chunks "ordered":true,"writeConcern" after 1',
-  'settled, unanswered': 'update imports "settled":true after 1',
+  'chunks removed, not finalized': 'delete import_chunks "ordered":true,"writeConcern" after 1',
+  'finalized, unanswered': 'update imports "settled":true after 1',
 } as const
 
 /** Between those, for the long form. */
@@ -116,12 +116,12 @@ const longAlone = new Set<string>([
   'in a batch, subscribers updated',
   "before the commit of a chunk's last batch",
   'claim of the finishing step sent, unanswered',
-  'counted, nobody deactivated',
+  'counted, no subscriber deactivated',
   'before an import is finished',
   'ended, chunks closed',
   'totals fixed, working data there',
   'files removed, chunks there',
-  'settled, unanswered',
+  'finalized, unanswered',
   'its sessions killed',
   'its chunks given back',
   'its steps given back',
@@ -147,7 +147,7 @@ if (rounds === 0) {
       await dieOneAfterTheOther(field, all)
       const importId = await beginImport(field.service, field.lists.pop()!)
       const names = ['before the commit of a batch', 'before the commit of a deactivation'] as const
-      await suspend(field, importId, { names, wakeAt: 'settled', endsLease: true })
+      await suspend(field, importId, { names, wakeAt: 'finalized', endsLease: true })
       await check(field, importId, 'suspended one after the other')
     },
   )
@@ -268,7 +268,7 @@ async function suspend(
   importId: number,
   how: {
     names: readonly (keyof typeof suspensionPoints)[]
-    wakeAt: 'taken over' | 'settled'
+    wakeAt: 'taken over' | 'finalized'
     endsLease: boolean
   },
 ): Promise<void> {
@@ -281,7 +281,7 @@ async function suspend(
   }
   await engines.start()
   for (const [, engine] of suspended) await engines.untilTakenOver(engine)
-  if (how.wakeAt === 'settled') await untilFinalized(service, importId, 60_000)
+  if (how.wakeAt === 'finalized') await untilFinalized(service, importId, 60_000)
   await Promise.all(suspended.map(([, engine]) => engines.resume(engine)))
   await untilFinalized(service, importId, 120_000)
   for (const [name, engine] of suspended) {
@@ -332,7 +332,7 @@ async function runRound(field: Field, round: number): Promise<number> {
   let recoveryMs = 0
   engines.lastLossAt = Date.now()
   try {
-    what = `${kind}: ${await disturb({ field, begin, random, turn: Math.floor(round / kinds.length) })}`
+    what = `${kind}: ${await disturb({ field, begin, random, number: Math.floor(round / kinds.length) })}`
     await untilFinalized(service, importId, 180_000)
     const { finished_at } = (await service.collections.imports.findOne({ _id: importId }))!
     recoveryMs = Math.max(0, finished_at!.getTime() - engines.lastLossAt)
@@ -384,7 +384,7 @@ interface Round {
   begin: (url?: string) => Promise<number>
   random: () => number
   /** Rounds of this kind before. */
-  turn: number
+  number: number
 }
 
 type Disturb = (round: Round) => Promise<string>
@@ -404,9 +404,9 @@ const kinds: [string, Disturb][] = [
 
 /** Four times in ten rounds; between them they go through all points. */
 function killedAtPoint(place: number): Disturb {
-  return async ({ field, begin, turn }) => {
+  return async ({ field, begin, number }) => {
     const all = Object.entries({ ...points, ...morePoints, ...downloadPoints })
-    const [name, crashAt] = all[(turn * 4 + place) % all.length]!
+    const [name, crashAt] = all[(number * 4 + place) % all.length]!
     const engine = await field.engines.start(crashAt)
     await begin(name in downloadPoints ? field.url : undefined)
     await untilDeadOrFinalized(field, [engine])
@@ -418,9 +418,9 @@ function killedAtPoint(place: number): Disturb {
   }
 }
 
-async function twoKilledAtPoint({ field, begin, random, turn }: Round): Promise<string> {
+async function twoKilledAtPoint({ field, begin, random, number }: Round): Promise<string> {
   const all = Object.entries({ ...points, ...morePoints })
-  const [name, crashAt] = all[(turn * 3 + Math.floor(random() * 3)) % all.length]!
+  const [name, crashAt] = all[(number * 3 + Math.floor(random() * 3)) % all.length]!
   const armed = await Promise.all([field.engines.start(crashAt), field.engines.start(crashAt)])
   await field.engines.start()
   await begin()
@@ -456,9 +456,9 @@ async function killedAgainAndAgain({ field, begin, random }: Round): Promise<str
   return `${pauses.map((ms) => Math.round(ms)).join(', ')} ms apart, ${others} others`
 }
 
-async function killedInTakeOver({ field, begin, random, turn }: Round): Promise<string> {
+async function killedInTakeOver({ field, begin, random, number }: Round): Promise<string> {
   const all = Object.entries(takeOverPoints)
-  const [name, crashAt] = all[turn % all.length]!
+  const [name, crashAt] = all[number % all.length]!
   const first = await field.engines.start()
   await begin()
   await sleep(random() * field.undisturbedMs)
@@ -468,10 +468,10 @@ async function killedInTakeOver({ field, begin, random, turn }: Round): Promise<
   return name
 }
 
-async function suspendedPastItsLease({ field, begin, turn }: Round): Promise<string> {
+async function suspendedPastItsLease({ field, begin, number }: Round): Promise<string> {
   const names = Object.keys(suspensionPoints) as (keyof typeof suspensionPoints)[]
-  const name = names[turn % names.length]!
-  const wakeAt = Math.floor(turn / names.length + turn) % 2 === 0 ? 'taken over' : 'settled'
+  const name = names[number % names.length]!
+  const wakeAt = Math.floor(number / names.length + number) % 2 === 0 ? 'taken over' : 'finalized'
   await suspend(field, await begin(), { names: [name], wakeAt, endsLease: false })
   return `${name}, woken when ${wakeAt}`
 }

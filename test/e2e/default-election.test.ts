@@ -104,7 +104,7 @@ t.test('a dead primary', { timeout: 400_000 }, async (t) => {
     )
     const tookMs = Date.now() - killedAt
     t.comment(`a new primary after ${electedMs} ms, the take-over ${tookMs - electedMs} ms later`)
-    t.ok(tookMs - electedMs < 20_000, 'a lease, and a look')
+    t.ok(tookMs - electedMs < 20_000, 'a lease, and a poll')
     await checkBalance(t, await importEnd(service, id, 120_000))
     t.notMatch(first.log(), /starts anew/)
   })

@@ -194,8 +194,11 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
         }),
       )
       if (missing('curl') === false) {
-        const figures = more.filter((commands) => !commands.startsWith('npm run '))
-        t.match(runCommands(figures.join(''), restored.environment), /^rollcall_worker_utilization_ratio /m)
+        const readingCommands = more.filter((commands) => !commands.startsWith('npm run '))
+        t.match(
+          runCommands(readingCommands.join(''), restored.environment),
+          /^rollcall_worker_utilization_ratio /m,
+        )
       }
     })
 

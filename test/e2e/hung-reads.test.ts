@@ -111,7 +111,7 @@ t.test('a cancel frees the list of an import that hangs, and eight that hang are
   const lists = await Promise.all(Array.from({ length: 8 }, () => createList(service)))
   const engine = service.processes.engine!
   const [metrics] = Object.values(engine.ready.metrics)
-  const figure = async (name: string) => {
+  const readGauge = async (name: string) => {
     const text = await (await fetch(metrics!)).text()
     return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1])
   }
@@ -128,7 +128,7 @@ t.test('a cancel frees the list of an import that hangs, and eight that hang are
   const freeAfterMs = Date.now() - cancelledAt
   t.comment(`the next import of the list finished ${freeAfterMs} ms after the cancel`)
   t.ok(freeAfterMs < 15_000)
-  t.equal(await figure('rollcall_engine_hung{kind="step"}'), 1)
+  t.equal(await readGauge('rollcall_engine_hung{kind="step"}'), 1)
   t.equal((await readyz()).status, 200)
 
   for (const list of lists.slice(1)) hung.push(await beginHungImport(t, service, list.id))
@@ -153,7 +153,7 @@ t.test('a cancel frees the list of an import that hangs, and eight that hang are
   for (const { letGo } of hung) letGo()
   await until('that it works again', readyz, ({ status }) => status === 200, 30_000)
   t.match(await importEnd(service, id), { state: 'finished' })
-  t.equal(await figure('rollcall_engine_hung{kind="step"}'), 0)
+  t.equal(await readGauge('rollcall_engine_hung{kind="step"}'), 0)
   t.equal(await engine.stop(), 0)
 })
 

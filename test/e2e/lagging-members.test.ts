@@ -45,7 +45,7 @@ t.test('pauses and cancels while the other members lag', { timeout: 180_000 }, a
     await new Promise((resolve) => setTimeout(resolve, 4_000))
     await lag('off')
     t.match(await moved, { state, fence: 1 }, 'it is answered as done')
-    t.match(await collections.chunks.findOne({}), fenced, 'and nobody holds a chunk')
+    t.match(await collections.chunks.findOne({}), fenced, 'and no engine has a chunk')
     t.same(warnings, [], 'no engine is blamed')
   }
 

@@ -45,7 +45,7 @@ t.test('many engines', { timeout: 300_000 }, async (t) => {
     t.same(countsOf(await service.get(`/subscriber_imports/${small.id}`)), { added: 500 })
     // Each of the two lanes ends its chunk. One of them then serves the small import, the other one the large.
     t.ok(meanwhile <= 8, `${meanwhile} chunks of the large one were done while the small one was ready`)
-    t.ok(after < 24, 'the large one goes on after the small one')
+    t.ok(after < 24, 'the large one resumes after the small one')
     undisturbed = await importEnd(service, large.id)
     t.match(undisturbed, { state: 'finished', stats: { subscribers: file.expectedCounts() } })
   })
@@ -62,7 +62,7 @@ t.test('many engines', { timeout: 300_000 }, async (t) => {
     const stopping = Date.now()
     t.equal(await first.stop('SIGTERM'), 0)
     t.ok(Date.now() - stopping < 10_000, 'within 10 s')
-    t.notOk((await holders()).has(leaving!._id), 'it holds nothing any more')
+    t.notOk((await holders()).has(leaving!._id), 'it has no lease any more')
     t.equal(await collections.engines.countDocuments(), 1)
     const view = await importEnd(service, id)
     t.match(view, { state: 'finished', stats: { subscribers: file.expectedCounts() } })

@@ -94,7 +94,7 @@ t.test('an import of one row passes hundreds of dry runs that are due at one mom
 t.test('servers of other organizations that answer slowly', async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
   const web = await startRawWebServer(t, {
-    // The head, and then nothing for as long as the test lasts.
+    // The server sends the head, and then nothing until the test ends.
     '/slow': (socket) => socket.write(head(200, { 'content-length': 1_000 })),
     '/fast': answer(200, {}, 'ann@example.com\n'),
   })

@@ -72,28 +72,32 @@ const chosenByArea = Object.entries(rooms).map(
 t.ok(wanted === undefined || chosenByArea.some(([, { length }]) => length > 0), `a fault is called ${wanted}`)
 
 for (const [room, chosen] of chosenByArea)
-  t.test(`faults of the ${room} are seen`, { skip: skipUnless(chosen), timeout: 36_000_000 }, async (t) => {
-    const copy = await copyOfTree()
-    t.teardown(() => rm(copy, { recursive: true, force: true }))
-    const failing = new Set(
-      [...new Set(chosen.flatMap(({ tests }) => tests))].filter((run) => !passes(copy, run)),
-    )
-    for (const { files, settings } of failing)
-      t.fail(`${files.join(' ')} ${JSON.stringify(settings ?? {})} fails without a fault`)
-    const judged = chosen.filter(({ tests }) => !tests.some((run) => failing.has(run)))
-    const survivors: string[] = []
-    for (const fault of judged) {
-      const seenBy = await seeingTests(copy, fault)
-      if (seenBy === null) survivors.push(fault.name)
-      t.comment(seenBy === null ? `SURVIVED: ${fault.name}` : `seen by ${seenBy}: ${fault.name}`)
-    }
-    for (const fault of chosen) if (!judged.includes(fault)) t.comment(`NOT JUDGED: ${fault.name}`)
-    const seen = judged.length - survivors.length
-    t.ok(
-      seen >= minSeenShare * judged.length,
-      `${seen} of ${judged.length} faults of the ${room} were seen, ${chosen.length - judged.length} weren't judged; these survived: ${survivors.join('; ')}`,
-    )
-  })
+  t.test(
+    `the tests notice faults of the ${room}`,
+    { skip: skipUnless(chosen), timeout: 36_000_000 },
+    async (t) => {
+      const copy = await copyOfTree()
+      t.teardown(() => rm(copy, { recursive: true, force: true }))
+      const failing = new Set(
+        [...new Set(chosen.flatMap(({ tests }) => tests))].filter((run) => !passes(copy, run)),
+      )
+      for (const { files, settings } of failing)
+        t.fail(`${files.join(' ')} ${JSON.stringify(settings ?? {})} fails without a fault`)
+      const judged = chosen.filter(({ tests }) => !tests.some((run) => failing.has(run)))
+      const survivors: string[] = []
+      for (const fault of judged) {
+        const seenBy = await seeingTests(copy, fault)
+        if (seenBy === null) survivors.push(fault.name)
+        t.comment(seenBy === null ? `SURVIVED: ${fault.name}` : `seen by ${seenBy}: ${fault.name}`)
+      }
+      for (const fault of chosen) if (!judged.includes(fault)) t.comment(`NOT JUDGED: ${fault.name}`)
+      const seen = judged.length - survivors.length
+      t.ok(
+        seen >= minSeenShare * judged.length,
+        `${seen} of ${judged.length} faults of the ${room} were seen, ${chosen.length - judged.length} weren't judged; these survived: ${survivors.join('; ')}`,
+      )
+    },
+  )
 
 /** What is made by running is not copied. */
 async function copyOfTree(): Promise<string> {

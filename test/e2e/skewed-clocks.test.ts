@@ -91,6 +91,6 @@ t.test('statistics of uploads become old by the clock by which they were counted
   t.match(await ftp.upload('STOR rows.csv', 'x'.repeat(1_000)), /^226 /)
   ftp.close()
   const counted = (await collections.uploadUsage.findOne({ _id: 1 }))!
-  t.equal(counted.bytes, 1_000, 'a process whose clock is behind counts old figures anew')
+  t.equal(counted.bytes, 1_000, 'a process whose clock is behind recounts old totals')
   t.ok(isNow(counted.counted_at))
 })

@@ -159,7 +159,7 @@ t.test('the values of a deleted field are removed in pieces', async (t) => {
     engine = await startEngine(3_000)
     await until('its end', entry, (document) => document?.walk_again_at !== undefined, 60_000)
   })
-  t.equal(starts[0], to, 'the next engine goes on behind the last note')
+  t.equal(starts[0], to, 'the next engine resumes after the last stored point')
   t.equal(await collections.subscribers.countDocuments({ [path]: { $exists: true } }), 0)
   await kill(engine)
 })

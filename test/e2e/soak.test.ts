@@ -97,7 +97,7 @@ async function startSoak(t: Test): Promise<Soak> {
   return { service, processes, client, lanes, begun: Date.now(), kills: 0, problems: [] }
 }
 
-/** Imports, requests and kills go on until the time is over, or until each kind was killed once in the short form. */
+/** Runs imports, requests and kills until the time is over; the short form ends when each kind was killed once. */
 async function run(t: Test, soak: Soak): Promise<void> {
   const { processes, client, lanes } = soak
   const stopping = new AbortController()

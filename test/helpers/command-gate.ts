@@ -86,7 +86,7 @@ export class CommandGate {
     }
     const toServer = inMessages((message) => {
       const send = () => void (server.destroyed || server.write(message))
-      if (this.#holds(connection, message)) this.#waiting.push(send)
+      if (this.#mustWait(connection, message)) this.#waiting.push(send)
       else send()
     })
     const toClient = inMessages((message) => {
@@ -100,7 +100,7 @@ export class CommandGate {
     server.on('data', toClient)
   }
 
-  #holds(connection: object, message: Buffer): boolean {
+  #mustWait(connection: object, message: Buffer): boolean {
     const name = commandName(message)
     if (name === null || silent.has(name)) return false
     this.#names.push(name)

@@ -5,7 +5,7 @@ import type { EngineDocument } from '../../shared/contract/schemas/registration.
 import { crashSetting, wentOn } from './crash-at.ts'
 import { startProgram, until, type Service } from './service.ts'
 
-/** Engines of one service, as many as a test likes, that may be killed, suspended, or told where to crash. */
+/** Any number of engines of one service, which a test kills, suspends, or lets crash at a point. */
 
 const main = fileURLToPath(new URL('../../engine/main.ts', import.meta.url))
 const preload = new URL('crash-at.ts', import.meta.url).href

@@ -62,7 +62,7 @@ export interface Service {
   post: <T = Json>(path: string, body?: unknown) => Promise<T>
 }
 
-// Replies are looked at with assertions, which say best what they hold.
+// Tests assert on replies, and an assertion says best what a reply must contain.
 // oxlint-disable-next-line typescript/no-explicit-any
 export type Json = any
 

@@ -29,7 +29,7 @@ export interface StandInOptions {
 }
 
 /** Puts into the folder what the images are made of. It needs no engine, so that one can be made meanwhile. */
-export async function gatherStandIns(options: StandInOptions): Promise<void> {
+export async function downloadStandIns(options: StandInOptions): Promise<void> {
   const { folder, mongod, databaseTools } = options
   for (const [name, dockerfile] of Object.entries(await dockerfiles())) {
     await mkdir(path.join(folder, 'images', name), { recursive: true })

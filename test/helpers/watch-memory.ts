@@ -6,14 +6,14 @@ const askEveryMs = 500
 export function watchMemory(metricsUrl: string): { stop: () => Promise<number> } {
   const { usage } = measuredProcess('', metricsUrl)
   let peak = 0
-  const look = async () => {
+  const sample = async () => {
     peak = Math.max(peak, (await usage()).memoryMB)
   }
-  const timer = setInterval(() => void look().catch(() => undefined), askEveryMs)
+  const timer = setInterval(() => void sample().catch(() => undefined), askEveryMs)
   return {
     async stop() {
       clearInterval(timer)
-      await look()
+      await sample()
       return peak
     },
   }

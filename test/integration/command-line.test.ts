@@ -602,7 +602,7 @@ t.test('a command does its work and ends with the right exit code when its outpu
   watched.stdout!.destroy()
   const [{ id }] = await service.get(`/mailing_lists/${list}/subscriber_imports?scope=active`)
   await service.post(`/subscriber_imports/${id}/cancel`)
-  t.same(await code, [141, null], 'of an end that nobody waited for nothing is claimed')
+  t.same(await code, [141, null], 'without a wait the end is not reported')
 })
 
 t.test(

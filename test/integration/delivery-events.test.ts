@@ -299,7 +299,7 @@ t.test('a subscriber who leaves does so at once, with all waiting mails', async 
     event('opened', { privacy: false, message_id: 'm2' }),
   ])
   t.equal(await statusOf(), 'bounced')
-  t.match(await reactions(), [{ state: 'dropped' }], 'and nobody who left is answered')
+  t.match(await reactions(), [{ state: 'dropped' }], 'and no subscriber who left is answered')
   t.match(await statistics({ list, autoresponderId }), { bounces_total: 0, scomps_total: 0 })
   await tell([sent()])
   t.match(await statistics({ list, autoresponderId }), {
@@ -366,7 +366,7 @@ t.test('opens, clicks and sends are answered, and their absence is', async (t) =
   t.same(
     await statesOf('b'),
     { send: 'queued', open: 'queued', click: 'queued', clickListed: 'queued' },
-    'nobody waits for what came before the mail was known to be sent',
+    'no mail waits for what came before the mail was known to be sent',
   )
   await tell([sent({ message_id: 'c' }), opened('c', '12:10:00'), sent({ message_id: 'c' })])
   t.same(await statesOf('c'), {
@@ -470,16 +470,16 @@ t.test('sending days, and their bounds', async (t) => {
     sent({ message_id: 'm2', occurred_at: '2026-06-15T23:59:59' }),
     event('skipped', { message_id: 'm3', occurred_at: '2026-06-16T00:00:00', reason: 'error' }),
   ])
-  const figures = async (query: string) => {
+  const shownCounts = async (query: string) => {
     const { messages_sent, opens_total, skips_error } = await statistics({ list, autoresponderId }, query)
     return [messages_sent, opens_total, skips_error]
   }
-  t.same(await figures(''), [2, 1, 1])
-  t.same(await figures('?start_date=&end_date='), [2, 1, 1])
-  t.same(await figures('?end_date=20260614'), [1, 1, 0], 'an open counts on the day of its mail')
-  t.same(await figures('?start_date=20260615&end_date=20260615'), [1, 0, 0])
-  t.same(await figures('?start_date=20260616'), [0, 0, 1])
-  t.same(await figures('?start_date=20260616&end_date=20260614'), [0, 0, 0])
+  t.same(await shownCounts(''), [2, 1, 1])
+  t.same(await shownCounts('?start_date=&end_date='), [2, 1, 1])
+  t.same(await shownCounts('?end_date=20260614'), [1, 1, 0], 'an open counts on the day of its mail')
+  t.same(await shownCounts('?start_date=20260615&end_date=20260615'), [1, 0, 0])
+  t.same(await shownCounts('?start_date=20260616'), [0, 0, 1])
+  t.same(await shownCounts('?start_date=20260616&end_date=20260614'), [0, 0, 0])
   for (const date of [
     '2026-06-15',
     '20260631',

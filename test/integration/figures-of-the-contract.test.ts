@@ -79,7 +79,7 @@ const inList = `/mailing_lists/${list.id}`
 const url = (path: string): string => `/mailing_lists/${emailOnly.id}${path}`
 
 t.test('constants that tests shorten by injection, or nothing shows', async (t) => {
-  const figures: [string, unknown, unknown][] = [
+  const bounds: [string, unknown, unknown][] = [
     ['API imports rule 4: waits between downloads', downloadBounds.retryAfterMs, [10_000, 50_000]],
     ['API imports rule 4: minutes of a download', downloadBounds.totalMs, 15 * minute],
     ['API limits: megabytes of a downloaded file', downloadBounds.bytes, 200_000_000],
@@ -96,7 +96,7 @@ t.test('constants that tests shorten by injection, or nothing shows', async (t) 
     ['P: lease of a process', leaseMs, 12_000],
     ['P: renewals in a lease', heartbeatMs * 4, leaseMs],
     ['P: lease of a chunk', chunkLeaseMs, 60_000],
-    ['P: look of an engine', pollIntervalMs, 1_000],
+    ['P: poll of an engine', pollIntervalMs, 1_000],
     ['P: stamps of a step', stepBounds.stampEveryMs, 15_000],
     ['P: minutes of a step that stands still', stepBounds.stalledMs, 5 * minute],
     ['P: seconds for the end of a step', stepBounds.endMs, 5_000],
@@ -105,7 +105,7 @@ t.test('constants that tests shorten by injection, or nothing shows', async (t) 
     ['P: a file that one engine alone misses', recheckDelayMs, 60_000],
     ['P: a file that two engines miss', countsMs, 180_000],
     ['P: a batch that hangs in front of a pause; D 2.3', fenceMs, 2_000],
-    ['P: a new limit that nobody enforced', enforceLimits(database, log).everyMs, 3_000],
+    ['P: a new limit that no request enforced', enforceLimits(database, log).everyMs, 3_000],
     ['P: the removal of files that hangs', removalMs, 10_000],
     ['D 2.9: counts grow at least once a second', progressEveryMs, 1_000],
     ['D 2.2: FTP, the control connection stands 100 ms later', closeGraceMs, 100],
@@ -118,7 +118,7 @@ t.test('constants that tests shorten by injection, or nothing shows', async (t) 
       0.333333,
     ],
   ]
-  for (const [what, is, expected] of figures) t.same(is, expected, what)
+  for (const [what, is, expected] of bounds) t.same(is, expected, what)
 })
 
 t.test('settings without a value', async (t) => {
@@ -197,7 +197,7 @@ t.test('page sizes: the default without per_page, and the maximum', async (t) =>
   }
 })
 
-t.test('a page has as many records as it says', async (t) => {
+t.test('a page has the number of records that it names', async (t) => {
   const { id } = await createList(service)
   const rows = Array.from({ length: 501 }, (_, i) => `p${i}@example.com\n`).join('')
   t.equal((await importText(service, id, `email\n${rows}`)).state, 'finished')

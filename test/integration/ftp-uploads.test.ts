@@ -67,7 +67,7 @@ t.test('a name that one process receives is refused by another one', async (t) =
   second.close()
 })
 
-t.test('an upload is renewed as long as it lasts', async (t) => {
+t.test('the lease of an upload is renewed until the upload ends', async (t) => {
   const session = await open()
   const data = await session.beginUpload('STOR slow.csv')
   const before = await uploadLocks.findOne({ _id: '1/slow.csv' })
@@ -124,7 +124,7 @@ t.test('nor when the other upload has ended meanwhile', async (t) => {
   awake.close()
 })
 
-t.test('the upload of a killed process can be gone on with when its lock has run out', async (t) => {
+t.test('the upload of a killed process can be resumed when its lease has expired', async (t) => {
   const doomed = await service.start('ftp')
   const data = await (await open(doomed)).beginUpload('STOR orphan.csv')
   data.write('half, ')

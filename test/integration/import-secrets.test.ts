@@ -445,7 +445,7 @@ t.test('an engine that dies before it drops secrets leaves them to the next one'
     if (callback !== undefined) {
       const told = await nextCallback()
       const isFinalized = (document: Json) => document.settled === true
-      await until('its settling', () => stored(service, id), isFinalized)
+      await until('its finalization', () => stored(service, id), isFinalized)
       told.response.writeHead(204).end()
     }
     await engines.untilEnded(mortal)

@@ -88,7 +88,7 @@ async function begin({ collections: { imports } }: Service, ids: number[]) {
     () => imports.countDocuments({ ...these, state: 'splitting' }),
     (count) => count === ids.length,
   )
-  return { goOn: () => imports.updateMany(these, { $set: { step_not_before: new Date(0) } }) }
+  return { resume: () => imports.updateMany(these, { $set: { step_not_before: new Date(0) } }) }
 }
 
 /** Two tries of one step on the same staging; the engine of the first was judged dead. */
@@ -98,8 +98,8 @@ t.test('what an engine that was judged dead writes late is not what its successo
   t.teardown(() => database.close())
   for (const STAGING of ['disk', 'gridfs'] as const) {
     const staging = openStaging({ STAGING, DATA_DIR: service.dataFolder }, database.collections)
-    let goOn: () => void = () => undefined
-    const paused = new Promise<void>((resolve) => (goOn = resolve))
+    let resume: () => void = () => undefined
+    const paused = new Promise<void>((resolve) => (resume = resolve))
     const late = staging.write(
       stagedSource(7, 'late'),
       (async function* () {
@@ -115,7 +115,7 @@ t.test('what an engine that was judged dead writes late is not what its successo
       })(),
     )
     t.equal(await staging.open(stagedSource(7, 'late')), null, 'nothing is seen before it is whole')
-    goOn()
+    resume()
     await late
     const file = (await staging.open(stagedSource(7, 'next')))!
     const target = Buffer.alloc(100)
@@ -238,9 +238,9 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     // A count that overlaps an upload's end leaves too high totals; they are recounted before any upload is
     // refused.
     const expectUsage = async (bytes: number) => {
-      const figures = (await usage())!
-      t.ok(figures.bytes >= bytes, `${figures.bytes} are counted of ${bytes}`)
-      t.same(figures.uploads, [])
+      const totals = (await usage())!
+      t.ok(totals.bytes >= bytes, `${totals.bytes} are counted of ${bytes}`)
+      t.same(totals.uploads, [])
     }
     await expectUsage(1_000_000 + taken * 3_000_000)
     for (const [i, answer] of answers.entries())
@@ -300,7 +300,7 @@ t.test(
     const beforeItIsSplit = 'update imports "state":"importing" before 1'
     const restoredId = await createOld('restored.csv', rows(10), later)
     const engine = await engines.disk.start(beforeItIsSplit)
-    const { goOn } = await begin(service, [...ids, largeId, restoredId])
+    const { resume } = await begin(service, [...ids, largeId, restoredId])
     const otherId = await createOld('other.csv', `${rows(10)}${' '.repeat(tooLarge)}\n`)
     await engine.ended
     await engines.disk.endLeaseOf(engine)
@@ -318,7 +318,7 @@ t.test(
     await run('cp', ['-p', pin, `${pin}.restored`])
     await rename(`${pin}.restored`, pin)
     t.not((await stat(pin)).ino, ino)
-    await goOn()
+    await resume()
     await engines.disk.start()
     for (const [i, what] of Object.keys(changes).entries())
       t.same(countsOf(await importEnd(service, ids[i]!)), { added: 10 }, what)
@@ -331,10 +331,10 @@ t.test(
     t.match(
       other,
       { state: 'failed', error_message: /"other\.csv" was written into after the import began/ },
-      'so is one that is split already, but whose chunks nobody has claimed yet',
+      'so is one that is split already, but has no claimed chunk yet',
     )
     t.same(countsOf(other), {})
-    t.same(countsOf(await importEnd(service, restoredId)), { added: 10 }, 'one that was restored goes on')
+    t.same(countsOf(await importEnd(service, restoredId)), { added: 10 }, 'one that was restored resumes')
   },
 )
 
@@ -358,10 +358,10 @@ for (const STAGING of ['disk', 'gridfs'] as const)
       ids.push((await create(service, `${what}.csv`, later)).id)
     }
     await engineAtWork(engines[STAGING])
-    const { goOn } = await begin(service, ids)
+    const { resume } = await begin(service, ids)
     for (const [what, change] of Object.entries(changes))
       t.match((await change(`${what}.csv`)) ?? '250', /^2/, what)
-    await goOn()
+    await resume()
     for (const [i, what] of Object.keys(changes).entries()) {
       const view = await importEnd(service, ids[i]!)
       t.match(view, { state: 'finished' })
@@ -464,7 +464,7 @@ t.test('a file that something else still writes is waited for', async (t) => {
   await writer.write(rows(5))
   const { id } = await create(service, 'growing.csv')
   const waiting = await until(
-    'the first look',
+    'the first check',
     () => service.get(`/subscriber_imports/${id}`),
     (view) => view.warnings.length > 0,
   )
@@ -472,7 +472,7 @@ t.test('a file that something else still writes is waited for', async (t) => {
   const first = await service.collections.imports.findOne({ _id: id })
   await writer.write('later@example.com\n')
   await until(
-    'a look that saw the change',
+    'a check after the change',
     () => service.collections.imports.findOne({ _id: id }),
     (document) => document!.upload!.waiting!.fingerprint !== first!.upload!.waiting!.fingerprint,
   )

@@ -103,12 +103,12 @@ t.test('150 replies of 8 MB whose clients read nothing', async (t) => {
   for (const socket of sockets) socket.destroy()
   // The control plane may receive the next request before it notices that those connections ended, and refuse it.
   const { status, text } = await until(
-    'a turn after theirs',
+    'a reply after theirs',
     () => call('GET', `/templates/${id}`, undefined, { key }),
     ({ status }) => status !== 429,
     15_000,
   )
-  t.equal(status, 200, 'their turns have ended with them')
+  t.equal(status, 200, 'their reservations have ended with them')
   t.ok(text.length > 7_900_000)
 })
 

@@ -10,7 +10,7 @@ const organization = await post('/organizations', {
 const keyOf = async (api_key: unknown): Promise<Json> =>
   post(`/organizations/${organization.id}/api_keys`, { api_key })
 const admin = await keyOf({ name: 'admin' })
-const nobody = await keyOf({ name: 'nobody', role: 'standard' })
+const withoutPermissions = await keyOf({ name: 'nobody', role: 'standard' })
 
 t.test('an organization has a name, a zone and a limit', async (t) => {
   t.same(organization, { id: 2, name: 'Example Ltd', time_zone_name: 'Europe/Berlin', subscriber_limit: 10 })
@@ -38,7 +38,7 @@ t.test('callers other than system admins see and change only their own organizat
   const own = await call('GET', '/organizations', undefined, { key: admin.key })
   t.match(own.body, { data: [{ id: 2 }], num_records: 1 })
   t.equal(
-    (await call('GET', '/organizations/2', undefined, { key: nobody.key })).body.success,
+    (await call('GET', '/organizations/2', undefined, { key: withoutPermissions.key })).body.success,
     true,
     'reading one’s own is for everybody',
   )
@@ -94,13 +94,14 @@ t.test('another organization’s records are not there', async (t) => {
 })
 
 t.test('a standard key without a user may do nothing that needs a permission', async (t) => {
-  t.equal((await call('GET', '/mailing_lists', undefined, { key: nobody.key })).status, 200)
-  t.equal((await call('GET', '/subscriber_imports', undefined, { key: nobody.key })).status, 403)
+  t.equal((await call('GET', '/mailing_lists', undefined, { key: withoutPermissions.key })).status, 200)
+  t.equal((await call('GET', '/subscriber_imports', undefined, { key: withoutPermissions.key })).status, 403)
   t.equal(
-    (await call('POST', '/mailing_lists', { mailing_list: { name: 'x' } }, { key: nobody.key })).status,
+    (await call('POST', '/mailing_lists', { mailing_list: { name: 'x' } }, { key: withoutPermissions.key }))
+      .status,
     403,
   )
-  t.equal((await call('GET', '/api_keys', undefined, { key: nobody.key })).status, 403)
+  t.equal((await call('GET', '/api_keys', undefined, { key: withoutPermissions.key })).status, 403)
 })
 
 t.test('no caller makes, changes or deletes a key with more permissions than its own', async (t) => {

@@ -126,7 +126,7 @@ t.test('a reaction becomes a message at its time, and is taken, acknowledged and
     confirmation_url: null,
     due_at: first.due_at,
   })
-  t.same(await take(), [], 'nobody else gets it')
+  t.same(await take(), [], 'no other sender gets it')
   t.same(await acknowledge([{ id: message.id, lease_token: 'wrong' }]), {
     acknowledged: 0,
     stale: [message.id],
@@ -431,7 +431,7 @@ t.test('a confirmation has its form’s texts and the link', async (t) => {
   const { token } = (await collections.pendingSubscribers.findOne({ _id: `${list.id}:asks@example.com` }))!
   await collections.pendingSubscribers.deleteOne({ _id: `${list.id}:is-confirmed@example.com` })
   const [message, ...others] = await take()
-  t.same(others, [], 'nobody waits for the other one')
+  t.same(others, [], 'no take waits for the other one')
   t.match(message, {
     kind: 'confirmation',
     autoresponder_id: null,
@@ -520,7 +520,7 @@ t.test('takers in two processes share out what there is, also when one of them i
     ends.slice(0, 3).filter(({ status }) => status === 'rejected'),
     [],
   )
-  t.equal(new Set(taken.map(({ id }) => id)).size, taken.length, 'nobody got what another one got')
+  t.equal(new Set(taken.map(({ id }) => id)).size, taken.length, 'no two takes got the same mail')
   await endLeases()
   await takeAll(own.ready.http!)
   const states = await collections.reactions
@@ -550,19 +550,19 @@ t.test('what waits costs nothing: a paused autoresponder’s, and what is due in
     (count) => count === 10,
   )
   await service.db.command({ profile: 0 })
-  const looks = await service.db
+  const queries = await service.db
     .collection('system.profile')
     .find({ ns: `${service.db.databaseName}.reactions`, op: { $ne: 'insert' } })
     .toArray()
-  t.ok(looks.length > 0)
+  t.ok(queries.length > 0)
   const metrics = await (await fetch(service.processes.engine!.ready.metrics['engine']!)).text()
   t.match(metrics, /^rollcall_reactions_dispatched_total [1-9]/m)
   t.match(metrics, /^rollcall_reaction_lag_seconds \d/m)
   t.match(metrics, /^rollcall_outbox_messages 10$/m)
   t.same(
-    looks.filter((look) => look['keysExamined'] > 200 || look['docsExamined'] > 50),
+    queries.filter((query) => query['keysExamined'] > 200 || query['docsExamined'] > 50),
     [],
-    'no look goes over what waits',
+    'no query goes over what waits',
   )
   const page = await service.call('GET', `/mailing_lists/${list.id}/reactions?state=due&per_page=4`)
   t.equal(page.body.data.length, 4)

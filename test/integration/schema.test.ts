@@ -146,8 +146,8 @@ t.test('what an engine polls grows with its work, not with what has ended', asyn
     Array.from({ length: 500 }, (_, i) => ({ ...ended!, _id: 1_000 + i, settled: true })),
   )
   await db.command({ profile: 2 })
-  const looks = await until(
-    'many looks',
+  const queries = await until(
+    'many queries',
     () =>
       db
         .collection('system.profile')
@@ -158,7 +158,9 @@ t.test('what an engine polls grows with its work, not with what has ended', asyn
   await db.command({ profile: 0 })
   // A scrape of the metrics would count imports by state; there is none here.
   t.same(
-    looks.filter((look) => look['docsExamined'] > 0).map((look) => [look['command'], look['planSummary']]),
+    queries
+      .filter((query) => query['docsExamined'] > 0)
+      .map((query) => [query['command'], query['planSummary']]),
     [],
   )
 })

@@ -78,7 +78,7 @@ t.test('every refusal is the same', async (t) => {
     t.equal(answer.status, 200, what)
     t.same(answer.body, refusal, what)
   }
-  t.same(await stored(foreign.id), before, 'nobody locks out users of other organizations')
+  t.same(await stored(foreign.id), before, 'no admin locks out users of other organizations')
   for (const body of [{}, { user: {} }, { user: { email: user.email } }, { user: { email: 5, password } }])
     t.equal((await call('POST', '/users/authenticate', body, asAdmin)).body.success, false)
 })
@@ -145,11 +145,12 @@ t.test('a new password counts at once, the old one is wrong', async (t) => {
 t.test('every try costs a hash and a write, also for an unknown user', async (t) => {
   const known = await newUser()
   const foreign = await newUser({}, {} as typeof asAdmin)
-  const nobodys = async () => (await collections.counters.findOne({ _id: 'sign_in_for_nobody' }))?.next ?? 0
-  const before = await nobodys()
+  const countUnknownSignIns = async () =>
+    (await collections.counters.findOne({ _id: 'sign_in_for_nobody' }))?.next ?? 0
+  const before = await countUnknownSignIns()
   await signIn('unknown@example.com')
   await signIn(foreign.email)
-  t.equal(await nobodys(), before + 2)
+  t.equal(await countUnknownSignIns(), before + 2)
   await signIn(known.email, 'wrong password')
   t.ok((await stored(known.id)).password_tried_at)
   const metrics = service.processes['control-plane']!.ready.metrics['control_plane']!

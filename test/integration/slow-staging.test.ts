@@ -63,9 +63,9 @@ const sending =
       while (left > 0) {
         left -= 1
         if (chunked) socket.write('f4240\r\n')
-        const goesOn = socket.write(piece)
+        const hasSpace = socket.write(piece)
         if (chunked) socket.write('\r\n')
-        if (!goesOn) return void socket.once('drain', write)
+        if (!hasSpace) return void socket.once('drain', write)
       }
       socket.end(chunked ? '0\r\n\r\n' : '')
     }

@@ -149,12 +149,12 @@ for (const STAGING of ['disk', 'gridfs'])
           partition: 0,
           entered_at,
         })
-        const settledOne = (await collections.imports.findOne({ settled: true }))!._id
+        const finalizedId = (await collections.imports.findOne({ settled: true }))!._id
         await collections.uploadUsage.updateOne(
           { _id: 1 },
           {
             $set: { counted_at: new Date(Date.now() - 10_000), pinned: 9_000_000 },
-            $push: { imports: { $each: [entry(900_001, long), entry(settledOne, new Date())] } },
+            $push: { imports: { $each: [entry(900_001, long), entry(finalizedId, new Date())] } },
           },
         )
         t.equal((await createInline(service, random(1_500_000))).status, 200)
@@ -333,7 +333,7 @@ t.test('a disk with less than the reserve accepts nothing, and imports wait', as
   t.match(await service.get(`/subscriber_imports/${id}`), { state: 'splitting' })
   await engine.stop()
   await service.start('engine')
-  t.match(await importEnd(service, id), { state: 'finished' }, 'it goes on when there is space')
+  t.match(await importEnd(service, id), { state: 'finished' }, 'it resumes when there is space')
 })
 
 t.test('failed rows of ended imports count until their logs are purged', async (t) => {

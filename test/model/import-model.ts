@@ -156,14 +156,14 @@ function tableAfter(
  * The subscriber limit (2.8): rows that add an active subscriber or make one active need a place. "Places that an
  * import's own updates free may or may not serve its later rows."
  */
-function overLimit({ places }: ModelledImport, decided: Decided[]): ExpectedEnd['overLimit'] {
-  if (places === null) return null
+function overLimit({ quota }: ModelledImport, decided: Decided[]): ExpectedEnd['overLimit'] {
+  if (quota === null) return null
   const wasActive = ({ before }: Decided) => before?.status === 'active'
   const isActive = ({ after }: Decided) => after?.status === 'active'
   const changing = decided.filter(({ after }) => after !== null)
   const taken = changing.filter((row) => isActive(row) && !wasActive(row)).length
   const freed = changing.filter((row) => !isActive(row) && wasActive(row)).length
-  const free = Math.max(0, places)
+  const free = Math.max(0, quota)
   const most = Math.max(0, taken - free)
   return most === 0 ? null : { least: Math.max(0, taken - free - freed), most }
 }

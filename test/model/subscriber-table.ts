@@ -48,7 +48,7 @@ export interface ModelledImport {
   list: ModelledList
   existing: SubscriberTable
   /** Active subscribers that the organization may still add; null is unlimited. */
-  places: number | null
+  quota: number | null
 }
 
 export interface ExpectedEnd {

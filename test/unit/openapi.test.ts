@@ -136,11 +136,11 @@ t.test('an event of the stream has an import', (t) => {
 })
 
 /** Calls for every object of the description, schemas and media types among them, with its JSON pointer. */
-function visit(node: Json, pointer: string, look: (node: Json, pointer: string) => void): void {
+function visit(node: Json, pointer: string, check: (node: Json, pointer: string) => void): void {
   if (typeof node !== 'object' || node === null) return
-  look(node, pointer)
+  check(node, pointer)
   for (const [key, value] of Object.entries<Json>(node)) {
     if (key === 'example' || key === 'examples' || key === 'headers') continue
-    visit(value, `${pointer}/${encodeURIComponent(key.replaceAll('~', '~0').replaceAll('/', '~1'))}`, look)
+    visit(value, `${pointer}/${encodeURIComponent(key.replaceAll('~', '~0').replaceAll('/', '~1'))}`, check)
   }
 }

@@ -6,7 +6,7 @@ import {
   fail,
   failAndFinalize,
   moveDueReactions,
-  settle,
+  finalize,
   start,
   step,
   takeOver,
@@ -48,12 +48,12 @@ export const actors = {
   step: (side) => step(side),
   batch: (side) => batch(side, 1),
   'last batch': (side) => batch(side),
-  settle: (side) => settle(side),
+  finalize: (side) => finalize(side),
   fail: (side) => fail(side),
   'take over': (side) => takeOver(side),
   'take over and finish': (side, _fixture, other) => takeOverAndFinish(side, other),
-  'take over and hold': (side, _fixture, other) => takeOverAndLease(side, other),
-  'fail and settle': (side) => failAndFinalize(side),
+  'take over and lease': (side, _fixture, other) => takeOverAndLease(side, other),
+  'fail and finalize': (side) => failAndFinalize(side),
   'enforce limits': (side) => enforce(side),
   'move reactions': (side) => moveDueReactions(side),
   // FTP servers.
@@ -155,7 +155,7 @@ export const actorsIn: Record<FixtureName, ActorName[]> = {
   importing: ['last batch', ...whileItWorks, ...always],
   begun: ['batch', 'last batch', ...whileItWorks, 'limit', 'create subscriber', 'delete field'],
   written: ['step', ...whileItWorks, ...always],
-  ended: ['settle', 'create import', 'start', 'delete field', 'limit', 'update subscriber'],
+  ended: ['finalize', 'create import', 'start', 'delete field', 'limit', 'update subscriber'],
   settled: ['create import', 'delete field', 'rename field'],
   paused: ['unpause', 'cancel', 'limit', 'delete field'],
   'paused before the end': ['unpause', 'cancel', 'create subscriber', 'update subscriber', 'delete field'],
@@ -175,8 +175,8 @@ export const actorsIn: Record<FixtureName, ActorName[]> = {
   'dead engine': ['take over', 'pause', 'cancel', 'limit', 'enforce limits'],
 }
 
-const engineActs: ActorName[] = ['start', 'step', 'batch', 'last batch', 'settle', 'fail']
-const successors: ActorName[] = ['take over and finish', 'take over and hold', 'fail and settle']
+const engineActs: ActorName[] = ['start', 'step', 'batch', 'last batch', 'finalize', 'fail']
+const successors: ActorName[] = ['take over and finish', 'take over and lease', 'fail and finalize']
 /** The first one may resume after its import was finalized. */
 export const isSuccessor = (actor: ActorName): boolean => successors.includes(actor)
 

@@ -122,7 +122,7 @@ export async function batch(side: Side, maxBatches = Infinity): Promise<boolean>
   return runIfAny(await claimNextChunk(side, maxBatches))
 }
 
-export async function settle(side: Side): Promise<boolean> {
+export async function finalize(side: Side): Promise<boolean> {
   const { collections } = side.database
   for (const organizationId of await listOrganizationsToFinalize(collections)) {
     const [ended] = await listEndedImports(collections, organizationId, { without: [], limit: 1 })
@@ -179,7 +179,7 @@ export async function takeOverAndFinish(side: Side, other: Other): Promise<boole
   return true
 }
 
-/** Claims what the other engine had in hand, and works on it when that one has gone on: nothing of it may have changed. */
+/** Claims the other engine's chunk or step, and works on it when that one has resumed: it must be unchanged. */
 export async function takeOverAndLease(side: Side, other: Other): Promise<boolean> {
   await takeOverFrom(side, other)
   const claimed = (await claimNextChunk(side, Infinity)) ?? (await claimNextStep(side))
@@ -187,14 +187,14 @@ export async function takeOverAndLease(side: Side, other: Other): Promise<boolea
   const before = await claimed.read()
   await other.ended()
   if (!isDeepStrictEqual(await claimed.read(), before))
-    throw new Error('what an engine holds was changed by one that had lost it')
+    throw new Error('a chunk or step was changed by an engine that had lost its lease')
   await claimed.run()
   return true
 }
 
 /** The holder of another chunk, or of the step, fails the import, and the import is finalized at once. */
 export async function failAndFinalize(side: Side): Promise<boolean> {
-  return (await fail(side)) && settle(side)
+  return (await fail(side)) && finalize(side)
 }
 
 export async function enforce({ database, context }: Side): Promise<boolean> {
@@ -224,7 +224,7 @@ export async function drain(side: Side): Promise<void> {
   for (let rounds = 0; rounds < 60; rounds += 1) {
     // What waits after a failure needn't be waited for.
     await imports.updateMany({ settled: false }, { $unset: { step_not_before: '' } })
-    const acts = [start, step, batch, settle]
+    const acts = [start, step, batch, finalize]
     let hasActed = false
     for (const act of acts) hasActed = (await act(side)) || hasActed
     if (!hasActed && (await imports.countDocuments({ settled: false, state: { $ne: 'paused' } })) === 0) break

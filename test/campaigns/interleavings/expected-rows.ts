@@ -22,7 +22,7 @@ export async function expectedTable(
   const list = { hasFormat: false, hasConfirmed: false, fields, primaryKey: null, timeZone: 'UTC' }
   return contents.map((content) => {
     const bytes = Buffer.from(content)
-    return expectedEnd({ bytes, isInline: true, options, list, existing, places: null }).table
+    return expectedEnd({ bytes, isInline: true, options, list, existing, quota: null }).table
   })
 }
 

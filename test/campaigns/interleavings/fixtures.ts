@@ -3,7 +3,7 @@ import path from 'node:path'
 import type { StagingLocation } from '../../../shared/storage/staging/open-staging.ts'
 import type { Json } from '../../helpers/service.ts'
 import type { SubscriberTable } from '../../model/subscriber-table.ts'
-import { batch, settle, start, step } from './engine-acts.ts'
+import { batch, finalize, start, step } from './engine-acts.ts'
 import { expectedTable } from './expected-rows.ts'
 import type { Side } from './side.ts'
 
@@ -251,7 +251,7 @@ async function advance(name: FixtureName, side: Side, pause: () => Promise<unkno
     },
     settled: async () => {
       await stages.ended()
-      await settle(side)
+      await finalize(side)
     },
     'upload scheduled': async () => undefined,
     'upload pinned': () => start(side),

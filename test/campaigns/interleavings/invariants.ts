@@ -138,7 +138,7 @@ const touchedBy: Partial<Record<ActorName, string>> = {
 }
 
 /** Others make no import fail. */
-const mayFail: ActorName[] = ['fail', 'fail and settle', 'rename upload away']
+const mayFail: ActorName[] = ['fail', 'fail and finalize', 'rename upload away']
 
 async function countNameless({ uploads, uploadNames }: Collections): Promise<number> {
   const named = await uploadNames.distinct('finished.content')
@@ -169,7 +169,7 @@ async function faultsOfImport(collections: Collections, document: ImportDocument
       if (logged !== totals[kind]) say(`${totals[kind]} ${kind} are counted and ${logged} logged`)
     }
     const added = lines['added'] ?? []
-    if (new Set(added).size < added.length) say('somebody was added twice')
+    if (new Set(added).size < added.length) say('a subscriber was added twice')
   }
   return faults
 }

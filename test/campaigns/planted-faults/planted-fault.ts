@@ -1,6 +1,6 @@
 /** A realistic mistake: a text of a file that stands there once, and what it is replaced with. */
 export interface PlantedFault {
-  /** What no longer holds. */
+  /** The guarantee that the fault breaks. */
   name: string
   file: string
   text: string

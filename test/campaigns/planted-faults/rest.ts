@@ -152,7 +152,7 @@ export const restFaults: readonly PlantedFault[] = [
     tests: [imports],
   },
   {
-    name: 'what was removed from the staging goes on counting to the quota',
+    name: 'what was removed from the staging still counts against the quota',
     file: sweep,
     text: 'await leaveImport(collections, id)\n',
     replacement: '\n',
@@ -187,7 +187,7 @@ export const restFaults: readonly PlantedFault[] = [
     tests: [stores],
   },
   {
-    name: 'steps of engines that nobody knows are not looked for',
+    name: 'steps of unregistered engines are not searched for',
     file: takeOver,
     text: '...(await holdersOfSteps(collections))',
     replacement: '',
@@ -222,7 +222,7 @@ export const restFaults: readonly PlantedFault[] = [
     tests: [callbacks],
   },
   {
-    name: 'callback slots go to whoever waits longest',
+    name: 'callback slots go to the organization that waits longest',
     file: dispatcher,
     text: 'best === undefined || triesOf(each) < triesOf(best) ? each : best',
     replacement: 'best ?? each',

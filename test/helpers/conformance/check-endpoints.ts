@@ -133,7 +133,7 @@ async function startBeside(t: Test, { service }: World, settings: Record<string,
 async function succeeds(t: Test, subject: Subject): Promise<void> {
   const answer = await subject.send(await subject.good())
   succeeded(t, answer, 'with the least key')
-  holdsItsTable(t, subject.described, answer)
+  matchesItsTable(t, subject.described, answer)
   succeeded(t, await subject.send(await subject.good(), { key: subject.world.system }), 'as a system admin')
   const { body } = subject.described
   const good = await subject.good()
@@ -147,7 +147,7 @@ async function succeeds(t: Test, subject: Subject): Promise<void> {
 }
 
 /** The reply against the document's table of its fields, where there is one. */
-function holdsItsTable(t: Test, { operationId }: Endpoint, { body }: Answer): void {
+function matchesItsTable(t: Test, { operationId }: Endpoint, { body }: Answer): void {
   const table = fieldTables.find(({ shownBy }) => shownBy.includes(operationId))
   if (table === undefined) return
   const records: Json[] = Array.isArray(body.data) ? body.data : [body.data]

@@ -113,7 +113,7 @@ t.test(
     t.same(await queued({ autoresponder_filter: '*API*' }), [fromApi])
     t.same(await queued({ autoresponder_filter: 'F*s' }), [tips])
     t.same(await queued({ autoresponder_filter: 'elcome' }), [])
-    t.same(await queued({ autoresponder_exclude_reacted: true }), all, 'to a new one nobody has reacted')
+    t.same(await queued({ autoresponder_exclude_reacted: true }), all, 'a new subscriber has no reactions')
 
     const { id } = await add(list.id, 'updated@example.com', { autoresponder_filter: 'Welcome' })
     await update(list.id, id, { status: 'active' })

@@ -72,7 +72,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     t.equal(await collections.chunks.countDocuments({ places_held: { $gt: 0 } }), 0, 'no place is kept')
 
     const again = await importText(service, list.id, rowsOf('b', 100), noHeader)
-    t.same(countsOf(again), { skipped_over_limit: 100 }, 'a full organization takes nobody')
+    t.same(countsOf(again), { skipped_over_limit: 100 }, 'a full organization adds no subscriber')
     const others = await importText(service, list.id, rowsOf('c', 50), {
       ...noHeader,
       subscriber_defaults: { status: 'unsubscribed' },
@@ -92,7 +92,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
       overwrite: true,
       overwrite_what: { status: true },
     })
-    t.same(countsOf(left), { updated: 2_500, added: 3_500 }, 'places are given free')
+    t.same(countsOf(left), { updated: 2_500, added: 3_500 }, 'quota is given back')
     const back = await importText(service, list.id, rowsOf('c', 50, ',active'), {
       ...noHeader,
       column_mapping: ['email', 'status'],
@@ -207,9 +207,9 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
         }
       },
     })
-    const held = { ...database, collections: { ...database.collections, subscribers } }
+    const delayed = { ...database, collections: { ...database.collections, subscribers } }
     const write = insertSubscriber(
-      held,
+      delayed,
       organization,
       subscriberDocument(list.id, 'late@example.com', 3_000_000),
     )

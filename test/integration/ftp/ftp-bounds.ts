@@ -120,7 +120,7 @@ t.test('a search that found no port wakes no waiting search, and a freed port do
   await Promise.all(servers.slice(1).map(closed))
   t.teardown(() => closed(servers[0]!))
   const ports = new PassivePorts({ host: '127.0.0.1', first, last: first + 2, timeoutMs: 30_000 })
-  const held = [await ports.take(1, never), await ports.take(2, never)]
+  const taken = [await ports.take(1, never), await ports.take(2, never)]
   let tries = 0
   const count = () => {
     tries += 1
@@ -135,9 +135,9 @@ t.test('a search that found no port wakes no waiting search, and a freed port do
   )
   await new Promise((resolve) => setTimeout(resolve, 300))
   t.ok(tries < 20, `${tries} tries`)
-  held[0]!.release()
+  taken[0]!.release()
   await Promise.all(waiting)
-  held[1]!.release()
+  taken[1]!.release()
   unsubscribe(channel, count)
 })
 

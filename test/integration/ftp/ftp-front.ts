@@ -300,7 +300,7 @@ t.test('a silent client is disconnected, but a transfer may take longer', async 
   await session.ended()
 })
 
-t.test('a transfer that stalls is broken off, and its upload can be gone on with', async (t) => {
+t.test('a transfer that stalls is broken off, and its upload can be resumed', async (t) => {
   const front = await start(t, { tls: offered, timeouts: { stallMs: 2_000 } })
   const sessions = await Promise.all([FtpSession.open(front.url), FtpSession.openPrivate(front.url)])
   await Promise.all(
@@ -347,10 +347,10 @@ t.test('sessions end with their key, in the middle of an upload too', async (t) 
 })
 
 t.test('a database that is away ends no session', async (t) => {
-  let looks = 0
+  let polls = 0
   const find = (filter: { _id?: unknown }, options: object) => {
     if (filter._id === undefined) return collections.apiKeys.find(filter as object, options)
-    looks += 1
+    polls += 1
     throw new Error('the database is away')
   }
   const apiKeys = Object.create(collections.apiKeys, { find: { value: find } }) as never
@@ -360,15 +360,15 @@ t.test('a database that is away ends no session', async (t) => {
   })
   const session = await FtpSession.open(front.url)
   await until(
-    'some looks',
-    async () => looks,
+    'some polls',
+    async () => polls,
     (count) => count > 5,
   )
   t.match(await session.command('NOOP'), /^200 /)
   session.close()
 })
 
-t.test('a stop breaks transfers off, and their uploads can be gone on with', async (t) => {
+t.test('a stop breaks transfers off, and their uploads can be resumed', async (t) => {
   const front = await start(t, { tls: offered })
   const sessions = [await FtpSession.open(front.url), await FtpSession.openPrivate(front.url)]
   const other = await FtpSession.open(plain.url)

@@ -148,7 +148,11 @@ t.test('a data connection in TLS proves that it is its session’s', async (t) =
   t.match(await session.upload('STOR theirs.csv', 'email\n'), /^522 /)
   t.equal(await isPublished('theirs.csv'), false)
   session.resumes = true
-  t.match(await session.download('RETR mine.csv'), { text: 'email\n', last: /^226 / }, 'the session goes on')
+  t.match(
+    await session.download('RETR mine.csv'),
+    { text: 'email\n', last: /^226 / },
+    'the session continues',
+  )
   session.close()
   stranger.close()
 
@@ -200,7 +204,7 @@ t.test('a renewed certificate is used without a restart, a broken one is not', a
   }
   const logged = (count: number) =>
     until(
-      'a look at the files',
+      'a check of the files',
       async () => log.length,
       (length) => length >= count,
     )

@@ -84,7 +84,7 @@ t.test('an import is followed from its view at once to its last state', async (t
   t.same(states(again.views()), ['cancelled'], 'one that has ended is shown, and that was all')
   const lastEventId = /^id: (\S+)/m.exec(again.text())![1]!
   const headers = { 'last-event-id': lastEventId }
-  t.equal((await follow(id, { headers })).response.status, 204, 'whoever has that comes no more')
+  t.equal((await follow(id, { headers })).response.status, 204, 'a client with that event doesn’t reconnect')
   const changed = await follow(id, { headers: { 'last-event-id': 'another' } })
   await changed.ended
   t.same(states(changed.views()), ['cancelled'])
@@ -285,8 +285,8 @@ t.test('many clients that follow one import cost one poll at a time', async (t) 
     const seen = await Promise.all(streams.map(({ warnings }) => warnings()))
     t.ok(seen.every((warnings) => warnings[0] === `warning ${i}`))
   }
-  const looks = (performance.now() - startedAt) / 100 + 1
-  t.ok(commands <= looks * 8, `${commands} commands in at most ${looks.toFixed(1)} looks`)
+  const polls = (performance.now() - startedAt) / 100 + 1
+  t.ok(commands <= polls * 8, `${commands} commands in at most ${polls.toFixed(1)} polls`)
 })
 
 t.test('a slow reader gets the latest view, and no reader more than one in an interval', async (t) => {

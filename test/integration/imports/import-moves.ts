@@ -62,7 +62,7 @@ t.test(
       },
     })
     const dry = await importText(service, list.id, 'email\nx@y.co', { dry_run: true })
-    t.equal(dry.state, 'finished', 'a dry run waits for nobody')
+    t.equal(dry.state, 'finished', 'a dry run waits for no other import')
     t.match(
       await show(second.id),
       { state: 'scheduled', waiting_for_import_id: id },
@@ -78,14 +78,14 @@ t.test(
         (total, [kind, count]) => total + (kind === 'deactivated' ? 0 : count),
         0,
       )
-      t.equal(sum, imported(view), 'figures balance at any time')
+      t.equal(sum, imported(view), 'counts add up at any time')
       t.ok(imported(view) >= last, 'and never go back')
       if (imported(view) > last) changes += 1
       last = imported(view)
       if (view.state === 'finished') break
       await sleep(50)
     }
-    t.ok(changes > 2, `${changes} different figures were seen`)
+    t.ok(changes > 2, `${changes} different counts were seen`)
     t.match(await show(id), {
       state: 'finished',
       stats: { number_of_records: rows, records_imported: rows, subscribers: { added: rows } },

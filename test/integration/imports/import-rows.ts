@@ -416,8 +416,8 @@ t.test('a subscriber whose addition commits after an import began is not deactiv
     await documentOf('together@x.co'),
     await documentOf('later@x.co'),
   ]
-  let goOn: () => void = () => undefined
-  const suspended = new Promise<void>((resolve) => (goOn = resolve))
+  let resume: () => void = () => undefined
+  const suspended = new Promise<void>((resolve) => (resume = resolve))
   let insertion: Promise<unknown> = Promise.resolve()
   // The snapshot is read, and the transaction waits here.
   await new Promise<void>((resolve) => {
@@ -441,7 +441,7 @@ t.test('a subscriber whose addition commits after an import began is not deactiv
     () => collections.imports.findOne({ _id: id }),
     (document) => document!.plan !== null,
   )
-  goOn()
+  resume()
   t.equal(await insertion, 'done')
   t.equal(await insertSubscriber(database, 1, later), 'done')
   const { revision } = (await collections.mailingLists.findOne({ _id: list.id }))!

@@ -68,7 +68,7 @@ t.test('a name and a trigger are enough', async (t) => {
     ...defaults,
   })
   t.same(await get(pathOf(list)), [created])
-  t.equal(await revisionOf(list), before + 1, 'whoever has read the list before looks again')
+  t.equal(await revisionOf(list), before + 1, 'a request that has read the list before reads it again')
   for (const autoresponder of [{ name: 'x' }, { trigger: 'api' }, { name: ' ', trigger: 'api' }])
     t.match((await call('POST', pathOf(list), { autoresponder })).body, { error_code: 'validation_failed' })
 })

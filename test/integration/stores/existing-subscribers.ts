@@ -77,7 +77,7 @@ t.test('the database measures values as the service does, and says which one is 
   )
   t.ok(isDocumentTooLarge(error))
   t.match(messageOf(error), /BSON|larger/)
-  t.notMatch(messageOf(error), /example\.com|7:/, 'the message names nobody')
+  t.notMatch(messageOf(error), /example\.com|7:/, 'the message names no subscriber')
   const taken: unknown = await collections.subscribers.insertOne(subscriber(1, {})).catch((e: unknown) => e)
   t.match(messageOf(taken), /E11000/)
   t.notMatch(messageOf(taken), /example\.com|7:/)

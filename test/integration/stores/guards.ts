@@ -235,10 +235,10 @@ t.test('progress between a read and the write that follows prevents the take-ove
   for (const advanced of advances) {
     await collections.chunks.deleteMany({})
     await collections.chunks.insertOne(chunk({ ...leased, lease_until: past }))
-    const looking = withEventAfterRead(collections.chunks, () =>
+    const withEvent = withEventAfterRead(collections.chunks, () =>
       collections.chunks.updateOne({}, { $set: advanced }),
     )
-    t.same(await chunks.releaseExpiredChunks({ ...collections, chunks: looking }), [])
+    t.same(await chunks.releaseExpiredChunks({ ...collections, chunks: withEvent }), [])
     t.match(await collections.chunks.findOne({}), advanced)
   }
   const moves: Partial<ImportDocument>[] = [
@@ -249,12 +249,12 @@ t.test('progress between a read and the write that follows prevents the take-ove
   for (const moved of moves) {
     await collections.imports.deleteMany({})
     await collections.imports.insertOne(importOf({ step, state: 'splitting' }))
-    const looking = withEventAfterRead(collections.imports, () =>
+    const withEvent = withEventAfterRead(collections.imports, () =>
       collections.imports.updateOne({}, { $set: moved }),
     )
     t.same(
       await steps.takeOverStalledSteps(
-        { ...collections, imports: looking },
+        { ...collections, imports: withEvent },
         { stalledMs: 60_000, maxFailures: 3, message: () => 'it hangs' },
       ),
       [],
@@ -545,7 +545,7 @@ t.test('a pause or a cancel whose request died is enforced', async (t) => {
 
 t.test('an import that is finalized while its counts are read keeps them', async (t) => {
   const counts = { ...noCounts(), added: 5 }
-  const settle = async (): Promise<void> => {
+  const finalize = async (): Promise<void> => {
     await imports.fixTotals(collections, 1, counts)
     await chunks.deleteChunks(collections, 1)
   }
@@ -553,7 +553,10 @@ t.test('an import that is finalized while its counts are read keeps them', async
     await Promise.all([collections.imports.deleteMany({}), collections.chunks.deleteMany({})])
     await collections.imports.insertOne(importOf(ended))
     await collections.chunks.insertOne(chunk({ state: 'done', counts }))
-    const reading = { ...collections, [read]: withEventAfterRead<never>(collections[read] as never, settle) }
+    const reading = {
+      ...collections,
+      [read]: withEventAfterRead<never>(collections[read] as never, finalize),
+    }
     const found = await chunks.countsOf(reading, [{ _id: 1, totals: null }])
     t.equal(found.get(1)?.added, 5, `after the read of ${read}`)
   }
@@ -841,7 +844,7 @@ t.test('a limit whose request died binds all that may still write by the old one
     const stripes = await collections.subscriberCounts.find().toArray()
     t.ok(
       stripes.length > 0 && stripes.every((stripe) => stripe.limit_changes === 1),
-      'requests under way meet it',
+      'requests in progress conflict with it',
     )
     t.equal((await collections.organizations.findOne({}))!.limit_change, undefined)
     t.same(await enforcePendingLimits(context), [])

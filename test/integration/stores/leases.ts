@@ -55,7 +55,7 @@ t.test(
     await markDead(db, 'engines')
     t.match(await document(), { dead: false })
     await watchForALease()
-    // Suspended for so long that a stall of the database may have begun and ended meanwhile.
+    // A stall of the database may have begun and ended during this suspension.
     aheadMs += 2 * heartbeatMs + 1
     await markDead(db, 'engines')
     t.match(await document(), { dead: false })

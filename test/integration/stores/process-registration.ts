@@ -83,9 +83,9 @@ async function growPool(): Promise<void> {
 }
 
 t.test('a delayed heartbeat restores no sessions of before', async (t) => {
-  const [held, opening] = [Promise.withResolvers(), Promise.withResolvers()]
-  gate = { reached: () => held.resolve(null), opened: opening.promise }
-  await held.promise
+  const [delayed, opening] = [Promise.withResolvers(), Promise.withResolvers()]
+  gate = { reached: () => delayed.resolve(null), opened: opening.promise }
+  await delayed.promise
   const growth = growPool()
   // Where renewals overtake each other, the new sessions are registered by then.
   await sleep(500)

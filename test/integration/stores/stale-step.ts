@@ -64,7 +64,7 @@ async function stepOf(
     ...{
       session,
       database,
-      folder: lookingAtFolder(beforeItEnters),
+      folder: folderWithEvent(beforeItEnters),
       secrets: noKeys,
       staging,
       quota: new StagedQuota({ collections, uploads, limits: { bytes: Infinity, imports: 10 } }),
@@ -92,7 +92,7 @@ async function stepOf(
 }
 
 /** The folder; something happens when an engine checks whether it still exists. */
-const lookingAtFolder = (event: () => Promise<void>): MarkedFolder =>
+const folderWithEvent = (event: () => Promise<void>): MarkedFolder =>
   new Proxy(marked, {
     get(target, name) {
       const value = Reflect.get(target, name) as unknown

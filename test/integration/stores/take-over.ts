@@ -58,7 +58,7 @@ t.test(
   'an engine that registers and claims while another searches for unknown names keeps its chunk',
   async (t) => {
     let newcomer = ''
-    /** Suspended after its first read, for as long as a new engine needs to register and to claim. */
+    /** Suspended after its first read until a new engine has registered and claimed. */
     const suspended = (read: keyof Collections, method: string): Collections => ({
       ...collections,
       [read]: new Proxy(collections[read], {
@@ -88,18 +88,18 @@ t.test('an engine that lost its name has its new leases ended for two minutes', 
   await addChunk(0)
   const log = createLogger({ process: 'test', level: 'silent' })
   const metrics = { stepTakenOver: () => undefined, importFailed: () => undefined }
-  const look = () => takeOverFromEngines({ database, metrics, log }).run()
+  const poll = () => takeOverFromEngines({ database, metrics, log }).run()
   const engineId = await register()
   await database.client.withSession(async (session) => {
     await noteSessions(collections, engineId, [session.id!.id as unknown as Uint8Array])
     await collections.engines.updateOne({ _id: engineId }, { $set: { dead: true } })
-    await look()
+    await poll()
     // It doesn't know yet.
     await claim(engineId)
     await addStep(5, engineId)
     session.startTransaction()
     await collections.chunks.updateOne({ engine_id: engineId }, { $set: { next_record: 1 } }, { session })
-    await look()
+    await poll()
     t.match(await collections.chunks.findOne({}), { state: 'ready', engine_id: null, deaths: undefined })
     t.match(await collections.imports.findOne({ _id: 5 }), { step: null, step_deaths: undefined })
     await t.rejects(session.commitTransaction(), { code: 251 }, 'the server knows no such transaction')
@@ -108,7 +108,7 @@ t.test('an engine that lost its name has its new leases ended for two minutes', 
     { _id: engineId },
     { $set: { cleared_at: new Date(Date.now() - 121_000) } },
   )
-  await look()
+  await poll()
   t.equal(await collections.engines.findOne({ _id: engineId }), null)
 })
 

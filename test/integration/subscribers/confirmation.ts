@@ -212,7 +212,7 @@ t.test('a mail goes with its request', async (t) => {
   )
   await age(list.id, 601)
   const last = await ask(list, 'a@example.com', { custom_fields: { Name: 'Cleo' } })
-  t.same(await mailsOf(list.id), [later.message_id, last.message_id], 'unless somebody has it')
+  t.same(await mailsOf(list.id), [later.message_id, last.message_id], 'unless a sender has taken it')
   t.equal(await pageOf(later.token), neutral, 'its link has ended')
   await pageOf(last.token)
   const [added] = await subscribersOf(list.id)

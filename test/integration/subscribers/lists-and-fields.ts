@@ -189,7 +189,7 @@ t.test(
       error_message: /mapped by import/,
     })
     await post(`/subscriber_imports/${created.id}/cancel`)
-    // As long as another engine may write a batch of it.
+    // The list stays locked while another engine may still write a batch of the import.
     await service.collections.imports.updateOne({ _id: created.id }, { $set: { holds_list: true } })
     for (const refused of [setKey(null), call('DELETE', `${path}/custom_fields/${date.id}`)])
       t.match((await refused).body, { error_code: 'validation_failed', error_message: /cleared up/ })

@@ -42,7 +42,7 @@ const rows = rowsFor(own, foreign, { key: 1, user: systemUser.id })
 interface Caller {
   who: string
   key: string
-  holds: string | null
+  right: string | null
 }
 
 /** Every permission of the contract. */
@@ -61,7 +61,7 @@ const holders = await Promise.all(
   permissions.map(async (permission): Promise<Caller> => {
     const at = permission.lastIndexOf('/')
     const key = await world.holderOf(permission.slice(0, at), permission.slice(at + 1))
-    return { who: permission, key, holds: permission }
+    return { who: permission, key, right: permission }
   }),
 )
 
@@ -90,22 +90,22 @@ const [adminUser, demoted, deprived, ofInactive, ofDeleted, inactive, deleted] =
   userWithKey(admin),
 ])
 
-const system: Caller = { who: 'a system admin', key: bootstrapKey, holds: 'system admin' }
-const ownAdmin: Caller = { who: 'an admin', key: world.admin, holds: 'admin' }
+const system: Caller = { who: 'a system admin', key: bootstrapKey, right: 'system admin' }
+const ownAdmin: Caller = { who: 'an admin', key: world.admin, right: 'admin' }
 const callers: Caller[] = [
   system,
   ownAdmin,
-  { who: 'a user who is an admin', key: adminUser.key, holds: 'admin' },
-  { who: 'a standard key', key: world.nobody, holds: null },
-  { who: 'a user who was an admin', key: demoted.key, holds: null },
-  { who: 'a user who had a permission', key: deprived.key, holds: null },
+  { who: 'a user who is an admin', key: adminUser.key, right: 'admin' },
+  { who: 'a standard key', key: world.nobody, right: null },
+  { who: 'a user who was an admin', key: demoted.key, right: null },
+  { who: 'a user who had a permission', key: deprived.key, right: null },
   ...holders,
 ]
 const callerNamed = new Map([
   ...callers.map((caller) => [caller.who, caller] as const),
   [
     'an admin beside the system admins',
-    { who: 'an admin of organization 1', key: await world.adminBesideSystem(), holds: 'admin' },
+    { who: 'an admin of organization 1', key: await world.adminBesideSystem(), right: 'admin' },
   ],
 ])
 
@@ -125,7 +125,7 @@ const changes: [method: string, path: string, body?: unknown][] = [
   ['DELETE', `/api_keys/${deleted.keyId}`],
 ]
 for (const [method, path, body] of changes) await succeeded(callBeside(method, path, body))
-const changesHoldFrom = Date.now() + beliefMs
+const changesApplyAt = Date.now() + beliefMs
 
 const refusedCredentials: [who: string, authorization: string | null][] = [
   ['no key', null],
@@ -154,10 +154,10 @@ function send(
 
 const shown = ({ status, text }: Answer): string => `${status} ${text.slice(0, 200)}`
 
-function isLetIn({ needs }: Row, { holds }: Caller): boolean {
-  if (holds === 'system admin' || needs === 'any key') return true
-  if (needs === 'system admin' || holds === null) return false
-  return holds === 'admin' || (needs !== 'admin' && needs.includes(holds))
+function isLetIn({ needs }: Row, { right }: Caller): boolean {
+  if (right === 'system admin' || needs === 'any key') return true
+  if (needs === 'system admin' || right === null) return false
+  return right === 'admin' || (needs !== 'admin' && needs.includes(right))
 }
 
 /** Refused for the content of the request, an empty body as a rule: the caller and the record have passed. */
@@ -208,7 +208,7 @@ async function faultOfCaller(endpoint: string[], row: Row, caller: Caller): Prom
 async function faultsOfForeignPaths(endpoint: string[], row: Row): Promise<(string | null)[]> {
   const kinds = (row.path ?? []).filter((kind) => own[kind] !== foreign[kind])
   const first = callers.find(
-    (caller) => caller.holds !== 'admin' && caller !== system && isLetIn(row, caller),
+    (caller) => caller.right !== 'admin' && caller !== system && isLetIn(row, caller),
   )
   const tried = [first, ownAdmin, system].filter((caller) => caller !== undefined && isLetIn(row, caller))
   const choices = kinds.length === 2 ? [[kinds[0]!], [kinds[1]!], kinds] : kinds.length === 1 ? [kinds] : []
@@ -275,7 +275,7 @@ t.test('every endpoint has a row, and every row is of an endpoint', (t) => {
 
 /** Before this control plane changes any key or user itself: with that it forgets what it knows of them. */
 t.test('what another control plane revoked is so here after 5 s', async (t) => {
-  await sleep(Math.max(0, changesHoldFrom - Date.now()))
+  await sleep(Math.max(0, changesApplyAt - Date.now()))
   const name = 'GET /subscriber_imports'
   const [endpoint, row] = [name.split(' '), rows[name]!]
   for (const given of refusedCredentials) t.equal(await faultOfCredential(endpoint, row, given), null)

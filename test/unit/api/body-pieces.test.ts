@@ -4,10 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { bodyPieces, type BodyTimeouts } from '../../../control-plane/api/body/body-pieces.ts'
 
-async function bytesOf(body: Readable, patience: BodyTimeouts): Promise<number> {
+async function bytesOf(body: Readable, timeouts: BodyTimeouts): Promise<number> {
   let bytes = 0
   const request = Object.assign(body, { headers: {} }) as unknown as IncomingMessage
-  for await (const piece of bodyPieces(request, 1_000, patience)) bytes += piece.length
+  for await (const piece of bodyPieces(request, 1_000, timeouts)) bytes += piece.length
   return bytes
 }
 

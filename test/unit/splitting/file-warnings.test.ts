@@ -127,7 +127,7 @@ t.test('one identity that fills a part has borders on both sides', async (t) => 
   t.same(texts(bordersOf(identities('m', 'm', 'm', 'm'), 4)), ['m', 'm\0'])
 })
 
-t.test('a sample holds all of few identities, and of many as many from everywhere', async (t) => {
+t.test('a sample has all of few identities, and an even share of many', async (t) => {
   const few = new IdentitySample()
   for (const name of ['c', 'a', 'b']) few.offer(Buffer.from(`<${name}>`), 1, 2)
   t.same(texts(few.identities()), ['a', 'b', 'c'])

@@ -489,7 +489,7 @@ t.test('a partition of which a file is gone is damaged, and says which file', as
   await t.rejects(gone, { code: 'chunk_damaged', message: /torn\/none is gone/ })
 })
 
-t.test('both threads together may find as many records as one', async (t) => {
+t.test('both threads together may find no more records than one alone', async (t) => {
   const scan: HelperThread['scan'] = async (task) => ({ ...(await inWorker(task))!, records: 0xffffffff })
   await t.rejects(split(lines(5_000, row), utf8Format, scan), {
     code: 'content_refused',

@@ -52,19 +52,19 @@ t.test('hashes wait in line, up to a bound for each organization', async (t) => 
 })
 
 t.test('organizations are served in turn, however many hashes each of them brings', async (t) => {
-  const turns = hashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
+  const slots = hashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const served: number[] = []
   const take = (organizationId: number) =>
-    turns.run({ organizationId, stopping }, async () => void served.push(organizationId))
+    slots.run({ organizationId, stopping }, async () => void served.push(organizationId))
   await Promise.all([1, 1, 1, 1, 2, 2, 3].map(take))
   t.same(served, [1, 1, 2, 3, 1, 2, 1])
 })
 
 t.test('a stop refuses those that wait, and lets a hash in progress end', async (t) => {
-  const turns = hashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
+  const slots = hashingSlots({ maxRunning: 1, maxWaitingPerOrganization: 10 })
   const stop = new AbortController()
   const gate = Promise.withResolvers<string>()
-  const take = (work: () => Promise<string>) => turns.run({ organizationId: 1, stopping: stop.signal }, work)
+  const take = (work: () => Promise<string>) => slots.run({ organizationId: 1, stopping: stop.signal }, work)
   const underWay = take(() => gate.promise)
   const waiting = [1, 2, 3].map(() => take(() => Promise.resolve('too late')))
   stop.abort()
@@ -75,11 +75,11 @@ t.test('a stop refuses those that wait, and lets a hash in progress end', async 
 })
 
 t.test('work whose client has gone leaves the line', async (t) => {
-  const turns = hashingSlots({ maxRunning: 3, maxWaitingPerOrganization: 10 })
+  const slots = hashingSlots({ maxRunning: 3, maxWaitingPerOrganization: 10 })
   const gate = Promise.withResolvers<string>()
   const ran: string[] = []
   const run = (name: string, clientGone?: AbortSignal) =>
-    turns.run({ organizationId: 1, stopping, clientGone }, async () => {
+    slots.run({ organizationId: 1, stopping, clientGone }, async () => {
       ran.push(name)
       await gate.promise
     })

@@ -7,7 +7,7 @@ import { canonicalIp, ipExpectation, networkOf } from '../../../shared/values/ip
 
 /** 256 characters. */
 const longDomain = `${`${'d'.repeat(63)}.`.repeat(3)}${'d'.repeat(61)}.de`
-/** As many characters that a domain drops as bring an address to 2,048. */
+/** The number of characters dropped from a domain that brings an address to 2,048. */
 const invisible = '\u00ad'.repeat(2_048 - 'a@bu.example'.length)
 
 t.test('addresses that are valid, with the form in which they are compared', async (t) => {
