@@ -62,7 +62,7 @@ let summary = 'interrupted'
 const givenUri = process.env['ROLLCALL_TEST_MONGODB_URI']
 const server = givenUri === undefined ? await startServer() : { uri: givenUri, stop: async () => {} }
 try {
-  // After an installation tap has its default plugins, and would use them for the run in which it builds ours.
+  // A fresh installation of tap has its default plugins, and would use them in the run that builds ours.
   if (await hasForeignPlugins()) await tap(['build'])
   console.log(`MongoDB ${await serverVersion()}`)
   exitCode = await runTap(givenUri === undefined ? named.map(filesOf) : await filesForGivenServer())
@@ -129,7 +129,7 @@ function filesOf(arg: string): string {
   return isFolder ? path.join(arg, '**/*.test.ts') : arg
 }
 
-/** Where the server's files go: some 2 GB with the oplog and the journal, and those of the longest tests. */
+/** The folder of the server's files: some 2 GB with the oplog and the journal, and those of the longest tests. */
 async function roomyMemory(): Promise<string> {
   const least = 8 * 1024 ** 3
   const { bavail, bsize } = await statfs('/dev/shm').catch(() => ({ bavail: 0, bsize: 0 }))

@@ -130,7 +130,7 @@ function pieces(shift: number): string {
   return ' '.repeat(shift) + records.join('')
 }
 
-/** Enough for several chunks: each identity in some of four spellings. */
+/** A file of several chunks, in which each identity stands in some of four spellings. */
 function manyRepeated(): string {
   const spellings = ['Row', 'row', 'ROW', 'rOw']
   const records = Array.from({ length: 15_000 }, (_, i) => {

@@ -35,7 +35,7 @@ async function createOrganization(service: Service, name: string, timeZone: stri
 
 export interface ListContext {
   service: Service
-  /** By time zone. */
+  /** Organization ids by time zone. */
   organizations: Map<string, number>
 }
 
@@ -132,7 +132,7 @@ function asRequested(document: SubscriberDocument, { model }: CampaignList): Jso
   }
 }
 
-/** Past the API, which gives everybody whole records, with what matches them in the counters. */
+/** Inserts directly, as the API gives every subscriber a whole record, and adds them to the counters. */
 async function storeSubscribers(
   all: SubscriberDocument[],
   list: CampaignList,

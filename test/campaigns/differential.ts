@@ -35,18 +35,18 @@ export interface Campaign {
   /** Lists at once. */
   lanes: number
   limitShare: number
-  /** Alone this list of imports of chance. */
+  /** Runs only this list of random imports. */
   onlyList?: number
   report: (mismatch: string) => void
 }
 
 export interface CampaignResult {
-  /** In all. */
+  /** All imports. */
   imports: number
-  /** Of chance. */
+  /** Random imports. */
   cases: number
   mismatches: number
-  /** Of the imports of chance: records by what became of them, imports by their end, and what changed of subscribers. */
+  /** Counts over the random imports: records by outcome, imports by their end, and changes of subscribers. */
   results: Record<string, number>
 }
 
@@ -93,7 +93,7 @@ const awkwardOnes = (around: Context) =>
     await compare(file.name, file.made, list, around, random)
   })
 
-/** More than will be needed: each has one import or more. */
+/** More lists than needed, as each has one import at least. */
 const listsOf = (around: Context) =>
   Array.from({ length: around.cases }, (_, number) => async () => {
     if (around.result.cases < around.cases) await runList(number, around)
@@ -140,7 +140,7 @@ async function runList(number: number, around: Context): Promise<void> {
       around,
       random,
     )
-    // What follows would only differ because of this.
+    // All further imports would differ only because of this one.
     if (!isSame) return
   }
 }

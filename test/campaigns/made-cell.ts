@@ -287,7 +287,7 @@ function textCell(field: MadeField, random: Random): string {
   return toLength(random.oneOf(texts), field, random)
 }
 
-/** Within the field's bounds, but for slips. */
+/** Cuts or pads the text to the field's bounds, except for slips. */
 function toLength(text: string, field: MadeField, random: Random): string {
   if (random.slip(0.1)) return text
   const characters = Array.from(text.padEnd(field.minimum_length ?? 0, 'z'))

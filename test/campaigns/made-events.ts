@@ -49,7 +49,7 @@ export function madeEvents(
   const times = (probability: number, max: number) =>
     random.chance(probability) ? random.between(1, max) : 0
   for (let i = random.between(1, 6); i > 0; i -= 1) {
-    // Some ids are used for two subscribers: those are two messages.
+    // An id that is used for two subscribers stands for two messages.
     const message = {
       message_id: random.chance(0.1) ? 'same' : `${prefix}:${i}`,
       subscriber_id: random.oneOf(subscriberIds),

@@ -8,14 +8,16 @@ import { emailKey } from '../model/email-address.ts'
 import { splitFile } from '../model/records.ts'
 import type { Subscriber, SubscriberTable } from '../model/subscriber-table.ts'
 
-/** How an import ended in the service: read through the API, the table from the database. */
+/**
+ * How an import ended in the service. The API is asked for everything but the table, which is read from the database.
+ */
 export interface ObservedEnd {
   view: Json
   logs: Partial<Record<LogKind, string>>
-  /** With the message as last cell. */
+  /** Cells of each failed record; the last one is the message. */
   failedLog: string[][]
   table: SubscriberTable
-  /** What the documents say about themselves that isn't so. */
+  /** Contradictions within the documents. */
   flaws: string[]
 }
 

@@ -2,8 +2,8 @@ import type { SubscriberStatus } from '../../shared/contract/schemas/subscriber.
 import type { Json } from '../helpers/service.ts'
 
 /**
- * What requests, rows and deactivations make of one subscriber, by the contract's words (decisions 2.7, 2.8 and 7), and
- * which answers they give. On the list an import writes the number A, requests write B.
+ * The effect of requests, rows and deactivations on one subscriber, and their answers, as the contract describes them
+ * (decisions 2.7, 2.8 and 7). On the list an import writes the number A, requests write B.
  */
 export interface RacedSubscriber {
   /** Null until an answer has told the id that an import gave. */
@@ -15,7 +15,7 @@ export interface RacedSubscriber {
   removeIp: string | null
   /** Reactions that triggers queued for it, and that wait. */
   waiting: number
-  /** When its creation was answered. */
+  /** The time of the answer to its creation. */
   since: number
 }
 
@@ -32,7 +32,7 @@ export interface GivenValues {
 
 export type RacingRequest =
   | { kind: 'create'; given: GivenValues }
-  /** By id, or by email where that is null. */
+  /** The subscriber is named by id, or by email where that is null. */
   | { kind: 'change'; given: GivenValues; id: number | null }
   | { kind: 'trigger'; b: number | null; creates: boolean; reactivates: boolean }
   | { kind: 'delete' }
@@ -97,7 +97,7 @@ export interface RacingRow {
   confirmed: boolean | null
 }
 
-/** Of an import with all of `overwrite_what`; `kind` is the log that the row is in. */
+/** The effect of a row of an import with all of `overwrite_what`; `kind` is the log that the row is in. */
 export function effectOfRow(
   row: RacingRow,
   kind: string | undefined,
@@ -117,7 +117,7 @@ export function effectOfRow(
   }
 }
 
-/** Of a subscriber that is in no record of an import; `asked`: when that was created. */
+/** The effect of an import on a subscriber that is in no record of it; `asked` is the time of the creation. */
 export function effectOfDeactivation(isDeactivated: boolean, asked: number): Effect {
   return (state) => {
     const isActive = state?.status === 'active'
@@ -127,7 +127,7 @@ export function effectOfDeactivation(isDeactivated: boolean, asked: number): Eff
   }
 }
 
-/** What is stored in the end, as a record of the API, and the reactions that wait. */
+/** Compares the final record of the API, and the number of reactions that wait. */
 export function effectOfEnd(view: Json, waiting: number): Effect {
   return (state) => {
     if (state === null) return view === undefined ? [null] : []

@@ -5,7 +5,7 @@ export const seedOfToday = Math.floor(Date.now() / 86_400_000)
 
 /** Seeded chance: the same seed makes the same lists, files and options on every machine. */
 export class Random {
-  /** From 0 to below 1. */
+  /** At least 0, and below 1. */
   readonly fraction: () => number
 
   /** How likely slips are, from 0 to 1. A file of a careful writer has few. */
@@ -25,7 +25,7 @@ export class Random {
     return this.chance(probability * this.carelessness)
   }
 
-  /** Both ends included. */
+  /** An integer from `min` to `max`, both included. */
   between(min: number, max: number): number {
     return min + Math.floor(this.fraction() * (max - min + 1))
   }

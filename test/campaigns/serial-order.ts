@@ -1,4 +1,4 @@
-/** What was done at some moment between its request and its answer. */
+/** A request whose effect came at some moment between its start and its answer. */
 export interface Operation<State> {
   what: string
   from: number
@@ -8,7 +8,7 @@ export interface Operation<State> {
 }
 
 interface Point<State> {
-  /** All operations before this one are done, and these behind it. */
+  /** All operations before this one are done, and of later ones those in `done`. */
   first: number
   done: readonly number[]
   state: State
@@ -37,7 +37,7 @@ export function whyNotSerial<State>(start: State, operations: readonly Operation
   return explained(sorted, farthest)
 }
 
-/** Those that were asked before any other that is left was answered. */
+/** The operations that began before any other open operation was answered. */
 function possibleNext<State>(sorted: readonly Operation<State>[], { first, done }: Point<State>): number[] {
   const next: number[] = []
   let firstAnswer = Infinity

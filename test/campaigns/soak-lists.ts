@@ -9,11 +9,13 @@ import { anyOf, type SoakClient } from './soak-load.ts'
  */
 export interface SoakList {
   id: number
-  /** By row: the import that wrote it last, by the number in field A. Rows of an unfinished import aren't in it. */
+  /**
+   * For each row the last import that wrote it, by the number in field A. Rows of an unfinished import are left out.
+   */
   writtenBy: number[]
-  /** By row: what a request wrote last into field B. */
+  /** For each row the last value of field B that a request wrote. */
   changed: Map<number, number>
-  /** By address: what a request wrote last into field B; null where it was deleted. */
+  /** For each address the last value of field B that a request wrote; null where it was deleted. */
   created: Map<string, number | null>
 }
 
@@ -192,7 +194,7 @@ async function rest(ms: number, stopping: AbortSignal): Promise<void> {
   await sleep(ms, undefined, { signal: stopping }).catch(() => undefined)
 }
 
-/** What is wrong with a list, in words: table, counters and account must say the same. */
+/** Names what is wrong with a list: table, counters and record must agree. */
 export async function problemsOf(service: Service, list: SoakList): Promise<string[]> {
   const problems: string[] = []
   const note = (text: string) => {

@@ -9,8 +9,8 @@ import { listeningPort } from '../helpers/listening-port.ts'
 import { present } from '../helpers/present.ts'
 
 /**
- * How a soak's clients reach the service: as clients do that have two addresses. Each request goes to either of them,
- * and again, where it broke off, until it is answered.
+ * Reaches the service as clients with two addresses do. Each request goes to either of them, and is repeated where it
+ * broke off, until it is answered.
  */
 export class SoakClient {
   /** Replies of the control plane that is never killed, and the bytes that its FTP server received. */
@@ -141,7 +141,9 @@ export class SoakClient {
   }
 }
 
-/** For two minutes; a process is back after a few seconds, a killed upload's name after 15. */
+/**
+ * The attempts last two minutes. A process is back after a few seconds, and a killed upload's name is free after 15.
+ */
 const maxAttempts = 240
 
 const isConnectionError = (error: unknown): boolean => error instanceof TypeError

@@ -17,7 +17,7 @@ import { standardUser } from '../helpers/standard-user.ts'
  */
 
 t.setTimeout(1_800_000)
-/** Of each attack, and of the quiet before it. */
+/** The duration of each attack, and of the measurement before it. */
 const phaseMs = Number(process.env['ROLLCALL_SECONDS'] ?? 2) * 1_000
 /** Below this a ratio says nothing: test files run side by side, and three times 10 ms is soon there. */
 const floorMs = Number(process.env['ROLLCALL_FLOOR_MS'] ?? 10_000)
@@ -267,7 +267,7 @@ const inspected = JSON.stringify({
 const eventBodies: string[] = []
 let sentEvents = 0
 
-/** What costs the control plane or the database much, by requests that are small or usual. */
+/** Small or usual requests that cost the control plane or the database much. */
 const costly: Record<string, () => Promise<number | null>> = {
   'delivery events by the thousand': () =>
     send('POST', '/delivery_events', eventBodies[(sentEvents += 1) % eventBodies.length], {

@@ -117,7 +117,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
     )
     await post(subscribers, { subscriber: { email: 'new@example.com' } })
     await letWrite()
-    // All of them have been found by then.
+    // By then the import has read all absent subscribers.
     await until(
       'the deactivation of the first one',
       () => get(`/subscriber_imports/${id}`),
@@ -205,7 +205,7 @@ t.test('awkward moments', { timeout: 300_000 }, async (t) => {
       const { id } = await create(service, list.id, { type: 'json', content: rowsOf('g', 500) })
       const running = () => collections.chunks.countDocuments({ import_id: id, state: 'running' })
       await until('a chunk in hand', running, (count) => count > 0)
-      // As another engine would have done; it clears up after itself here.
+      // Another engine would mark it as dead; here it does its own clean-up.
       await collections.engines.updateMany({}, { $set: { dead: true } })
       const { log, ready } = service.processes.engine!
       await until(

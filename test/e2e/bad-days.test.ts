@@ -20,7 +20,7 @@ const awaySeconds = Number(process.env['ROLLCALL_AWAY_SECONDS'] ?? 2)
 const rows = awaySeconds < 60 ? 12_000 : 40_000
 const file = new SubscriberFile({ rows, seed: 5 })
 
-/** What an undisturbed import would have left. */
+/** Compares the import with what an undisturbed one would have left. */
 async function checkBalance(t: Test, service: Service, view: Json): Promise<void> {
   t.match(view, {
     state: 'finished',
@@ -180,7 +180,7 @@ t.test('bad days', { timeout: 550_000 }, async (t) => {
     const backAt = Date.now()
     await set.primary()
     if (awaySeconds < 60) {
-      // What it couldn't hand back is free now, not when its lease runs out.
+      // What it couldn't hand back is free at once, and not when its lease ends.
       await service.collections.engines.updateOne({}, { $set: { dead: true } })
       await service.start('engine')
     }
@@ -227,7 +227,7 @@ t.test('bad days', { timeout: 550_000 }, async (t) => {
     const large = await service.call('POST', `/mailing_lists/${list.id}/subscriber_imports`, {
       subscriber_import: {
         column_mapping: ['email'],
-        // It lies packed, so it must be what hardly packs.
+        // The database stores it compressed, so it must be content that compresses badly.
         file_source: { type: 'json', content: randomBytes(1_500_000).toString('base64') },
       },
     })

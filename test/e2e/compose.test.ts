@@ -98,7 +98,7 @@ t.test('the Dockerfile is valid, and no service runs as root', async (t) => {
   for (const [name, service] of own) t.match(service, { init: true, read_only: true }, name)
 })
 
-/** What `npm ci --omit=dev --omit=optional` installs, by the lock file, from what is installed here. */
+/** Copies the packages that `npm ci --omit=dev --omit=optional` would install by the lock file. */
 async function copyPackages(folder: string): Promise<void> {
   const lock = JSON.parse(await readFile(path.join(root, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, { dev?: boolean; optional?: boolean; devOptional?: boolean }>

@@ -61,7 +61,7 @@ const points = {
   'finalized, unanswered': 'update imports "settled":true after 1',
 } as const
 
-/** Between those, for the long form. */
+/** Further points, for the long form. */
 const morePoints = {
   'plan written': 'update imports "$set":{"plan" after 1',
   'subscriber ids taken, no chunk yet': 'findAndModify counters after 1',
@@ -108,7 +108,7 @@ const suspensionPoints = {
   'before it settles': 'update imports $unset before 1 SIGSTOP',
 } as const
 
-/** In the long form alone: next to each of them an engine dies in the short one, too. */
+/** Points of the long form alone: in the short one, an engine dies next to each of them. */
 const longAlone = new Set<string>([
   'start of an import sent, unanswered',
   'claim of the first step sent, unanswered',
@@ -169,7 +169,7 @@ interface Field {
   engines: Engines
   /** Lists with the same subscribers; each round uses one. */
   lists: number[]
-  /** Where the file can be downloaded. */
+  /** The file's URL. */
   url: string
   undisturbed: Left
   undisturbedMs: number
@@ -369,7 +369,7 @@ async function dieOfAClaimUnderADeadName(t: Test): Promise<void> {
   const resumed = engines.resume(engine)
   const { imports } = service.collections
   while ((await imports.countDocuments({ _id: importId, 'step.engine_id': deadName })) === 0) {
-    // It gives the step back within milliseconds: no pause here.
+    // The engine gives the step back within milliseconds, so this loop has no pause.
     if ((await imports.countDocuments({ _id: importId, state: 'splitting' })) === 0) break
   }
   await engines.kill([engine])
@@ -441,7 +441,7 @@ function killedAtSomeMoment(count: number): Disturb {
   }
 }
 
-/** Also while the one that was started for a killed one waits for its lease, or works on what it left. */
+/** Kills engines again, also while the next one waits for a lease or works on what the killed one left. */
 async function killedAgainAndAgain({ field, begin, random }: Round): Promise<string> {
   const others = random() < 0.5 ? 0 : 2
   await Promise.all(Array.from({ length: others }, () => field.engines.start()))

@@ -3,7 +3,7 @@ import { Engines, type RunningEngine } from '../helpers/engines.ts'
 import { lockRow } from '../helpers/held-row.ts'
 import { countsOf, createList, importEnd, startService, until, type Json } from '../helpers/service.ts'
 
-/** What kills each engine that works on it is not handed on for ever. */
+/** Work that kills each of its engines is given up after some deaths. */
 
 t.setTimeout(240_000)
 const service = await startService(t, ['control-plane'])

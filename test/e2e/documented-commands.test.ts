@@ -35,7 +35,7 @@ const rows = (count: number) => Array.from({ length: count }, (_, i) => `row.${i
 
 interface Installation {
   DATA_DIR: string
-  /** For commands. */
+  /** The environment of the commands. */
   environment: Record<string, string>
   get: (path: string) => Promise<Json>
   post: (path: string, body: unknown) => Promise<Json>
@@ -87,7 +87,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
   const BACKUP = path.join(folder, 'backup')
   await t.test("the README's first import", { skip: missing('curl') }, async (t) => {
     const commands = readme.under('A first import').find((block) => block.startsWith('KEY='))!
-    // Its first two lines say by which key, and where the service is.
+    // The first two lines name the key and the service's address, which the test has already.
     const requests = commands.split('\n').slice(2).join('\n')
     const replies = runCommands(requests, first.environment)
     t.equal(replies.match(/"success":true/g)?.length, 3, replies)
@@ -136,7 +136,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     t.equal((await restored.get('/subscriber_imports?scope=active')).length, 3, 'and what was to come')
     const client = await MongoClient.connect(restored.environment['MONGODB_URI']!)
     await rm(path.join(restored.DATA_DIR, 'staging', String(waiting[2])), { recursive: true })
-    // In their order: one list has one import at a time.
+    // The imports end in order, as a list has one at a time.
     for (const id of waiting) {
       await collectionsOf(client.db('rollcall')).imports.updateOne(
         { _id: id },
@@ -231,7 +231,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
   })
 })
 
-/** What isn't run as it stands there, and why. */
+/** Commands that the test doesn't run as they stand, and why. */
 const notRun = {
   'README.md':
     'but for the first import it starts, installs or tests this very checkout; the demo and the command line have tests',

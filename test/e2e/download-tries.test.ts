@@ -24,7 +24,7 @@ async function viewOf(id: number, what: string, isIt: (view: Json) => boolean): 
   return until(what, () => service.get(`/subscriber_imports/${id}`), isIt, 60_000)
 }
 
-/** As if its lease had run out. */
+/** Kills the engine and ends its lease. */
 async function killEngine(): Promise<void> {
   await engine.stop('SIGKILL')
   await service.collections.engines.updateMany({ process_id: engine.child.pid! }, { $set: { dead: true } })
@@ -92,7 +92,7 @@ t.test('the time of the next try is shown while it is waited for', { timeout: 30
   const cancelled = await service.get(`/subscriber_imports/${dead.id}`)
   t.match(cancelled, { state: 'cancelled', download: { next_attempt_at: null } })
 
-  // Its folder can't be used: it is a file. So the step breaks off, which is no try that failed.
+  // The folder is a file, so that it can't be used. The step breaks off, which doesn't count as a failed try.
   const folder = path.join(service.dataFolder, 'staging', String(id))
   await mkdir(path.dirname(folder), { recursive: true })
   await writeFile(folder, 'not a folder')

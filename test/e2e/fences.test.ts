@@ -131,7 +131,7 @@ t.test('fences', { timeout: 300_000 }, async (t) => {
       const change = () =>
         call('PUT', `/mailing_lists/${list.id}`, { mailing_list: { primary_key_custom_field_id: field.id } })
       if (end === 'cancelled') await post(`/subscriber_imports/${id}/cancel`)
-      // As an engine fails one by a chunk of it while another engine has its other chunks.
+      // An engine fails the import because of one chunk while another engine has its other chunks.
       else
         await collections.imports.updateOne(
           { _id: id },

@@ -102,7 +102,7 @@ for (const [mode, { url, args }] of Object.entries(curlModes))
     t.equal(hashOf(await readFile(path.join(work, 'back.csv'))), bigHash)
     t.match(await run('curl', [...user, '--list-only', `${url}/`]), { code: 0, output: new RegExp(name) })
     t.match(await run('curl', [...user, '--head', target]), { code: 0, output: /Content-Length: 1500000/ })
-    // In TLS this curl sends data in the clear in active mode; lftp shows that.
+    // This curl sends data in the clear in active mode under TLS, so lftp tests that.
     if (mode === 'plain') {
       const active = [...user, '--ftp-port', '-', '-T', big, `${url}/active.csv`]
       t.match(await run('curl', active), { code: 0 }, 'in active mode')
@@ -247,7 +247,7 @@ t.test('an upload resumes after the server was killed', { skip: missing('curl') 
   t.not((await slow).code, 0)
   await service.start('ftp', { ...settings, FTP_PORT: port })
   t.equal(await isThere('survivor.csv'), false)
-  // As if the lease of the killed process had run out.
+  // The lease of the killed process ends now.
   await service.collections.uploadLocks.updateMany({}, { $set: { lease_until: new Date(0) } })
   t.match(await run('curl', [...tls, '-C', '-', target]), { code: 0 })
   t.equal(await hashAtServer('survivor.csv'), bigHash)

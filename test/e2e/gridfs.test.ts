@@ -10,7 +10,7 @@ import { createList, importEnd, startService, until, type Json } from '../helper
 
 /** A control plane, an FTP server and an engine that share nothing but the database, as on three machines. */
 
-/** More than is sent to the database at once. */
+/** A file that is larger than one write to the database. */
 const file = new SubscriberFile({ rows: 12_000, seed: 31 })
 const text = [...file.text()].join('')
 

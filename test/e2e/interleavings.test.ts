@@ -87,7 +87,7 @@ async function sweep(
   hows: readonly How[],
   amount: number,
 ): Promise<void> {
-  /** Those of a staging are opened when a fixture needs them. */
+  /** The sides of a staging are opened when a fixture needs them. */
   const opened = new Map<Staging, { sides: Sides; base: Kept }>()
   const random = new Random(seed)
   const all: (Interleaving & { sides: Sides })[] = []

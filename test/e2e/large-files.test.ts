@@ -25,7 +25,7 @@ const maxChunkBytes = (fileBytes: number): number =>
 
 t.test('large and odd files', { timeout }, async (t) => {
   const service = await startService(t, ['control-plane'])
-  // As `npm run engine` and `npm start` have it: its memory is what is measured.
+  // It starts like `npm run engine` and `npm start`, as its memory is measured.
   await service.start('engine', { ...programs.engine.environment, ENGINE_WORKERS: '2' })
 
   t.test(`${largeRows} rows`, { timeout }, async (t) => {

@@ -76,7 +76,7 @@ t.test('an engine that has lost a chunk fails no import because of it', async (t
   const splitter = await engines.start('findAndModify import_chunks before 1')
   await splitter.ended
   const { crc32 } = (await collections.chunks.findOne({ _id: first }))!
-  // To the engine the chunk is damaged; it is suspended when it is about to say so.
+  // The engine finds a damaged chunk, and is suspended before it reports that.
   await collections.chunks.updateOne({ _id: first }, { $set: { crc32: crc32 ^ 1 } })
   const suspended = await engines.start(`update import_chunks "_id":"${first}" before 1 SIGSTOP`)
   await engines.untilSuspended(suspended)

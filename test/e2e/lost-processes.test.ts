@@ -30,7 +30,7 @@ const crashing = (crashAt: string) => ({
 const inCredentials = 'update installation credentials_revision > commitTransaction before 1'
 const inPlaces = 'update organizations places_revision > commitTransaction before 1'
 
-/** Has a process die of a request, and resolves to the time of its death. */
+/** Lets a process die of a request. Resolves to the time of its death. */
 async function dies(process: RunningProcess, request: () => Promise<unknown>): Promise<number> {
   await request().catch(() => undefined)
   await process.stop('SIGKILL')

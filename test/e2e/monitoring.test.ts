@@ -84,7 +84,7 @@ t.test('every alert fires on its bad day, and not on its good one', { skip }, as
   }
   const folder = await mkdtemp(path.join(tmpdir(), 'rollcall-rules-'))
   t.teardown(() => rm(folder, { recursive: true }))
-  // With all the others beside it, each rule would be evaluated on the days of all.
+  // Each rule is tested alone: with all others it would be evaluated on every day.
   const alone = async (alert: string): Promise<string> => {
     const { expr } = alerts.find((other) => other.alert === alert)!
     const own = rules.filter((rule) =>

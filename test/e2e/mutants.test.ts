@@ -79,7 +79,7 @@ interface Mutant {
   isSeen: boolean
 }
 
-/** What StrykerJS writes, as far as it is read here. */
+/** The part of StrykerJS's report that this test reads. */
 interface Report {
   files: Record<
     string,
@@ -89,7 +89,7 @@ interface Report {
     }
   >
 }
-/** Both from 1. */
+/** Line and column, counted from 1. */
 interface Place {
   line: number
   column: number

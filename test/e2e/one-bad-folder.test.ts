@@ -75,7 +75,7 @@ const untilReady = (running: RunningProcess, isReady: boolean) =>
     20_000,
   )
 
-/** As umount does: the folder is empty, and its content is where it will be mounted again. */
+/** Does what umount does: the folder is empty, and its content comes back with the next mount. */
 async function unmount(folder: string): Promise<() => Promise<void>> {
   const away = `${folder} away`
   await rename(folder, away)
@@ -164,7 +164,7 @@ t.test('an engine that misses the files in a folder with the mark leaves them to
     (engine) => engine !== null && engine.lease_until > before!.lease_until,
   )
   t.equal(renewed?.sees_files, true, 'what one engine misses, another one that misses it too still confirms')
-  // It misses the files again, under another id.
+  // The restarted engine misses the files again, under another id.
   await sick.stop()
   await service.start('engine', { DATA_DIR: folder })
   for (const id of ids) {

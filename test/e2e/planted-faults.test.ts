@@ -99,7 +99,7 @@ for (const [room, chosen] of chosenByArea)
     },
   )
 
-/** What is made by running is not copied. */
+/** Generated files are not copied. */
 async function copyOfTree(): Promise<string> {
   const copy = await mkdtemp(path.join(tmpdir(), 'rollcall-faults-'))
   const left = ['node_modules', '.git', '.tap', 'data']

@@ -77,7 +77,7 @@ async function createImport(service: Service, listId: number): Promise<number> {
 
 /** Takes mails from the outbox as a sender does, and counts how often each was taken. */
 class MailSender {
-  /** By the reaction's id. */
+  /** The number of takes, by the reaction's id. */
   readonly takes = new Map<number, number>()
   readonly #call: Call
 

@@ -37,7 +37,7 @@ const startEngine = (socketTimeoutMs: number): Promise<RunningProcess> =>
     ROLLCALL_TEST_SOCKET_TIMEOUT_MS: String(socketTimeoutMs),
   })
 
-/** Until the test's end. */
+/** Sets a fail point until the test's end. */
 async function failPoint(t: Test, name: string, mode: unknown, data: Document): Promise<void> {
   t.teardown(() => set.command({ configureFailPoint: name, mode: 'off' }))
   await set.command({ configureFailPoint: name, mode, data })
@@ -90,7 +90,7 @@ async function kill(engine: RunningProcess): Promise<void> {
   await collections.engines.updateMany({ process_id: engine.child.pid! }, { $set: { dead: true } })
 }
 
-/** From which keys on the queries or updates over subscribers went that were begun meanwhile. */
+/** The keys at which queries or updates over subscribers began during the work. */
 async function startsOf(op: 'query' | 'update', work: () => Promise<unknown>): Promise<string[]> {
   await db.command({ profile: 2 })
   await work()
@@ -248,7 +248,7 @@ t.test('an import whose query takes too long each time fails after a bounded tim
     view.error_message,
     /timed out \(the last of 5 tries\): the database took too long for a command each time/,
   )
-  // Each of the five is tried again by the driver; between them are 2, 4, 8 and 16 s.
+  // The driver repeats each of the five attempts; between them are 2, 4, 8 and 16 s.
   t.ok(performance.now() - startedAt > 30_000, 'it was not tried again at once')
   await kill(engine)
 })

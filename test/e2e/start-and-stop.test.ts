@@ -27,7 +27,7 @@ const npmStart = (settings: Record<string, string>) =>
 const node = (file: string, settings: Record<string, string>) =>
   startProgram([path.join(root, file)], { ...free, ...settings })
 
-/** Of the first two tests. */
+/** The data folder of the first two tests. */
 const DATA_DIR = path.join(folder, 'data 1')
 let key = ''
 
@@ -35,7 +35,7 @@ t.test(
   'npm start brings up the whole service on an embedded database, and SIGTERM to npm ends all of it',
   { timeout: 300_000 },
   async (t) => {
-    // As an earlier version left it.
+    // The state that an earlier version left.
     await mkdir(DATA_DIR)
     await chmod(DATA_DIR, 0o755)
     const first = await npmStart({ DATA_DIR })
@@ -272,7 +272,7 @@ t.test('a standalone server is refused, with what to do about it', { timeout: 30
 })
 
 t.test('a second signal ends a process at once', { timeout: 300_000 }, async (t) => {
-  // After the first signal it would still wait for this server, which never answers.
+  // This server never answers, so after the first signal the process would still wait for it.
   const silent = createServer()
   await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
   t.teardown(() => silent.close())

@@ -100,7 +100,7 @@ t.test('deactivations are stamped as they get on', async (t) => {
     `/mailing_lists/${list.id}/subscriber_imports`,
     importOf('row0@example.com\n', { deactivate_subscribers_not_in_import: true }),
   )
-  /** By how far the deactivations had come. */
+  /** The stored points of the deactivations. */
   const stamps = new Map<number, number>()
   await until(
     'its end',

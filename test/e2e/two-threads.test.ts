@@ -26,7 +26,7 @@ t.test('an import that two threads split leaves the same as one that a single th
     let wasInTwo: boolean
     let tries = 0
     do {
-      // Its imports also warm the worker up. On a busy machine it may come late all the same, and find the file scanned.
+      // Its imports also warm the worker up. On a busy machine it may still start late and find the file scanned.
       const [list] = await prepareLists(service, 1)
       const id = await beginImport(service, list!)
       await importEnd(service, id, 60_000)

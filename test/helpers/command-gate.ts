@@ -11,7 +11,7 @@ export class CommandGate {
   readonly #sockets = new Set<Socket>()
   #names: string[] = []
   #stop: Stop | null = null
-  /** What was to be sent since the stop, in order. */
+  /** Sends the commands that have been waiting since the stop, in order. */
   #waiting: (() => void)[] = []
   /** The request of which the server's reply is not passed on. */
   #cutRequest: { connection: object; id: number } | null = null
@@ -132,14 +132,14 @@ const silent = new Set(['hello', 'ismaster', 'isMaster', 'ping', 'endSessions', 
 
 const opMsg = 2013
 
-/** Of an OP_MSG: the first key of its body, which is the first section. Null for any other message. */
+/** The first key of an OP_MSG's body, which is its first section. Null for any other message. */
 function commandName(message: Buffer): string | null {
   if (message.readInt32LE(12) !== opMsg) return null
   const firstKey = 16 + 4 + 1 + 4 + 1
   return message.toString('utf8', firstKey, message.indexOf(0, firstKey))
 }
 
-/** After the header, the flags and the kind of the section. */
+/** The body begins after the header, the flags and the kind of the section. */
 function bodyOf(message: Buffer): Document {
   const start = 16 + 4 + 1
   return BSON.deserialize(message.subarray(start, start + message.readInt32LE(start)))

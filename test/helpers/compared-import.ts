@@ -104,7 +104,7 @@ export async function untilFinalized(service: Service, importId: number, timeout
   )
 }
 
-/** All that an import left which doesn't depend on when and by whom it was done. */
+/** What an import left, without what depends on the time or on the engine. */
 export interface Left {
   view: Json
   table: string[]
@@ -145,7 +145,7 @@ export async function whatIsLeftBy(service: Service, importId: number): Promise<
   }
 }
 
-/** Without what is another one in each list, and times that are "now". */
+/** A row without values that differ in each list, and with times of now left out. */
 function tableRow(subscriber: SubscriberDocument): string {
   const { _id, id: _1, mailing_list_id: _2, created_at: _3, remove_time, custom_fields, ...rest } = subscriber
   const fields = Object.entries(custom_fields).sort(([a], [b]) => Number(a) - Number(b))
@@ -157,7 +157,7 @@ function tableRow(subscriber: SubscriberDocument): string {
   ])
 }
 
-/** What is wrong with an import that should have left the same as the undisturbed one, in words; nothing if all is well. */
+/** Names the differences from the import that ran undisturbed. */
 export function differences(undisturbed: Left, found: Left): string[] {
   const wrong: string[] = []
   const compare = (what: string, expected: unknown, is: unknown) => {

@@ -9,7 +9,7 @@ import type { Json } from './service.ts'
 
 export interface ContractReply {
   method: string
-  /** As sent, with its query. */
+  /** The path as it was sent, with its query. */
   path: string
   status: number
   contentType: string | null
@@ -18,23 +18,23 @@ export interface ContractReply {
 
 export interface Contract {
   document: Json
-  /** What the description doesn't allow in a reply; none as a rule. */
+  /** Names what the description doesn't allow in a reply. */
   problems: (reply: ContractReply) => string[]
 }
 
-/** What `format` means, told to a validator: the package's types don't say that it is a function. */
+/** Tells a validator what `format` means. The package's types don't say that it is a function. */
 export const addFormats = formats as unknown as (ajv: Ajv2020) => void
 
 /** Makes the description's schemas strict, in place. */
 export function contractOf(description: Json): Contract {
   const document = strict(description)
-  // That it is a good description is what openapi.test.ts says.
+  // openapi.test.ts checks the description itself.
   const ajv = new Ajv2020({
     strict: false,
     allErrors: false,
     validateFormats: true,
     validateSchema: false,
-    // Half of the time to make the validators, of which a test uses each a few times.
+    // This halves the time that the validators take; a test uses each a few times only.
     inlineRefs: false,
     code: { optimize: false },
   })

@@ -19,7 +19,7 @@ import { Connection } from 'mongodb/lib/cmap/connection.js'
  */
 
 export const crashSetting = 'ROLLCALL_TEST_CRASH_AT'
-/** What a process that was suspended logs first. */
+/** The first text that a suspended process logs when it is resumed. */
 export const wentOn = 'going on after SIGSTOP'
 
 interface Command {
@@ -29,10 +29,10 @@ interface Command {
 }
 
 interface CrashPoint {
-  /** In one transaction, one after the other. */
+  /** The commands come one after the other, in one transaction. */
   path: Command[]
   moment: 'before' | 'after'
-  /** Of how many such commands this is the one. */
+  /** The point is at this number of such commands, counted from 1. */
   count: number
   signal: 'SIGKILL' | 'SIGSTOP'
 }
@@ -66,7 +66,7 @@ function parseCrashPoint(written: string): CrashPoint {
 }
 
 function crashingAt({ path, moment, count, signal }: CrashPoint, run: RunCommand): RunCommand {
-  /** By session: how much of the path its transaction has gone. */
+  /** For each session, how many commands of the path its transaction has sent. */
   const gone = new Map<string, number>()
   let seen = 0
 

@@ -37,7 +37,7 @@ export function noDockerEngine(): string | false {
   return status === 0 ? false : 'this machine allows no namespaces'
 }
 
-/** What the stand-ins of the base images need beside Debian's smallest root. */
+/** Packages that the stand-ins of the base images need in addition to Debian's smallest root. */
 const basePackages = ['ca-certificates', 'gosu', 'libatomic1', 'libcurl4t64', 'libzstd1', 'passwd']
 const enginePackages = [
   ...[

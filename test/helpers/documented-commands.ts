@@ -19,7 +19,7 @@ export class DocumentedCommands {
     )
   }
 
-  /** All under a heading, in their order. */
+  /** All commands under a heading, in order. */
   under(heading: string): string[] {
     this.#used.add(heading)
     const found = this.#blocks.filter((block) => block.heading === heading)

@@ -22,7 +22,7 @@ export interface RunningEngine {
 export class Engines {
   readonly #service: Service
   readonly #all: RunningEngine[] = []
-  /** When the last of them was killed or suspended, by the clock of this machine. */
+  /** The time of the last kill or suspension, by the clock of this machine. */
   lastLossAt = 0
 
   constructor(t: Test, service: Service) {
@@ -34,7 +34,7 @@ export class Engines {
     return this.#all.filter((engine) => engine.isAlive())
   }
 
-  /** What the engines logged, for a failed test. */
+  /** The log of all engines, for a failed test. */
   get log(): string {
     return this.#all.map((engine) => engine.log()).join('')
   }
@@ -77,7 +77,7 @@ export class Engines {
       engine.signal('SIGCONT')
       return engine.log()
     }
-    // It logs its suspension a moment before it is suspended: a signal that comes in between is of no use.
+    // It logs its suspension a moment before it is suspended, and a signal that comes in between is lost.
     await until('its going on', signalled, (log) => log.includes(wentOn), 60_000)
   }
 
@@ -94,7 +94,7 @@ export class Engines {
     })
   }
 
-  /** As if its lease had run out before the eyes of another engine: spares a test those seconds. */
+  /** Ends the lease as another engine would after its time, which spares a test those seconds. */
   async endLeaseOf(engine: RunningEngine): Promise<void> {
     await this.#service.collections.engines.updateMany({ process_id: engine.pid }, { $set: { dead: true } })
   }

@@ -122,7 +122,7 @@ export class FtpSession {
     return secure
   }
 
-  /** Of the control connection, to be resumed by a data connection. */
+  /** The session of the control connection, which a data connection resumes. */
   tlsSession(): Buffer | undefined {
     return this.control instanceof tls.TLSSocket ? this.control.getSession() : undefined
   }
@@ -148,7 +148,7 @@ export class FtpSession {
 
   async download(line: string): Promise<{ text: string; last: string }> {
     const plain = await this.data()
-    // What ends before the handshake ends with the plain connection.
+    // A connection that ends before the handshake is still the plain one.
     const first = await this.command(line)
     if (!first.startsWith('150')) {
       plain.destroy()

@@ -2,7 +2,7 @@ import type { CallbackBounds } from '../../engine/jobs/callbacks/callback-bounds
 import type { StepBounds } from '../../engine/scheduler/step-progress.ts'
 import type { DownloadBounds } from '../../shared/net/download-bounds.ts'
 
-/** What a test tells hasty-engine.ts, as JSON in this variable. */
+/** The test's settings for hasty-engine.ts, as JSON in this variable. */
 export interface Downloads {
   bounds?: Partial<DownloadBounds>
   steps?: Partial<StepBounds>

@@ -16,7 +16,7 @@ export const threads = { UV_THREADPOOL_SIZE: '32' }
 export interface HungFile {
   /** Puts the file back; opens from now on succeed. */
   comeBack: () => Promise<void>
-  /** What hangs in it ends. */
+  /** Ends the reads that hang in it. */
   letGo: () => void
 }
 
@@ -31,7 +31,7 @@ export async function hang(t: Test, file: string): Promise<HungFile> {
     try {
       closeSync(openSync(fifo, constants.O_WRONLY | constants.O_NONBLOCK))
     } catch (error) {
-      // Nothing waits in it.
+      // No read waits in it.
       if ((error as NodeJS.ErrnoException).code !== 'ENXIO') throw error
     }
   }

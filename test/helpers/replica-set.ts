@@ -13,7 +13,7 @@ import { present } from './present.ts'
 /** A replica set of real servers on loopback, to be killed, stepped down and told to fail; gone at teardown. */
 export interface ReplicaSet {
   uri: string
-  /** On the member of that number, or on the primary. */
+  /** Runs a command on the member of that number, or on the primary. */
   command: (command: Document, member?: number) => Promise<Document>
   /** Number of the primary, once there is one. */
   primary: () => Promise<number>

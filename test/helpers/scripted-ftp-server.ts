@@ -6,13 +6,13 @@ import { listeningPort } from './listening-port.ts'
 /** An FTP server of one file that a test tells how to misbehave. */
 export interface FtpScript {
   content: Buffer
-  /** What it answers to commands instead of the usual; null: nothing at all. */
+  /** Replies in place of the usual ones; null sends none. */
   replies?: Record<string, string | null>
   /** Bytes of the file that it sends, all by default. */
   sends?: number
-  /** After the data; null: nothing. */
+  /** The reply after the data; null sends none. */
   end?: string | null
-  /** How the data connection ends. */
+  /** The data connection ends with a reset. */
   breaksOff?: boolean
   /** The control connection goes together with the data. */
   closes?: boolean

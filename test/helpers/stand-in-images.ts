@@ -85,7 +85,7 @@ export async function makeStandInImages(
   )
 }
 
-/** What Dockerfile and compose file begin with, by the kind of stand-in. */
+/** The base images of the Dockerfile and the compose file, by the kind of stand-in. */
 async function imageNames(): Promise<Record<'node' | 'mongo' | 'caddy' | 'prometheus' | 'grafana', string>> {
   const dockerfile = await readFile(path.join(root, 'Dockerfile'), 'utf8')
   const compose: { services: Record<string, { image: string; build?: { dockerfile_inline?: string } }> } =

@@ -1,4 +1,4 @@
-/** What a run of the tests came to, read from the protocol that tap writes (TAP version 14). */
+/** The result of a test run, read from the protocol that tap writes (TAP version 14). */
 export interface RunResult {
   /** Tests that contain no other tests: a file without any counts as one. */
   passed: number
@@ -22,7 +22,7 @@ const skippedTest = /^ *ok \d+ - (.+?) # SKIP(?: (.+))?$/
 /** A test's end is written after those of the tests in it, which are indented deeper. */
 export function readProtocol(text: string): RunResult {
   const result: RunResult = { passed: 0, failed: 0, skipped: [], failedFiles: [], slowestFiles: [] }
-  /** By depth, since the last test of that depth ended: whether deeper tests ended, and whether one failed. */
+  /** For each depth: whether deeper tests ended since the last test of this depth, and whether one failed. */
   const inner: { hasTests: boolean; hasFailed: boolean }[] = []
   for (const line of text.split('\n')) {
     const skipped = skippedTest.exec(line)

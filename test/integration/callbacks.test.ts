@@ -15,7 +15,7 @@ import {
   type Json,
 } from '../helpers/service.ts'
 
-/** What a receiver was sent, by path. */
+/** The requests that a receiver got, by path. */
 interface Received {
   at: number
   headers: IncomingHttpHeaders
@@ -315,7 +315,7 @@ t.test('a slot goes to the organization that has the fewest, though others wait 
   for (const id of waiting) t.equal((await callbackEnd(id))!.state, 'delivered')
 })
 
-/** From here on. */
+/** The waits of engines in the tests below. */
 const longerWait = { ...patient, retryAfterMs: [1_500] }
 
 t.test('an engine that stops gives back what it was sending', async (t) => {

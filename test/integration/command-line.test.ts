@@ -399,7 +399,7 @@ t.test('uploads over TLS to a server that is addressed by IP', { skip: missing('
   t.teardown(() => (service.processes.ftp = before))
   const { ftp, ftps } = ready as Json
   t.match([ftp, ftps], [/^ftp:\/\/127\.0\.0\.1:/, /^ftps:\/\/127\.0\.0\.1:/])
-  // With AUTH TLS, from the first byte, and by AUTH TLS where a server named as ftps answers in the clear.
+  // TLS begins with AUTH TLS or at the first byte; a server named as ftps may answer in the clear and want AUTH TLS.
   for (const url of [ftp, ftps, ftp.replace('ftp:', 'ftps:')]) {
     const args = ['import', name, '--list', String(listId), '--via', 'ftp', '--watch', '--json']
     const { code, err } = await run(args, { settings: { ROLLCALL_FTP: url, NODE_EXTRA_CA_CERTS: cert } })

@@ -12,7 +12,7 @@ import { crashSetting } from '../helpers/crash-at.ts'
 import { callerOf, createList, startService, until, type Json } from '../helpers/service.ts'
 import { eventsThatMoved, recount, type ModelEvent } from '../model/delivery-statistics.ts'
 
-/** By hand, for long: ROLLCALL_CASES=1000 */
+/** A long run by hand: ROLLCALL_CASES=1000 */
 const cases = Number(process.env['ROLLCALL_CASES'] ?? 40)
 const seed = Number(process.env['ROLLCALL_SEED'] ?? 1)
 
@@ -153,10 +153,10 @@ class EventSender {
 
   async send(events: MadeEvent[]): Promise<void> {
     this.sent += events.length
-    const { accepted, duplicates, ignored } = await tell(events)
-    this.totals.accepted += accepted
-    this.totals.duplicates += duplicates
-    this.totals.ignored += ignored
+    const reply: EventSender['totals'] = await tell(events)
+    this.totals.accepted += reply.accepted
+    this.totals.duplicates += reply.duplicates
+    this.totals.ignored += reply.ignored
   }
 
   /** Sends the calls of a lane one after the other; events and calls may come twice, at the same moment or later. */
@@ -171,7 +171,7 @@ class EventSender {
   }
 }
 
-/** Where the statistics differ from a recount of the events, in up to two cases. */
+/** Compares the statistics with a recount of the events, and returns up to two differences. */
 async function findWrongStatistics(
   random: Random,
   mailings: ToldMailing[],
@@ -201,7 +201,7 @@ t.test(`random events of ${cases} autoresponders, in four lanes`, { timeout: 600
     const zoned = lists[i % lists.length]!
     mailings.push({ ...zoned, autoresponderId: (await addAutoresponder(zoned.list))._id })
   }
-  // What is told of a deleted subscriber counts.
+  // Events of a deleted subscriber count.
   const statuses = await deleteTwoOfEach(lists)
   const lanes = makeLanes(random, mailings)
   const sender = new EventSender()

@@ -209,7 +209,7 @@ t.test('a page has the number of records that it names', async (t) => {
 })
 
 interface Bound {
-  /** What has the bound, and where the contract says so. */
+  /** The thing with the bound, and where the contract names it. */
   what: string
   taken: readonly unknown[]
   refused: readonly unknown[]
@@ -514,7 +514,7 @@ t.test('D 4: five failures in a row lock a user out for 30 minutes', async (t) =
   nearly(t, Date.parse(expiresAt) - Date.now(), 30 * minute)
 })
 
-/** What was stored lately: a stored time is as far from now as it should be. */
+/** Asserts that a stored time is as far from now as it should be. */
 function nearly(t: Test, isMs: number, expectedMs: number, what = 'the time'): void {
   t.ok(isMs > expectedMs - 20_000 && isMs <= expectedMs + 2_000, `${what}: ${isMs} ms of ${expectedMs}`)
 }
@@ -905,7 +905,7 @@ t.test('D 1: a change of a key takes effect within 5 s, in every process', async
   const { id, key } = await post('/api_keys', { api_key: { name: 'to be deleted' } })
   const statusOf = async () => (await call('GET', '/organizations', undefined, { key })).status
   t.equal(await statusOf(), 200)
-  // As another process would.
+  // Another process deletes the key.
   await collections.apiKeys.deleteOne({ _id: id })
   await until('the refusal', statusOf, (status) => status === 401, 5_000, 200)
   t.pass()

@@ -42,7 +42,7 @@ const lockGone = (name: string) =>
     (count) => count === 0,
   )
 
-/** What a suspension of more than the lease does, in less time. */
+/** Ends the lease, as a long suspension would. */
 const endLease = (name: string) =>
   uploadLocks.updateOne({ _id: `1/${name}` }, { $set: { lease_until: new Date(0) } })
 
@@ -369,7 +369,7 @@ t.test('an upload ends with its control connection, though its data connection s
 
 t.test('half a file of a client that dies is none, however its connections end', async (t) => {
   const ends: Record<string, (data: Socket, control: Socket) => unknown> = {
-    // As the kernel ends them when the client is killed: in any order, and each in its regular way.
+    // The kernel closes a killed client's connections in any order, and each in its regular way.
     'data first': (data, control) => void (data.end(), control.end()),
     'control connection first': (data, control) => void (control.end(), data.end()),
     'control connection a moment later': async (data, control) => {

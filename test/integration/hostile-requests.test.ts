@@ -178,7 +178,7 @@ for (const described of endpoints) {
         throw new Error(`refused, and changed: ${answer.text}`)
       before = after
     }
-    /** Some at a time; where all of them are refused, all together may change nothing. */
+    /** Sends some bodies at a time; where all of them are refused, they may change nothing together. */
     const judgeAll = async (bodies: unknown[]): Promise<void> => {
       for (let i = 0; i < bodies.length; i += 8) {
         const some = bodies.slice(i, i + 8)
@@ -266,7 +266,7 @@ t.test('paths and queries may be anything', async (t) => {
   t.equal(await digest(), before)
 })
 
-/** Half characters can't be sent; what is percent-encoded already is sent as it is. */
+/** Half characters can't be sent; text that is percent-encoded already is sent unchanged. */
 function encodable(text: string): string {
   return /^%[\da-f]{0,2}|^\.\.?$/i.test(text) ? text : encodeURIComponent(text.toWellFormed())
 }

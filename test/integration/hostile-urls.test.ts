@@ -25,7 +25,7 @@ import { importEnd, startService, until, type Json } from '../helpers/service.ts
 const forbidden = await forbiddenServer(t)
 
 const rows = 'a@example.com\nb@example.com\n'
-/** Half of the real bound, which shows as much. */
+/** Half of the real bound, which is as conclusive. */
 const maxBytes = 100_000_000
 const bomb = gzipSync(Buffer.alloc(maxBytes + 5_000_000, 'a'))
 const blankLines = gzipSync(Buffer.alloc(75_000_000, `${' '.repeat(999)}\n`))
@@ -345,7 +345,7 @@ async function check(t: Test, { path, message, tries }: Case, id: number): Promi
   if (tries === 3) t.match(view.error_message, /\(the last of 3 tries\)$/)
 }
 
-// What an engine needs for good ones doesn't count, nor what it leaves for the garbage collector after a large one.
+// Memory for valid files doesn't count, nor garbage of a large one that isn't collected yet.
 t.test('good ones, small and large', async (t) => {
   for (const path of ['/good', '/large'])
     t.match(await end((await createUrlImport(service, base + path)).id), { state: 'finished' })

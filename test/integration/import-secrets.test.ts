@@ -65,7 +65,7 @@ const basic = (user: string, password: string): string =>
 
 const sourceUrl = `http://ann:${planted.sourcePassword}@${host}/rows.csv?token=${planted.sourceToken}&list=5`
 const callbackUrl = `http://bob:${planted.callbackPassword}@${host}/hook?key=${planted.callbackToken}`
-/** As the views had them before anything was encrypted. */
+/** The URLs in views before the end, as before there was encryption. */
 const shown = {
   url: sourceUrl.replace(planted.sourcePassword, '***'),
   callbackUrl: callbackUrl.replace(planted.callbackPassword, '***'),
@@ -77,7 +77,7 @@ const shownAtEnd = {
 
 type Service = Awaited<ReturnType<typeof startService>>
 
-/** Each collection in which one of the secrets stands, as it is or encoded, with the secret's name. */
+/** Names the collections that contain one of the secrets, plain or encoded. */
 async function leaks({ db }: Service, secrets: Record<string, string>): Promise<string[]> {
   const found: string[] = []
   for (const { name } of await db.listCollections().toArray()) {

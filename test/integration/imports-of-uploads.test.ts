@@ -58,7 +58,7 @@ async function create(service: Service, filename: string, more: object = {}): Pr
 
 const longAgo = new Date(Date.now() - 3_600_000)
 
-/** As if it had been put there by something else than our FTP server, some time ago. */
+/** Puts a file there as a program other than our FTP server would have done some time ago. */
 async function putOld(file: string, content: string): Promise<void> {
   await mkdir(path.dirname(file), { recursive: true })
   await writeFile(file, content)
@@ -77,7 +77,7 @@ const engineAtWork = async (engines: Engines) => engines.alive[0] ?? (await engi
 
 const later = { begins_at: '2100-01-01T00:00:00Z' }
 
-/** Has an engine begin imports that were created for later, and puts off what comes then, as a step that failed is put off. */
+/** Lets an engine begin imports that were created for later, and delays their next step like a failed one. */
 async function begin({ collections: { imports } }: Service, ids: number[]) {
   const these = { _id: { $in: ids } }
   await imports.updateMany(these, {
@@ -170,7 +170,7 @@ for (const STAGING of ['disk', 'gridfs'] as const)
         { _id: '2/old.csv' },
         { $set: { 'unfinished.touched_at': eightDaysAgo } },
       )
-    // What an FTP server that was killed in a copy leaves, and what one is copying just now.
+    // One copy of an FTP server that was killed, and one that is still in progress.
     const folder = path.join(dataFolder, 'uploads', '2')
     const [left, young] = [newUploadToken(), newUploadToken()].map((token) => `.copy-${token}`) as [
       string,
@@ -266,7 +266,8 @@ for (const STAGING of ['disk', 'gridfs'] as const)
     t.match(await a.command('DELE 4.csv'), /^250 /)
     t.match(await a.upload('STOR 5.csv', 'x'), /^226 /)
 
-    // What a killed process had reserved, and what was removed behind its back, is found before anybody is refused.
+    // What a killed process had reserved, and files removed by other programs, are found before any request is
+    // refused.
     await service.collections.uploadUsage.updateOne(
       { _id: 1 },
       {
@@ -314,7 +315,7 @@ t.test(
       (await readdir(staging)).find((name) => name.startsWith('pin-'))!,
     )
     const { ino } = await stat(pin)
-    // As from a backup: another inode, and the same time.
+    // A restored backup has another inode, and the same time.
     await run('cp', ['-p', pin, `${pin}.restored`])
     await rename(`${pin}.restored`, pin)
     t.not((await stat(pin)).ino, ino)
@@ -412,7 +413,7 @@ t.test(
       ids.push(id)
       await engine.ended
       await engines.disk.endLeaseOf(engine)
-      // Until the last of them is damaged, too.
+      // The next step waits until the last file is damaged, too.
       await imports.updateOne({ _id: id }, { $set: { step_not_before: new Date('2100-01-01') } })
       const staging = path.join(service.dataFolder, 'staging', String(id))
       for (const name of await readdir(staging)) await damage(path.join(staging, name))
@@ -538,7 +539,7 @@ t.test('pins and pieces in the database that no import needs are removed', async
     { 'pinned_by.0': { $exists: false } },
     { $set: { pinned_by: [waiting, ended, gone] } },
   )
-  // What an engine wrote to a file that was removed meanwhile, and a file of a creation that may come yet.
+  // A file that an engine wrote after its removal, and one of a creation that may still be committed.
   const { staging } = collections
   const young = await createGridFile(staging, { filename: `${notYet}/source`, import_id: notYet })
   const stray = new ObjectId(young.toHexString().slice(0, 8).padEnd(24, '0'))

@@ -4,13 +4,13 @@ import t, { type Test } from 'tap'
 import { basic, bootstrapKey, createList, importText, startService, type Json } from '../helpers/service.ts'
 import { standardUser } from '../helpers/standard-user.ts'
 
-/** What an organization may have of large things, and that no reply, request or import grows with all of it. */
+/** An organization may have large records, but no reply, request or import grows with all of them. */
 
 const service = await startService(t, ['control-plane', 'engine'])
 const { call, collections, db, post } = service
 const base = service.processes['control-plane']!.ready.http!
 const maxPageBytes = 8_000_000
-/** Of the envelope around the records. */
+/** The size of the envelope around the records. */
 const envelopeBytes = 1_000
 
 interface Walked {
@@ -18,7 +18,7 @@ interface Walked {
   pages: Json[]
 }
 
-/** All records of a list, by its tokens from the first page on; each reply has its bounds. */
+/** Reads all records of a list, by its tokens from the first page on; each reply must stay within its bounds. */
 async function walk(t: Test, path: string): Promise<Walked> {
   const records: Json[] = []
   const pages: Json[] = []
@@ -313,7 +313,7 @@ t.test('900 kB of faults are answered shortly, also on a list with 500 fields', 
   // A body may have 50,000 values.
   const unknown = Object.fromEntries(Array.from({ length: 49_000 }, (_, i) => [`field ${i}`, 1]))
   const wrong = Object.fromEntries([...spellings('boxes')].slice(0, 24_000).map((name) => [name, ['x']]))
-  /** Of default_custom_fields 256 KiB are possible. */
+  /** default_custom_fields may have 256 KiB. */
   const fewer = (given: Json) => Object.fromEntries(Object.entries(given).slice(0, 9_000))
   const longNamed = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [String(i).repeat(100_000), 1]))
   const columns = Array.from({ length: 2_000 }, (_, i) => `f${i}`)

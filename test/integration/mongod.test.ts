@@ -253,7 +253,7 @@ t.test('one server a data folder, however many processes ask for it; the last on
   t.same(await readdir(path.join(dataFolder, 'mongodb', 'users')), [])
 })
 
-/** What a client gets that knows the server's port, and perhaps a password. */
+/** Connects as a client that knows the server's port, and perhaps a password. */
 const attempt = async (uri: string, work: (client: MongoClient) => Promise<unknown>): Promise<unknown> => {
   const client = new MongoClient(uri, { serverSelectionTimeoutMS: 5_000 })
   try {
@@ -309,7 +309,7 @@ t.test('a data folder whose server had no password gets one, and keeps its data'
   const dataFolder = path.join(folder, 'data without a password')
   const root = path.join(dataFolder, 'mongodb')
   for (const name of ['db', 'users']) await mkdir(path.join(root, name), { recursive: true })
-  // As the version before started it; it outlives the processes that used it.
+  // An earlier version started this server, which outlives the processes that used it.
   const port = await freePort()
   const args = ['--dbpath', path.join(root, 'db'), '--port', String(port), '--bind_ip', '127.0.0.1']
   const more = ['--replSet', 'rollcall', '--nounixsocket', '--wiredTigerCacheSizeGB', '0.25']

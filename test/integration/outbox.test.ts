@@ -240,7 +240,7 @@ t.test('a lease that runs out is the next taker’s, and its token counts until 
   t.equal(again.id, second.id)
   t.not(again.lease_token, second.lease_token)
   t.same(await acknowledge([second]), { acknowledged: 0, stale: [second.id] })
-  // As if the process that wrote down the acknowledgement had been killed before it was done.
+  // The process that stored the acknowledgement was killed before the last write.
   await collections.reactions.updateOne({ id: again.id }, { $set: { state: 'sent' } })
   await endLeases()
   t.same(await take(), [], 'what is acknowledged by half isn’t handed out again')
@@ -464,7 +464,7 @@ t.test('a list that became a Remote List delays no other list', async (t) => {
 
 t.test('a reply ends at 8 MB, and the rest is there for the next', async (t) => {
   const list = await createList(service)
-  // In JSON each of them is six.
+  // In JSON each of these characters has six.
   await addAutoresponder(list.id, { content_html: '\u0001'.repeat(400_000) })
   for (let i = 0; i < 5; i += 1) await subscribe(list.id, `large-${i}@example.com`)
   await untilStates(list.id, Array<string>(5).fill('due'))

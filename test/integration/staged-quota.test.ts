@@ -26,7 +26,10 @@ import {
   type Service,
 } from '../helpers/service.ts'
 
-/** What imports have staged counts to their organization's quota until it is gone, and imports are bounded in number. */
+/**
+ * What imports have staged counts against their organization's quota until it is removed, and the number of imports
+ * is bounded.
+ */
 
 const later = '2099-01-01T00:00:00Z'
 const settings = { UPLOAD_MAX_MB: '4', IMPORTS_MAX_UNFINISHED: '12' }
@@ -243,7 +246,7 @@ for (const STAGING of ['disk', 'gridfs'])
 
     await t.test('what a killed engine had reserved and staged goes with its import', async (t) => {
       const server = createServer((_request, response) => {
-        // It never ends.
+        // The reply never ends.
         response.write(`email\n${'a@example.com\n'.repeat(220_000)}`)
       }).listen(0, '127.0.0.1')
       t.teardown(() => {
@@ -274,7 +277,7 @@ for (const STAGING of ['disk', 'gridfs'])
     await t.test('an import whose organization has too much staged waits for the others', async (t) => {
       const first = (await createInline(service, 'email\n')).body.data.id
       const second = (await createInline(service, 'email\nsecond@example.com\n'.repeat(9_000))).body.data.id
-      // As if it were split, and a large one.
+      // It counts as if it were large and split.
       await collections.uploadUsage.updateOne(
         { _id: 1, 'imports.import_id': first },
         { $set: { 'imports.$.partition': 3_900_000 } },

@@ -11,7 +11,7 @@ import { splitFile, type SplitFile } from './records.ts'
 import { readRow, type Row } from './rows.ts'
 import type { ExpectedEnd, ModelledImport, Subscriber, SubscriberTable } from './subscriber-table.ts'
 
-/** How an import ends, by the words of decisions 2.4 to 2.9. */
+/** The end of an import, as decisions 2.4 to 2.9 describe it. */
 export function expectedEnd(given: ModelledImport): ExpectedEnd {
   const raw = rawOf(given.bytes)
   if (isNoText(raw)) return failedEarly(given)
@@ -54,7 +54,7 @@ interface Decided {
   row: Row
   result: RowResult
   before: Subscriber | null
-  /** For `added` and `updated`. */
+  /** The subscriber after an `added` or `updated` row. */
   after: Subscriber | null
 }
 

@@ -9,7 +9,7 @@ export interface RawRecord {
   cells: string[]
   isUnterminated: boolean
   isTooLong: boolean
-  /** All of its bytes, without the line end. */
+  /** All bytes of the record, without the line end. */
   bytes: string
 }
 
@@ -69,7 +69,7 @@ const isBlank = (character: string, format: Format): boolean =>
 
 const isLineEnd = (character: string | undefined): boolean => character === '\n' || character === '\r'
 
-/** Where the line that `from` is in ends. */
+/** The end of the line that has `from` in it. */
 function lineEnd(text: string, from: number): number {
   let at = from
   while (at < text.length && !isLineEnd(text[at])) at += 1

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { bytes, instant, integer, toBsonSchema } from '../../shared/contract/schemas/bson-schema.ts'
 import { collectionDefinitions } from '../../shared/contract/schemas/collections.ts'
 
-/** What MongoDB's draft 4 refuses or ignores, and what would make a validator wrong rather than strict. */
+/** Keywords that MongoDB's draft 4 refuses or ignores, and those that would make a validator wrong. */
 const refused = [
   '$ref',
   '$schema',

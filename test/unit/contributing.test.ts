@@ -22,7 +22,7 @@ t.test('the commits that contributors are shown can be made, and are all shown',
 t.test('each size that a campaign accepts stands on a page, and the page names existing files', async (t) => {
   const page = await read('docs/campaigns.md')
   for (const [file] of page.matchAll(/test\/[\w/-]+\.test\.ts/g)) await t.resolves(read(file), file)
-  // What compose.test.ts can be told stands where its image is.
+  // The settings of compose.test.ts are documented with its image.
   const pages = page + (await read('docs/operating.md'))
   for (const name of await readdir(path.join(root, 'test'), { recursive: true })) {
     if (!name.endsWith('.ts')) continue
@@ -40,7 +40,7 @@ for (const patch of patches)
   t.test(`${patch} leaves the tree as sound as it was`, { skip, timeout: 3_600_000 }, async (t) => {
     const copy = await mkdtemp(path.join(tmpdir(), 'rollcall-patched-'))
     t.teardown(() => rm(copy, { recursive: true, force: true }))
-    // What is made by running isn't wanted, and in the copy no patch applies a second time, as this test asks.
+    // Generated files aren't needed, and this test would fail in the copy, as no patch applies a second time.
     const left = ['node_modules', '.git', '.tap', 'data', 'test/unit/contributing.test.ts']
     const filter = (source: string) => !left.includes(path.relative(root, source))
     await cp(root, copy, { recursive: true, filter })

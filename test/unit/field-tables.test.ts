@@ -64,7 +64,7 @@ interface Described {
   required: boolean
 }
 
-/** What is said of a field; it is required when every object on the way requires the next key. */
+/** The description of a field. The field is required when every object on its path requires the next key. */
 function described(node: Json, path: string[], required = true): Described {
   const options: Json[] = optionsOf(node)
   const [step, ...rest] = path

@@ -2,7 +2,7 @@ import t from 'tap'
 import { inRounds } from '../../engine/scheduler/organization-rounds.ts'
 import { mayTakeSlot } from '../../engine/scheduler/slots.ts'
 
-/** How what an engine can do at once is shared out among organizations. */
+/** How organizations share the slots of an engine. */
 
 const entries = (...organizations: number[]) =>
   organizations.map((organization_id, i) => ({ organization_id, i }))

@@ -18,7 +18,7 @@ import { replacement, upload, uploaded, type Fixture, type FixtureName } from '.
 import type { Side } from './side.ts'
 import type { How } from './sweep.ts'
 
-/** What one process does by itself; the answer of a request is kept for what it promised. */
+/** What one process does by itself. The answer of a request is kept, and the promise in it is checked at the end. */
 export type Act = (side: Side, fixture: Fixture, other: Other) => Promise<Answer | boolean>
 
 const importPath = (fixture: Fixture) => `/subscriber_imports/${fixture.importId}`
@@ -148,7 +148,7 @@ const always: ActorName[] = [
 export const uploads: ActorName[] = ['complete upload', 'rename upload over it', 'rename upload away']
 const whileItWorks: ActorName[] = ['pause', 'cancel', 'fail']
 
-/** What has something to do in a fixture; the others are refused, or find nothing. */
+/** The actors that have something to do in a fixture; the others are refused, or find nothing. */
 export const actorsIn: Record<FixtureName, ActorName[]> = {
   scheduled: ['start', 'pause', 'cancel', ...always],
   splitting: ['step', ...whileItWorks, ...always],

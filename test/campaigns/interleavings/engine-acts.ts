@@ -39,9 +39,9 @@ export async function start({ context }: Side): Promise<boolean> {
   return hasStarted || started > 0
 }
 
-/** What an engine has claimed, and has yet to do. */
+/** A chunk or step that an engine has claimed. */
 interface Claimed {
-  /** What it claimed, as it is now. */
+  /** Reads the claimed document. */
   read: () => Promise<Document | null>
   run: () => Promise<void>
 }
@@ -131,7 +131,7 @@ export async function finalize(side: Side): Promise<boolean> {
   return false
 }
 
-/** By the holder of a chunk, or of the step where no chunk is free. */
+/** Fails the import, as the holder of a chunk, or of the step where no chunk is free. */
 export async function fail(side: Side): Promise<boolean> {
   const { collections } = side.database
   const message = 'a chunk of it failed'
@@ -216,13 +216,13 @@ export async function moveDueReactions({ database, context }: Side): Promise<boo
   return (await moveReactions(database, context.session, due)) > 0
 }
 
-/** All that engines have to do, until there is nothing left but what is paused. */
+/** Does all work of the engines, until only paused imports are left. */
 export async function drain(side: Side): Promise<void> {
   await takeOver(side)
   await enforce(side)
   const { imports } = side.database.collections
   for (let rounds = 0; rounds < 60; rounds += 1) {
-    // What waits after a failure needn't be waited for.
+    // A step that waits after a failure becomes due at once.
     await imports.updateMany({ settled: false }, { $unset: { step_not_before: '' } })
     const acts = [start, step, batch, finalize]
     let hasActed = false
@@ -232,14 +232,14 @@ export async function drain(side: Side): Promise<void> {
   await removeFieldValues(side)
 }
 
-/** As an hour later: what a stale engine wrote after its import was cleared up is removed. */
+/** Runs the sweep an hour later, which removes what a stale engine wrote after its import was finalized. */
 export async function sweepFiles({ database, context }: Side): Promise<void> {
   const { files } = database.collections.staging
   await files.updateMany({}, { $set: { uploadDate: new Date(0) } })
   await sweepStaging(database, context, context.log).run()
 }
 
-/** As an hour later: what an upload left half done, because a reply of the database was lost, is removed. */
+/** Runs the sweep an hour later, which removes an upload that was left half done because a reply was lost. */
 export async function sweepUploads({ database }: Side): Promise<void> {
   const { collections } = database
   await collections.uploads.files.updateMany({}, { $set: { uploadDate: new Date(0) } })

@@ -27,8 +27,8 @@ export async function expectedTable(
 }
 
 /**
- * Where the list differs from what the finished import makes of it; by the table of the contents that suits best.
- * `touched` are emails that requests wrote beside it, and rows over the subscriber limit are missing.
+ * Names the differences between the list and the model's table, for the contents that fit best. Emails that requests
+ * wrote (`touched`) and rows over the subscriber limit may differ.
  */
 export async function rowFaults(
   collections: Collections,
@@ -60,7 +60,7 @@ export async function rowFaults(
   return best.length > 3 ? [...best.slice(0, 3), `and ${best.length - 3} more`] : best
 }
 
-/** Without times, and with the fields that the list has by now. */
+/** A subscriber without times, and with the fields that the list has by now. */
 const shownOf = ({ email, status, values }: Subscriber, fields: FieldDefinition[]) => ({
   email,
   status,

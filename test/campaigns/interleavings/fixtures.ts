@@ -8,8 +8,8 @@ import { expectedTable } from './expected-rows.ts'
 import type { Side } from './side.ts'
 
 /**
- * Where an interleaving begins: a list with subscribers, autoresponders, mails, and an import that has come so far. It is
- * made once, kept in memory, and put back for each interleaving.
+ * The state in which an interleaving begins: a list with subscribers, autoresponders, mails, and an import in some
+ * state. It is made once, kept in memory, and restored for each interleaving.
  */
 export interface Fixture {
   name: FixtureName
@@ -65,18 +65,18 @@ const ofTwoBatches: readonly FixtureName[] = ['begun', 'dead engine', 'paused']
 const email = (i: number) => `person${i}@example.com`
 const linesOf = (count: number, color: string): string =>
   Array.from({ length: count }, (_, i) => `${email(i)},${color},${i}\n`).join('')
-/** What an upload of the same name brings. */
+/** The content of a second upload of the same name. */
 export const replacement = linesOf(rows, 'blue')
 
 /** Numbers of those that are on the list before the import, which names the first of them. */
 const presentBefore = 5
 const there = 12
-/** Of the 35 subscribers that an import adds. */
+/** Less than the 35 subscribers that an import adds. */
 const freeQuota = 30
 
 type Post = (path: string, body: Json) => Promise<Json>
 
-/** All fixtures begin with the same database, as `keep` found it. */
+/** Every fixture begins with the database that `keep` read. */
 export async function makeFixture(name: FixtureName, side: Side, base: Kept): Promise<Fixture> {
   await putBack(side, base)
   const post: Post = async (path, body) => {
@@ -188,7 +188,7 @@ async function prepareUploads(
   else await writeFile(path.join(side.folder, 'uploads', String(organizationId), uploaded.file), content)
 }
 
-/** As the FTP server does a STOR. */
+/** Uploads as the FTP server does on a STOR. */
 export async function upload(
   side: Side,
   organizationId: number,

@@ -137,7 +137,7 @@ const touchedBy: Partial<Record<ActorName, string>> = {
   'delete imported subscriber': 'person0@example.com',
 }
 
-/** Others make no import fail. */
+/** No other actor makes an import fail. */
 const mayFail: ActorName[] = ['fail', 'fail and finalize', 'rename upload away']
 
 async function countNameless({ uploads, uploadNames }: Collections): Promise<number> {
@@ -181,11 +181,11 @@ export interface Done {
   activeThen: number
 }
 
-/** What was answered; null where it was refused, or nothing was asked. */
+/** The data of a successful answer; null where the request was refused, or there was none. */
 const succeeded = ({ answer }: Done): Json =>
   typeof answer === 'object' && answer.body?.success === true ? answer.body.data : null
 
-/** What answers promised, when both have ended and nothing else has happened. */
+/** Checks what the answers promised, when both actors have ended and nothing else has happened. */
 export async function brokenPromises(
   { collections }: Database,
   { fixture, how }: { fixture: Fixture; how: How },

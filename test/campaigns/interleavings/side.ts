@@ -36,18 +36,18 @@ export interface Side {
   database: Database
   engineId: string
   call: Call
-  /** What an engine's steps work with. */
+  /** The context of an engine's steps. */
   context: Omit<StepContext, 'signal'>
   lane: Lane
   /** The sessions that an engine keeps open. */
   sessionIds: Uint8Array[]
   folder: string
-  /** As an FTP client of the organization has it. */
+  /** The upload directory that an FTP client of the organization uses. */
   uploadDirectory: (organizationId: number) => UploadDirectory
   close: () => Promise<void>
 }
 
-/** Nothing of these imports is large enough for a second thread. */
+/** No file of these imports is large enough for a second thread. */
 const noPool = {} as WorkerPool
 
 export async function openSide(options: {

@@ -35,7 +35,7 @@ export interface Sides {
   second: Side
   /** Prepares, ends and checks. */
   checker: Side
-  /** Has the primary step down, and resolves when there is one again; only for `step down`. */
+  /** Makes the primary step down, and resolves when there is a new one; only for `step down`. */
   stepDown?: () => Promise<void>
 }
 
@@ -73,7 +73,7 @@ const described: Record<How, string> = {
   'step down': 'without its primary before',
 }
 
-/** How many commands an actor sends in a fixture when it is alone. */
+/** Counts the commands that an actor sends in a fixture when it is alone. */
 export async function countCommands(sides: Sides, fixture: Fixture, name: ActorName): Promise<number> {
   await prepare(sides, fixture)
   void sides.gate.watch(null)

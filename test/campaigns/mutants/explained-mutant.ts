@@ -3,7 +3,7 @@ export interface ExplainedMutants {
   file: string
   /** Stands once in the file. */
   text: string
-  /** What a mutant makes of the whole text, each. */
+  /** The texts that mutants replace the whole text with. */
   replacements: readonly string[]
   why: string
 }

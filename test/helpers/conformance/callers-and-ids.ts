@@ -40,7 +40,7 @@ export async function refusesLesserRoles(t: Test, subject: Subject): Promise<voi
     refused(t, await subject.send(wrong, { key }), 'not_authorized', JSON.stringify(needs), 403)
 }
 
-/** Before the record and the body, too. */
+/** The refusal comes before the look-up of the record and the reading of the body. */
 export async function refusesOtherSites(t: Test, subject: Subject): Promise<void> {
   for (const headers of [{ origin: 'https://elsewhere.example' }, { 'sec-fetch-site': 'cross-site' }])
     refused(t, await subject.send({ headers }), 'not_authorized', JSON.stringify(headers), 403)

@@ -137,7 +137,7 @@ async function succeeds(t: Test, subject: Subject): Promise<void> {
   succeeded(t, await subject.send(await subject.good(), { key: subject.world.system }), 'as a system admin')
   const { body } = subject.described
   const good = await subject.good()
-  // What may stand in the entries of an array is for the row to say.
+  // The row says what the entries of an array may have.
   if (body === undefined || good.body === undefined || body.isArray === true) return
   for (const key of ['a_key_that_is_none', ...(subject.described.body?.forSystemAdmins ?? [])]) {
     const more = subject.bodyWith(good.body, [key], { $set: { role: 'system_admin' } })

@@ -3,7 +3,7 @@ import type { Permission } from '../../../control-plane/api/endpoint.ts'
 import { permissionValues } from '../../../shared/contract/schemas/user.ts'
 import { bootstrapKey, createList, type Json, type Service } from '../service.ts'
 
-/** What the conformance rows work in: an organization with its keys, and a foreign one. Records are made on demand. */
+/** An organization with its keys, and a foreign one, for the conformance rows. Records are made on demand. */
 export interface World {
   service: Service
   organizationId: number

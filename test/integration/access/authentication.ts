@@ -75,7 +75,7 @@ t.test(
     t.equal((await callOther('PUT', `/api_keys/${id}`, { api_key: { active: true } })).status, 200)
     t.equal(await statusThere(), 200)
     await service.call('PUT', `/api_keys/${id}`, { api_key: { active: false } })
-    // Within 5 s; a slow machine has some more.
+    // The cache lasts 5 s; a slow machine gets more.
     await until('the refusal', statusThere, (status) => status === 401, 15_000)
   },
 )

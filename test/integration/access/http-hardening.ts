@@ -427,7 +427,7 @@ t.test('one address fills no more than its share', async (t) => {
   second.destroy()
 })
 
-/** In ms, asked again and again over new connections until something is done. */
+/** The slowest health check in ms, over new connections, while something runs. */
 async function slowestHealth(url: string, during: () => Promise<void>): Promise<number> {
   let isDone = false
   const done = during().finally(() => (isDone = true))

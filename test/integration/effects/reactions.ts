@@ -25,7 +25,7 @@ async function addAutoresponder(
   )
 }
 
-/** How many reactions there are, by autoresponder. */
+/** The number of reactions by autoresponder. */
 async function reactionsIn(service: Service, listId: number): Promise<Record<string, number>> {
   const groups = await service.collections.reactions
     .aggregate<{ _id: number; n: number }>([

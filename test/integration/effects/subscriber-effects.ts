@@ -7,7 +7,7 @@ import { autoresponder } from '../../helpers/autoresponder.ts'
 import { countsOf, createList, importEnd, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
-/** What writing single subscribers brings with it: counts, the limit, autoresponders, mails that ask to confirm. */
+/** Side effects of writing single subscribers: counts, the limit, autoresponders, mails that ask to confirm. */
 
 const { call, post, collections } = service
 
@@ -166,7 +166,7 @@ t.test(
         file_source: { type: 'json', content: [...emails, 'added@example.com'].join('\n') },
       },
     })
-    // What the import leaves behind of its first meeting.
+    // The reaction that the import would have left when it wrote this subscriber the first time.
     await collections.reactions.insertOne({
       _id: importReactionId(ids[7]!, welcome, created.id),
       id: 900_000_001,

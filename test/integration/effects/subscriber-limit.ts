@@ -251,7 +251,7 @@ t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
     )
     const { child, stop } = service.processes.engine!
     await stop('SIGKILL')
-    // As if its lease had run out.
+    // Its lease ends now.
     await collections.engines.updateOne({ process_id: child.pid! }, { $set: { dead: true } })
     await service.start('engine')
     const view = await importEnd(service, id, 60_000)

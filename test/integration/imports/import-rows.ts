@@ -480,7 +480,7 @@ t.test(
         file_source: { type: 'json', content: 'email\nz@x.co' },
       },
     })
-    // All of them have been read by then.
+    // By then the import has read all absent subscribers.
     await until(
       'the deactivation of the first one',
       () => get(`/subscriber_imports/${id}`),

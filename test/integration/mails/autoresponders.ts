@@ -76,7 +76,7 @@ t.test('a name and a trigger are enough', async (t) => {
 t.test('every field, set and cleared', async (t) => {
   const list = await createList(service)
   const target = (await create(list)).id
-  // What it becomes where that isn't what was given; then whether null clears it.
+  // Each has a field, a value, whether null clears it, and how a reply shows it where that differs.
   const fields: [field: string, given: unknown, isNullable?: boolean, shown?: unknown][] = [
     ['name', ' Other ', false, 'Other'],
     ['paused', true],

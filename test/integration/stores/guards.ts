@@ -40,7 +40,7 @@ const context = { database, log }
 interface GuardedWrite<D> {
   write: string
   run: () => Promise<unknown>
-  /** What the document has that the write is for. */
+  /** Values of the document with which the write must happen. */
   changes: Partial<D>
   /**
    * Differences, such as another engine's token or another state, with which nothing is written and the answer is no.
@@ -899,7 +899,7 @@ async function beginTransaction(work: TransactionWork) {
 
 const takeOne: TransactionWork = (session) =>
   takeQuota(collections, session, 1, { amount: 1, hasQuotaLock: true })
-/** What reserves a quota of 1 for a chunk of import 1. */
+/** Reserves a quota of 1 for a chunk of import 1. */
 const reserveOne =
   (number: number, token: string, limit = 10) =>
   (session: ClientSession) =>

@@ -98,7 +98,7 @@ t.test('an engine of a version before, which names no election, is judged like o
   await engines.updateOne({ _id }, { $unset: { lease_election: '' } })
   await markDead(db, 'engines')
   t.match(await document(), { dead: false })
-  // As it renews its lease.
+  // The process renews its lease.
   await engines.updateOne({ _id, dead: false }, [{ $set: { lease_until: { $add: ['$$NOW', -1] } } }])
   await markDead(db, 'engines')
   t.match(await document(), { dead: true })

@@ -32,7 +32,7 @@ const gatedDb = new Proxy(database.db, {
 })
 const registration = await new ProcessRegistration('control-plane', { ...database, db: gatedDb }, log).start()
 
-/** Of ids as the driver has them. */
+/** Session ids as the driver has them. */
 const hexOf = (ids: readonly unknown[]) => ids.map((id) => (id as Binary).toString('hex'))
 const registeredIds = async () => new Set(hexOf((await processes.findOne({}))!.session_ids))
 
@@ -64,7 +64,7 @@ const unregistered = async () => {
   return hexOf(database.sessions.ids).filter((id) => !registered.has(id)).length
 }
 
-/** Has one transaction more than there are sessions, all open at once. */
+/** Opens one transaction more than there are sessions. */
 async function growPool(): Promise<void> {
   const size = database.sessions.ids.length + 1
   let open = 0
@@ -87,7 +87,7 @@ t.test('a delayed heartbeat restores no sessions of before', async (t) => {
   gate = { reached: () => delayed.resolve(null), opened: opening.promise }
   await delayed.promise
   const growth = growPool()
-  // Where renewals overtake each other, the new sessions are registered by then.
+  // Renewals may overtake each other; by then the new sessions are registered.
   await sleep(500)
   opening.resolve(null)
   await growth

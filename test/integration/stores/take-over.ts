@@ -94,7 +94,7 @@ t.test('an engine that lost its name has its new leases ended for two minutes', 
     await noteSessions(collections, engineId, [session.id!.id as unknown as Uint8Array])
     await collections.engines.updateOne({ _id: engineId }, { $set: { dead: true } })
     await poll()
-    // It doesn't know yet.
+    // The engine doesn't know yet.
     await claim(engineId)
     await addStep(5, engineId)
     session.startTransaction()

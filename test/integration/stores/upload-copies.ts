@@ -184,7 +184,7 @@ t.test('a name that leads to no content is a file that is not there', { timeout:
   await upload.publish()
   await upload.close()
   t.not(await uploads.pin({ organizationId: 77, name: 'lost.csv', importId: 1 }), null)
-  // What a restore of some of the collections leaves.
+  // A restore of some collections leaves this.
   await collections.uploads.files.deleteMany({})
   t.equal(await uploads.pin({ organizationId: 77, name: 'lost.csv', importId: 2 }), null)
   const signal = AbortSignal.abort(new Error('stopped'))

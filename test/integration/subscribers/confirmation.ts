@@ -3,7 +3,7 @@ import { autoresponder } from '../../helpers/autoresponder.ts'
 import { createList, type Json } from '../../helpers/service.ts'
 import { service } from './service.ts'
 
-/** From the request to confirm, over the mail that waits in the outbox, to the visit of its link. */
+/** The way from the request to confirm, over the mail in the outbox, to the visit of its link. */
 
 const { call, post, collections } = service
 const base = service.processes['control-plane']!.ready.http!
@@ -44,7 +44,7 @@ const mailsOf = async (listId: number): Promise<number[]> =>
   (await collections.outbox.find({ mailing_list_id: listId }).sort({ _id: 1 }).toArray()).map(
     ({ _id }) => _id,
   )
-/** As if so much time had passed since the mail was asked for. */
+/** Makes the mail older by `seconds`. */
 const age = (listId: number, seconds: number) =>
   collections.pendingSubscribers.updateMany({ mailing_list_id: listId }, [
     {

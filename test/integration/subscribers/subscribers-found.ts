@@ -41,7 +41,7 @@ async function keyedList(service: Service, list: object = {}): Promise<Json> {
 async function pages(
   path: string,
   between: (n: number) => Promise<unknown> = async () => {},
-  /** What the later pages are asked for with. */
+  /** The path of the later pages. */
   later = path,
 ): Promise<Page[]> {
   const found: Page[] = []

@@ -109,7 +109,7 @@ const callerNamed = new Map([
   ],
 ])
 
-/** What a control plane knows of a key it may believe for 5 s after another one has changed it. */
+/** A control plane may use a cached key for 5 s after another one has changed it. */
 const beliefMs = 5_000
 for (const { key } of [demoted, deprived, ofInactive, ofDeleted, inactive, deleted])
   await succeeded(service.call('GET', '/mailing_lists', undefined, { key }))
@@ -170,7 +170,10 @@ function passed(method: string, { status, body }: Answer): boolean {
   )
 }
 
-/** What is wrong with a reply that should name these organizations' records and no others; null for nothing. */
+/**
+ * Names what is wrong with a reply that should have these organizations' records and no others; null where nothing
+ * is.
+ */
 function misplaced({ text, body }: Answer, expected: Records[]): string | null {
   for (const records of [own, foreign]) {
     const isDue = expected.includes(records)
@@ -273,7 +276,7 @@ t.test('every endpoint has a row, and every row is of an endpoint', (t) => {
   t.end()
 })
 
-/** Before this control plane changes any key or user itself: with that it forgets what it knows of them. */
+/** This runs before the control plane changes any key or user itself, which would clear its cache. */
 t.test('what another control plane revoked is so here after 5 s', async (t) => {
   await sleep(Math.max(0, changesApplyAt - Date.now()))
   const name = 'GET /subscriber_imports'

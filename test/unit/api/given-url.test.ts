@@ -11,7 +11,7 @@ import { maskPassword } from '../../../shared/runtime/logger.ts'
 const schemes = ['http:', 'https:', 'ftp:', 'ftps:']
 const settings = { URL_IMPORT_ALLOW: [] }
 
-/** What would be stored and shown of a text; null where it is refused. */
+/** The stored and the shown form of a text; null where it is refused. */
 function shownOf(text: string): { url: URL; stored: string; shown: string } | null {
   const url = URL.parse(text)
   if (urlProblem(url, schemes, settings) !== null) return null

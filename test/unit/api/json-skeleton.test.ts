@@ -8,7 +8,7 @@ import type { Json } from '../../helpers/service.ts'
 
 const path = ['subscriber_import', 'file_source', 'content']
 
-/** What a body comes to; undefined for a refused one. */
+/** The value of a body; undefined for a refused one. */
 type Read = { value: unknown } | undefined
 
 /** The document as the control plane reads it, in pieces, with the text put back. */
@@ -43,7 +43,7 @@ function readInPieces(pieces: Buffer[], limit = 1024 * 1024): Read {
   return { value }
 }
 
-/** As JSON.parse reads it whole. */
+/** Reads the body with JSON.parse. */
 function readWhole(bytes: Buffer): Read {
   if (!isUtf8(bytes)) return undefined
   try {

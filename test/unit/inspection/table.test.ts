@@ -44,7 +44,7 @@ const fields = [
   field('Age', 'number'),
 ]
 
-/** What is made of a file's text. */
+/** Inspects a file's text. */
 function inspect(text: string) {
   const sample = { bytes: Buffer.from(text), isWhole: true }
   const dialect = detectDialect(sample, { separator: undefined, enclosure: undefined })

@@ -67,7 +67,7 @@ function decide(
   }
 }
 
-/** What the statement changes; nothing when there is none. */
+/** The changes of the statement; empty when there is none. */
 function changesOf(writer: BsonWriter): { set: Record<string, unknown>; unset: string[] } {
   if (writer.documents === 0) return { set: {}, unset: [] }
   const { q, u } = BSON.deserialize(writer.bytes) as {

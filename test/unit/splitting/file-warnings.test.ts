@@ -62,7 +62,7 @@ t.test('a header with an email address is a record rather', async (t) => {
 })
 
 const record = (line: number, lines: number, bytes: number[] = []): ScannedRecord => ({
-  // What lies beside a record is none of its bytes.
+  // The bytes next to a record don't belong to it.
   bytes: Buffer.from([0x80, ...bytes, 0x80]),
   ...{ start: 1, end: 1 + bytes.length, line, lines, flags: 0, longCell: null },
 })

@@ -308,11 +308,11 @@ t.test('a split warns of what looks like a mistake', async (t) => {
   t.match(windows.result.warnings, [/windows-1252/])
 })
 
-/** As a worker would: everything is copied on its way from thread to thread. */
+/** Copies everything on its way from thread to thread, as a worker would. */
 const inWorker: HelperThread['scan'] = async (task) =>
   structuredClone(await scanSecondHalf(staging, structuredClone(task)))
 
-/** All that a split found out; extents and checksums, and where the unidentified ones are cut, may differ. */
+/** The results of a split, without what may differ: extents, checksums, and the cuts between unidentified records. */
 function outcomeOf({ result, ranges }: Split) {
   const { records, header, warnings } = result
   const identified = result.ranges.filter(({ kind }) => kind !== 'unidentified')

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { readProtocol } from '../../helpers/tap-protocol.ts'
 
-/** How a run of the suite is counted, and what of it is shown at its end. */
+/** How a run of the suite is counted, and what its end shows. */
 
 const protocol = `TAP version 14
 1..4

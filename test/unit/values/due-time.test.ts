@@ -4,8 +4,8 @@ import type { Delay } from '../../../shared/contract/schemas/autoresponder.ts'
 import { dueTime } from '../../../shared/values/due-time.ts'
 
 /**
- * When a reaction is due, against a second implementation that asks the clock on the wall, hour by hour and minute by
- * minute, and counts calendar days by hand.
+ * Compares when a reaction is due with a second implementation. It asks the local clock hour by hour and minute by
+ * minute, and counts calendar days one by one.
  */
 
 const delay = (given: Partial<Delay>): Delay => ({
@@ -87,7 +87,7 @@ const zones = [
 const minuteMs = 60_000
 const formatters = new Map<string, Intl.DateTimeFormat>()
 
-/** What a clock in the zone shows, as `YYYY-MM-DD HH:MM`. */
+/** The local time in the zone, as `YYYY-MM-DD HH:MM`. */
 function shown(zone: string, ms: number): string {
   let formatter = formatters.get(zone)
   if (formatter === undefined) {
