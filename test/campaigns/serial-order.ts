@@ -15,9 +15,9 @@ interface Point<State> {
 }
 
 /**
- * Whether operations that overlapped can have been done one after the other (linearizability, by the search of Wing and
- * Gong): in some order each has the answer that it had, and none comes before one that was answered when it was asked.
- * Null if so; else the operations around the one with which the longest such order ends.
+ * Tests linearizability with the search of Wing and Gong: operations that overlapped must have some serial order. In
+ * it each has the answer that it had, and none comes before one that had been answered when it began. Returns null if
+ * there is such an order, else the operations around the end of the longest partial one.
  */
 export function whyNotSerial<State>(start: State, operations: readonly Operation<State>[]): string | null {
   const sorted = operations.toSorted((a, b) => a.from - b.from)

@@ -12,8 +12,9 @@ import { finalizeUpload } from '../helpers/settled-upload.ts'
 import { watchMemory } from '../helpers/watch-memory.ts'
 
 /**
- * Files that are large, or of a shape that is hard to partition: chunks stay small, counts are right, and memory stays
- * flat, which only the long form shows: ROLLCALL_LARGE_ROWS=10000000, and ROLLCALL_ODD_ROWS=1000000 for the odd shapes.
+ * Files that are large, or of a shape that is hard to partition. Chunks stay small, counts are right, and memory
+ * stays flat. Only the long form shows the memory: ROLLCALL_LARGE_ROWS=10000000, and ROLLCALL_ODD_ROWS=1000000 for
+ * the odd shapes.
  */
 const largeRows = Number(process.env['ROLLCALL_LARGE_ROWS'] ?? 20_000)
 const oddRows = Number(process.env['ROLLCALL_ODD_ROWS'] ?? 8_000)

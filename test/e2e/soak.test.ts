@@ -9,10 +9,10 @@ import { Supervised } from '../campaigns/soak-processes.ts'
 import { countsOf, startService, until, type ProcessName, type Service } from '../helpers/service.ts'
 
 /**
- * Imports from all three sources, requests on the subscribers that they write, and uploads, while one of two engines,
- * control planes and FTP servers is killed again and again. Nothing is lost or counted twice, the metrics show what
- * happened, and the processes that aren't killed don't grow. The short form kills each kind once and doesn't measure
- * growth; docs/campaigns.md has the long one.
+ * Imports from all three sources, requests on the subscribers that they write, and uploads run together. Meanwhile
+ * one of two engines, control planes and FTP servers is killed again and again. Nothing is lost or counted twice, the
+ * metrics show what happened, and the processes that aren't killed don't grow. The short form kills each kind once
+ * and doesn't measure growth; docs/campaigns.md has the long one.
  */
 const minutes = Number(process.env['ROLLCALL_MINUTES'] ?? 0)
 const isLong = minutes > 0

@@ -4,8 +4,8 @@ import type { Test } from 'tap'
 import { listeningPort } from './listening-port.ts'
 
 /**
- * The URI of the server behind a proxy that delays what clients send by `delayMs()`, each connection for itself: what a
- * request has read is older by that when it writes, so that others come in between more often.
+ * The URI of the server behind a proxy that delays each connection's commands by `delayMs()`. A request writes that
+ * much later than it has read, so that others come in between more often.
  */
 export async function openSlowLink(t: Test, uri: string, delayMs: () => number): Promise<URL> {
   const { hostname, port } = new URL(uri)

@@ -8,9 +8,8 @@ import { missing } from './missing-programs.ts'
 import { present } from './present.ts'
 
 /**
- * Images under the names of those that Dockerfile and docker-compose.yml begin with, made of Debian's packages, npm's
- * Node.js, a Caddy that Go builds and the test's mongod, for a machine that reaches no registry. Grafana can't be had:
- * its stand-in only reads what the image has for it, and answers.
+ * Stand-ins for the base images of Dockerfile and docker-compose.yml, under their names, for a machine that reaches
+ * no registry. They are made of Debian's packages, npm's Node.js, a Caddy that Go builds, and the test's mongod.
  */
 const root = fileURLToPath(new URL('../..', import.meta.url))
 

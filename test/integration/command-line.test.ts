@@ -34,8 +34,8 @@ import {
 } from '../helpers/service.ts'
 
 /**
- * The command line as it is called, against a running service: as a process where exit codes, pipes, signals, settings or
- * a terminal matter, and in this process, which is ten times as fast, for what the commands do.
+ * The command line against a running service. Where exit codes, pipes, signals, settings or a terminal matter, it
+ * runs as a process. Elsewhere it runs in this process, which is ten times as fast.
  */
 const service = await startService(t, ['control-plane', 'engine', 'ftp'])
 const program = fileURLToPath(new URL('../../control-plane/cli/rollcall.js', import.meta.url))

@@ -200,8 +200,14 @@ t.test('every escape and every length of character, byte by byte', async (t) => 
 })
 
 t.test('texts that JSON.parse refuses', async (t) => {
-  for (const text of ['\\x', '\\u12g4', '\\u', '\\u123', 'a\nb', 'a\0b', '\\', 'a"b', '\\U0041'])
-    t.equal(readInPieces([Buffer.from(wrapped(`{"content":"${text}"}`))]), undefined, JSON.stringify(text))
+  const cases = ['\\x', '\\u12g4', '\\u', '\\u123', 'a\nb', 'a\0b', '\\', 'a"b', '\\U0041']
+  t.strictSame(
+    cases.map((text) => [
+      JSON.stringify(text),
+      readInPieces([Buffer.from(wrapped(`{"content":"${text}"}`))]),
+    ]),
+    cases.map((text) => [JSON.stringify(text), undefined]),
+  )
   for (const bytes of [
     '\xc3',
     '\xc3(',
@@ -242,7 +248,7 @@ t.test('only the text at the path is taken out', async (t) => {
   const long = JSON.stringify('x'.repeat(3_000))
   const isTaken = (text: string) => readInPieces([Buffer.from(text)], limit) !== undefined
   t.ok(isTaken(wrapped(`{"type":"url","content":${long}}`)))
-  for (const text of [
+  const cases = [
     `{"content":${long}}`,
     `{"subscriber_import":{"content":${long}}}`,
     `{"x":{"subscriber_import":{"file_source":{"content":${long}}}}}`,
@@ -251,8 +257,11 @@ t.test('only the text at the path is taken out', async (t) => {
     wrapped(`{"content":[${long}]}`),
     wrapped(`{"x":"content","y":${long}}`),
     `[${wrapped(`{"content":${long}}`)}]`,
-  ])
-    t.notOk(isTaken(text), text.slice(0, 60))
+  ]
+  t.same(
+    cases.filter((text) => isTaken(text)),
+    [],
+  )
 })
 
 t.test('a document may have 64 levels', async (t) => {

@@ -15,7 +15,10 @@ t.test('`*` stands for any characters, nothing else for anything, and case for n
     ['ä*', 'Äpfel'],
     ['[a].+?', '[A].+?'],
   ]
-  for (const [pattern, name] of matching) t.ok(globMatcher(pattern)(name), `${pattern} is ${name}`)
+  t.same(
+    matching.filter(([pattern, name]) => !globMatcher(pattern)(name)),
+    [],
+  )
   const others: [string, string][] = [
     ['', 'x'],
     ['elcome', 'welcome'],
@@ -26,7 +29,10 @@ t.test('`*` stands for any characters, nothing else for anything, and case for n
     ['.', 'x'],
     ['*a*b*', 'ba'],
   ]
-  for (const [pattern, name] of others) t.notOk(globMatcher(pattern)(name), `${pattern} is not ${name}`)
+  t.same(
+    others.filter(([pattern, name]) => globMatcher(pattern)(name)),
+    [],
+  )
 })
 
 /** The same rule character by character: slow, and nothing to go wrong in. */

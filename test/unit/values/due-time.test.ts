@@ -127,8 +127,8 @@ function laterDay(day: string, unit: 'days' | 'weeks' | 'months', amount: number
 }
 
 /**
- * The first moment at which the clock shows that time; where it never does, as long after the jump as the time is
- * after what the clock showed last.
+ * The first moment at which the clock shows that time. Where it never does, the moment is as long after the jump as
+ * the time is after what the clock showed last.
  */
 function slowDueMs(given: Delay, causedMs: number, zone: string): number {
   const day = laterDay(
