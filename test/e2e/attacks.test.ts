@@ -292,7 +292,7 @@ const costly: Record<string, () => Promise<number | null>> = {
 }
 
 let firstSubscriberId = 0
-await t.test('organizations with users, and autoresponders with days of statistics', async () => {
+await t.test('an organization creates users, and autoresponders with days of statistics', async () => {
   firstSubscriberId = (await collections.subscribers
     .find({ mailing_list_id: attacker.listId })
     .sort({ id: 1 })

@@ -30,7 +30,7 @@ const create = (service: Service, listId: number, source: object, options: objec
     subscriber_import: { column_mapping: ['email'], ...noHeader, ...options, file_source: source },
   })
 
-t.test('awkward moments', { timeout: 300_000 }, async (t) => {
+t.test('imports survive awkward moments', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane'])
   const { collections, get, post, call } = service
   // The engine is suspended in the first import only, as its worker thread keeps counting over the later ones.

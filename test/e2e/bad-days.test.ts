@@ -83,11 +83,11 @@ async function checkMetricsOfBack(t: Test, service: Service): Promise<void> {
   t.comment(`the metrics were right ${Date.now() - backAt} ms later`)
 }
 
-t.test('bad days', { timeout: 550_000 }, async (t) => {
+t.test('imports resume after bad days of the database', { timeout: 550_000 }, async (t) => {
   const set = await startReplicaSet(t, 3)
   const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: set.uri })
 
-  t.test('the primary steps down, and later dies, in mid-import', async (t) => {
+  t.test('an import resumes when the primary steps down, and later dies', async (t) => {
     const { id } = await beginLargeImport(service, file)
     await someRowsIn(service, id, 1)
     await set.command({ replSetStepDown: 20, force: true }).catch(() => undefined)
@@ -196,7 +196,7 @@ t.test('bad days', { timeout: 550_000 }, async (t) => {
     checkAlive(t, service)
   })
 
-  t.test('a full disk', async (t) => {
+  t.test('a full disk fails an import with a message, and the processes keep running', async (t) => {
     const staging = path.join(service.dataFolder, 'staging')
     const run = promisify(execFile)
     await mkdir(staging, { recursive: true })

@@ -22,7 +22,7 @@ const lostEngines = (engines: RunningProcess[]) =>
       .filter((line) => /starts anew|took over from an engine/.test(line)),
   )
 
-t.test('a dead primary', { timeout: 400_000 }, async (t) => {
+t.test("an election after a primary's death costs no import", { timeout: 400_000 }, async (t) => {
   const set = await startReplicaSet(t, 3, electionTimeoutMillis)
   const service = await startService(t, ['control-plane', 'engine'], { MONGODB_URI: set.uri })
   const { collections, processes } = service

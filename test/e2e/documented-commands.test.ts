@@ -85,7 +85,7 @@ const ended = (installation: Installation, id: number): Promise<Json> =>
 t.test('a service is backed up while it runs and while it is stopped, and restored', async (t) => {
   const first = await start(t, 'first')
   const BACKUP = path.join(folder, 'backup')
-  await t.test("the README's first import", { skip: missing('curl') }, async (t) => {
+  await t.test("the README's first import works", { skip: missing('curl') }, async (t) => {
     const commands = readme.under('A first import').find((block) => block.startsWith('KEY='))!
     // The first two lines name the key and the service's address, which the test has already.
     const requests = commands.split('\n').slice(2).join('\n')
@@ -174,7 +174,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
       t.match(said.join(''), /rollcall_build_info\{version="[\d.]+"[^]*"success":true,"data":\[\]/)
     })
 
-    await t.test('more of each process', async (t) => {
+    await t.test('further processes start by the documented commands', async (t) => {
       const more = scaling.under('More engines')
       const others = scaling.under('More control planes and FTP servers')
       const names = [...more, ...others].filter((commands) => commands.startsWith('npm run '))

@@ -20,7 +20,7 @@ const preload = { NODE_OPTIONS: `--import=${new URL('../helpers/crash-at.ts', im
 const rowsOf = (count: number): string =>
   Array.from({ length: count }, (_, i) => `row${i}@example.com\n`).join('')
 
-t.test('fences', { timeout: 300_000 }, async (t) => {
+t.test('fences make answers final', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane'])
   const { collections, get, post, call } = service
   const there = (listId: number) =>

@@ -65,7 +65,7 @@ t.test('an upload is imported although engines die that split it and that import
   t.match(await importEnd(service, id, 60_000), isDone)
 })
 
-t.test('the other two doors', async (t) => {
+t.test('URLs and inline content are staged in the database too', async (t) => {
   const url = `http://127.0.0.1:${(web.address() as { port: number }).port}/rows.csv`
   const created = [await begin({ type: 'json', content: text }), await begin({ type: 'url', url })]
   for (const { id, file_source } of created)

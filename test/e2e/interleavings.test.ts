@@ -44,21 +44,29 @@ const skipUnless = (hows: readonly How[]): string | false =>
   pairsMatching(expression, hows).length > 0 ? false : `none of them is called ${wanted}`
 t.ok(skipUnless([...onOneServer, ...withStepDowns]) === false, `some interleavings are called ${wanted}`)
 
-t.test(`interleavings, seed ${seed}`, { skip: skipUnless(onOneServer), timeout: 36_000_000 }, async (t) => {
-  await sweep(t, (staging) => openSides(t, testMongodbUri(), staging), onOneServer, cases)
-})
+t.test(
+  `invariants survive interleavings, seed ${seed}`,
+  { skip: skipUnless(onOneServer), timeout: 36_000_000 },
+  async (t) => {
+    await sweep(t, (staging) => openSides(t, testMongodbUri(), staging), onOneServer, cases)
+  },
+)
 
 /** This needs a server of its own, as the primary steps down for all its clients. Each case takes some seconds. */
 const stepDownOptions = { skip: skipUnless(withStepDowns), timeout: 36_000_000 }
-t.test(`interleavings with the primary stepping down, seed ${seed}`, stepDownOptions, async (t) => {
-  const set = await startReplicaSet(t, 1)
-  const stepDown = async (): Promise<void> => {
-    await set.command({ replSetStepDown: 1, secondaryCatchUpPeriodSecs: 0, force: true })
-    await set.primary()
-  }
-  const open = async (staging: Staging) => ({ ...(await openSides(t, set.uri, staging)), stepDown })
-  await sweep(t, open, withStepDowns, isShort ? stepDownsOfShortForm : cases)
-})
+t.test(
+  `invariants survive interleavings with the primary stepping down, seed ${seed}`,
+  stepDownOptions,
+  async (t) => {
+    const set = await startReplicaSet(t, 1)
+    const stepDown = async (): Promise<void> => {
+      await set.command({ replSetStepDown: 1, secondaryCatchUpPeriodSecs: 0, force: true })
+      await set.primary()
+    }
+    const open = async (staging: Staging) => ({ ...(await openSides(t, set.uri, staging)), stepDown })
+    await sweep(t, open, withStepDowns, isShort ? stepDownsOfShortForm : cases)
+  },
+)
 
 type Staging = ReturnType<typeof stagingOf>
 

@@ -14,7 +14,7 @@ import { storedChunk, storedImport } from '../helpers/stored-import.ts'
 t.setTimeout(300_000)
 const set = await startReplicaSet(t, 3)
 
-t.test('pauses and cancels while the other members lag', { timeout: 180_000 }, async (t) => {
+t.test('pauses and cancels take effect while the other members lag', { timeout: 180_000 }, async (t) => {
   const { database } = await databaseAndFolder(t, set.uri)
   const { collections } = database
   const log = createLogger({ process: 'test', level: 'silent' })

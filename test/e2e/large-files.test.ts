@@ -24,12 +24,12 @@ const timeout = 60_000 + largeRows + oddRows * 5
 const maxChunkBytes = (fileBytes: number): number =>
   4 * Math.min(1_500_000, Math.max(128_000, Math.ceil(fileBytes / 24)))
 
-t.test('large and odd files', { timeout }, async (t) => {
+t.test('large and odd files are imported with flat memory', { timeout }, async (t) => {
   const service = await startService(t, ['control-plane'])
   // It starts like `npm run engine` and `npm start`, as its memory is measured.
   await service.start('engine', { ...programs.engine.environment, ENGINE_WORKERS: '2' })
 
-  t.test(`${largeRows} rows`, { timeout }, async (t) => {
+  t.test(`an import of ${largeRows} rows has right counts`, { timeout }, async (t) => {
     const file = new SubscriberFile({ rows: largeRows, seed: 31 })
     const { view, peakMemoryMB, seconds } = await importFile(t, service, {
       bytes: file.bytes(),
@@ -41,7 +41,7 @@ t.test('large and odd files', { timeout }, async (t) => {
     t.ok(peakMemoryMB < 480, `at most ${Math.round(peakMemoryMB)} MB`)
   })
 
-  t.test('records of 100 kB and more', { timeout }, async (t) => {
+  t.test('records of 100 kB and more are imported', { timeout }, async (t) => {
     const long = 'x'.repeat(60_000)
     const count = Math.max(80, Math.floor(oddRows / 100))
     const { view, peakMemoryMB } = await importFile(t, service, {
@@ -81,7 +81,7 @@ t.test('large and odd files', { timeout }, async (t) => {
     },
   }
   for (const [name, { line, counts }] of Object.entries(shapes)) {
-    t.test(`${oddRows} rows: ${name}`, { timeout }, async (t) => {
+    t.test(`an import of ${oddRows} odd rows has right counts: ${name}`, { timeout }, async (t) => {
       const { view, peakMemoryMB, seconds } = await importFile(t, service, {
         bytes: lines(line),
         columns: ['email'],

@@ -8,7 +8,7 @@ import { countsOf, createList, importEnd, startService, until, type Json } from 
 const rows = 60_000
 const file = new SubscriberFile({ rows, seed: 21 })
 
-t.test('many engines', { timeout: 300_000 }, async (t) => {
+t.test('many engines share the work', { timeout: 300_000 }, async (t) => {
   const service = await startService(t, ['control-plane', 'engine'])
   const { collections, call } = service
   let undisturbed: Json

@@ -185,7 +185,7 @@ t.test('an engine that misses the files in a folder with the mark leaves them to
   t.equal(await service.collections.imports.countDocuments({ error_message: { $ne: null } }), 0)
 })
 
-t.test('all processes with an unmounted folder', async (t) => {
+t.test('all processes wait while the folder is unmounted', async (t) => {
   const service = await startService(t, ['control-plane', 'engine', 'ftp'])
   const scheduled = await createImport(service, 1_000, {
     begins_at: new Date(Date.now() + 86_400_000).toISOString(),

@@ -312,7 +312,7 @@ t.test('a log that breaks off, or an import that failed, is no success', async (
   t.match(watched, { code: 1, err: /the disk is full/ })
 })
 
-t.test('imports a file, finding out by itself how it reads', async (t) => {
+t.test('imports a file, and detects its format by itself', async (t) => {
   const args = ['import', await file('people.csv', people), '--list', String(listId), '--watch']
   const ended = await run([...args, '--json'])
   t.equal(ended.code, 0)
@@ -680,7 +680,7 @@ t.test(
   },
 )
 
-t.test('makes no key where no service is', async (t) => {
+t.test('makes no key where there is no service', async (t) => {
   const MONGODB_DATABASE = `${service.db.databaseName}_none`
   t.teardown(() => service.client.db(MONGODB_DATABASE).dropDatabase())
   const { MONGODB_URI: _, ...withoutUri } = service.settings

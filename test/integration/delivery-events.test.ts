@@ -458,7 +458,7 @@ t.test('an unsubscribe token counts as an event of its message, once', async (t)
   t.match(await statistics({ list, autoresponderId: answered }), { unsubs_total: 0 })
 })
 
-t.test('sending days, and their bounds', async (t) => {
+t.test('statistics are limited to days of sending, both included', async (t) => {
   const { list, autoresponderId, sent, event } = await oneSubscriber()
   await service.call('PUT', `/organizations/${list.organization_id}`, {
     organization: { time_zone_name: 'America/New_York' },

@@ -78,7 +78,7 @@ const emailOnly = await createList(service)
 const inList = `/mailing_lists/${list.id}`
 const url = (path: string): string => `/mailing_lists/${emailOnly.id}${path}`
 
-t.test('constants that tests shorten by injection, or nothing shows', async (t) => {
+t.test("constants that tests shorten, or that no reply shows, have the contract's values", async (t) => {
   const bounds: [string, unknown, unknown][] = [
     ['API imports rule 4: waits between downloads', downloadBounds.retryAfterMs, [10_000, 50_000]],
     ['API imports rule 4: minutes of a download', downloadBounds.totalMs, 15 * minute],
@@ -121,7 +121,7 @@ t.test('constants that tests shorten by injection, or nothing shows', async (t) 
   for (const [what, is, expected] of bounds) t.same(is, expected, what)
 })
 
-t.test('settings without a value', async (t) => {
+t.test('settings without a value have the documented defaults', async (t) => {
   const own = { UPLOAD_MAX_FILES: 10_000, UPLOAD_MAX_MB: 10_240, IMPORTS_MAX_UNFINISHED: 2_000 }
   t.match(
     loadSettings({}),
@@ -769,7 +769,7 @@ const files: [string, Buffer | string, Json][] = [
   ['D 2.1: a record of 21 lines', `a@example.com,"${'\n'.repeat(20)}"\n`, { warnings: 1 }],
 ]
 
-t.test('bounds of files and records', async (t) => {
+t.test("files and records have the contract's bounds", async (t) => {
   await Promise.all(
     files.map(async ([what, content, { state = 'finished', counts, warnings }]) => {
       const view = await fileImport(content)

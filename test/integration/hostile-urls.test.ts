@@ -346,7 +346,7 @@ async function check(t: Test, { path, message, tries }: Case, id: number): Promi
 }
 
 // Memory for valid files doesn't count, nor garbage of a large one that isn't collected yet.
-t.test('good ones, small and large', async (t) => {
+t.test('valid files are imported, small and large', async (t) => {
   for (const path of ['/good', '/large'])
     t.match(await end((await createUrlImport(service, base + path)).id), { state: 'finished' })
 })
@@ -360,7 +360,7 @@ t.test('hostile servers end their imports in the right state, with the right sen
   t.ok(growth < 64, `memory grew by ${growth.toFixed(0)} MB`)
 })
 
-t.test('files without end, and bombs', async (t) => {
+t.test('endless files and bombs are refused with bounded memory', async (t) => {
   for (const known of large) {
     // Uncollected garbage differs each time; what a file costs is there every time.
     let growth = Infinity

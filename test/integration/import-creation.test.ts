@@ -31,7 +31,7 @@ const json = { type: 'json', content: 'a@b.co' }
 const create = (subscriber_import: unknown, listId = list.id) =>
   call('POST', `/mailing_lists/${listId}/subscriber_imports`, { subscriber_import })
 
-t.test('the full view, with every default', async (t) => {
+t.test('a creation returns the full view, with every default', async (t) => {
   const { body } = await create({ column_mapping: ['email'], file_source: json })
   const { id, created_at, begins_at, ...rest } = body.data
   t.type(id, 'number')

@@ -150,7 +150,7 @@ async function addAutoresponders(listId: number, amount: number): Promise<void> 
   )
 }
 
-t.test('autoresponders of a megabyte each', async (t) => {
+t.test('replies with autoresponders of a megabyte each are bounded', async (t) => {
   const list = await createList(service)
   await addAutoresponders(list.id, 30)
   const path = `/mailing_lists/${list.id}/autoresponders`
@@ -210,7 +210,7 @@ t.test('a reply that its client doesn’t read delays no other request', async (
   t.equal((await call('GET', `/mailing_lists/${list.id}/autoresponders`)).body.data.length, 8)
 })
 
-t.test('confirmation forms, and users with many recipients', async (t) => {
+t.test('replies with confirmation forms, and with users of many recipients, are bounded', async (t) => {
   const list = await createList(service)
   const path = `/mailing_lists/${list.id}/confirmation_forms`
   const large = `%%confirmation_url%%${'x'.repeat(490_000)}`

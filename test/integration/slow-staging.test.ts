@@ -99,7 +99,7 @@ async function growthDuring(work: () => Promise<unknown>): Promise<number> {
 await downloadSlowly(`http://127.0.0.1:${server.port}/length`)
 
 for (const name of ['length', 'length-unsaid', 'chunked', 'chunked-unsaid', 'neither'])
-  t.test(`${megabytes} MB over http: ${name}`, async (t) => {
+  t.test(`${megabytes} MB over http are staged with bounded memory: ${name}`, async (t) => {
     let size = 0
     const growth = await growthDuring(async () => {
       size = await downloadSlowly(`http://127.0.0.1:${server.port}/${name}`)
@@ -113,7 +113,7 @@ t.test('a server that closes at once, without saying so, while the staging is be
     t.equal(await downloadSlowly(`http://127.0.0.1:${server.port}/small-unsaid`, 1), 300_000)
 })
 
-t.test(`${megabytes} MB over ftp`, async (t) => {
+t.test(`${megabytes} MB over ftp are staged with bounded memory`, async (t) => {
   const ftp = await startFtpServer(t, { content: Buffer.alloc(megabytes * piece.length, 'a') })
   let size = 0
   const growth = await growthDuring(async () => {

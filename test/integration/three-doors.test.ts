@@ -68,18 +68,18 @@ const webUrl = `http://127.0.0.1:${(web.address() as { port: number }).port}`
 // These waits run beside the other tests.
 const flaky = importThrough({ type: 'url', url: `${webUrl}/flaky.csv` })
 
-t.test('inline content', async () => {
+t.test('inline content is imported', async () => {
   checkEnd(await importThrough({ type: 'json', content: text }))
 })
 
-t.test('a file uploaded by FTP', async () => {
+t.test('a file uploaded by FTP is imported', async () => {
   const client = await ftpClient()
   await client.uploadFrom(Readable.from([Buffer.from(text)]), 'subscribers.csv')
   client.close()
   checkEnd(await importThrough({ type: 'upload_directory', filename: 'subscribers.csv' }))
 })
 
-t.test('a file of a URL, also packed', async () => {
+t.test('a file of a URL is imported, also a compressed one', async () => {
   behave = () => ({ body: text })
   const view = await importThrough({ type: 'url', url: `${webUrl}/files/subscribers.csv?x=1` })
   checkEnd(view)

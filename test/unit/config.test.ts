@@ -70,7 +70,7 @@ t.test('TLS of the FTP server needs a certificate and its key', async (t) => {
   t.throws(() => loadSettings({ FTP_TLS_REQUIRED: 'maybe' }), /FTP_TLS_REQUIRED must be true or false/)
 })
 
-t.test('port ranges', async (t) => {
+t.test('port ranges are read, and bad ones refused', async (t) => {
   t.same(parsePortRange('2122-2222'), { first: 2122, last: 2222 })
   t.same(parsePortRange('0'), { first: 0, last: 0 })
   for (const text of ['2122', '0-5', '5-4', '1-70000', 'a-b', '']) t.equal(parsePortRange(text), null, text)

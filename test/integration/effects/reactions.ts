@@ -37,7 +37,7 @@ async function reactionsIn(service: Service, listId: number): Promise<Record<str
   return Object.fromEntries(groups.map(({ _id, n }) => [_id, n]))
 }
 
-t.test('reactions of an import', { timeout: 300_000 }, async (t) => {
+t.test('an import queues reactions', { timeout: 300_000 }, async (t) => {
   const list = await createList(service)
   await addAutoresponder(service, list.id, {
     _id: 1,

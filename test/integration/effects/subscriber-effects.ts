@@ -187,7 +187,7 @@ t.test(
   },
 )
 
-t.test('unsubscribing by the token of a mail', async (t) => {
+t.test('the token of a mail unsubscribes its subscriber', async (t) => {
   const secret = await keyHashSecret(collections)
   const list = await createList(service)
   const made = await add(list.id, 'a@example.com')

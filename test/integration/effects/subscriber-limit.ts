@@ -58,7 +58,7 @@ const create = (service: Service, listId: number, content: string, options: obje
     },
   })
 
-t.test('the subscriber limit', { timeout: 300_000 }, async (t) => {
+t.test('the subscriber limit binds imports and requests', { timeout: 300_000 }, async (t) => {
   const { collections } = service
 
   t.test('rows beyond the limit are skipped, and the log says so', async (t) => {

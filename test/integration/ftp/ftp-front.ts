@@ -207,7 +207,7 @@ const hasIPv6 = await once(createServer().listen(0, '::1').unref(), 'listening')
   () => true,
   () => false,
 )
-t.test('IPv6 clients', { skip: hasIPv6 ? false : 'this machine has no ::1' }, async (t) => {
+t.test('IPv6 clients are served', { skip: hasIPv6 ? false : 'this machine has no ::1' }, async (t) => {
   const front = await start(t, { host: '::1' })
   const session = await FtpSession.open(front.url)
   t.match(await session.upload('STOR six.csv', 'six'), /^226 /)

@@ -43,7 +43,7 @@ const fields = [
 ]
 const mapping = { column_mapping: ['email', 'Name', 'Points', 'Plan'] }
 
-t.test('added, failed and duplicate rows, with their logs', async (t) => {
+t.test('an import counts added, failed and duplicate rows, and logs them', async (t) => {
   const list = await createList(service, fields)
   const content = [
     'E-Mail,Name,Points,Plan',
@@ -179,7 +179,7 @@ t.test('a failed log can be asked for without formulas', async (t) => {
   })
 })
 
-t.test('overwriting, by status and by what', async (t) => {
+t.test('overwriting depends on the status and on the kind of value', async (t) => {
   const list = await createList(service, fields.slice(0, 2))
   const two = ['email', 'Name']
   await importText(

@@ -298,7 +298,7 @@ t.test('a pause keeps its beginning', async (t) => {
   t.match((await update(created, { paused: false })).data, { paused: false, paused_at: null })
 })
 
-t.test('filters', async (t) => {
+t.test('filters select autoresponders', async (t) => {
   const list = await createList(service)
   for (const name of ['Welcome', 'welcome again', 'Bye', 'a*b']) await create(list, { name })
   const names = async (query: string): Promise<string[]> =>

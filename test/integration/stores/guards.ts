@@ -402,7 +402,7 @@ t.test('a step writes and waits under its own token alone', async (t) => {
   t.same(faults, [])
 })
 
-t.test('imports', async (t) => {
+t.test('an import changes state only from the named states', async (t) => {
   const totals = noCounts()
   const failed = { ...ended, totals: null }
   const faults = await findFaults<ImportDocument>(collections.imports, importOf, [
@@ -564,7 +564,7 @@ t.test('an import that is finalized while its counts are read keeps them', async
 
 // ---- callbacks, messages, reactions ----
 
-t.test('callbacks', async (t) => {
+t.test('a callback is written only by its holder', async (t) => {
   const callback = (changes: Partial<CallbackDocument>): CallbackDocument => ({
     ...{
       _id: 1,
@@ -625,7 +625,7 @@ const reaction = (changes: Partial<ReactionDocument>): ReactionDocument => ({
   ...changes,
 })
 
-t.test('messages', async (t) => {
+t.test('a message is written only under its lease', async (t) => {
   const beginnings = [{ queue: 1, dueAt: past }]
   const faults = await findFaults<OutboxDocument>(collections.outbox, message, [
     {
@@ -663,7 +663,7 @@ t.test('messages', async (t) => {
   t.same(faults, [])
 })
 
-t.test('reactions', async (t) => {
+t.test('a reaction is moved or dropped from the named states alone', async (t) => {
   const { due_at, ...ofReaction } = reaction({})
   const due = [{ ...ofReaction, due_at }]
   const session = client.startSession()

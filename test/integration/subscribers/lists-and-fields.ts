@@ -4,7 +4,7 @@ import { service } from './service.ts'
 
 const { call, get, post } = service
 
-t.test('a mailing list', async (t) => {
+t.test('a mailing list is created, changed and shown', async (t) => {
   const list = await post('/mailing_lists', { mailing_list: { name: ' News ', has_format: true } })
   t.same(list, {
     id: list.id,
@@ -34,7 +34,7 @@ t.test('a mailing list', async (t) => {
   )
 })
 
-t.test('custom fields of all nine types', async (t) => {
+t.test('custom fields of all nine types are created and shown', async (t) => {
   const list = await createList(service)
   const path = `/mailing_lists/${list.id}/custom_fields`
   const fields = [

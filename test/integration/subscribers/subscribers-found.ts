@@ -56,7 +56,7 @@ async function pages(
   return found
 }
 
-t.test('pages of a list, by number and by token', async (t) => {
+t.test('a list is read in pages, by number and by token', async (t) => {
   const list = await createList(service)
   const path = `/mailing_lists/${list.id}/subscribers`
   t.match(await page(path), {
@@ -235,7 +235,7 @@ t.test('an email on lists of both kinds, in one, an organization and everywhere'
   )
 })
 
-t.test('several subscribers with one email', async (t) => {
+t.test('several subscribers may have one email where it is no identity', async (t) => {
   const list = await keyedList(service)
   const path = `/mailing_lists/${list.id}/subscribers`
   const email = 'shared@example.com'

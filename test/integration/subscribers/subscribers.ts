@@ -37,7 +37,7 @@ const valuesOf = (view: Json): Record<string, unknown> =>
 
 const seconds = () => Math.floor(Date.now() / 1000)
 
-t.test('a subscriber with nothing but an email', async (t) => {
+t.test('a subscriber needs nothing but an email', async (t) => {
   const list = await createList(service, [{ name: 'Text', field_type: 'text', default: 'abc' }])
   const before = seconds()
   const { body, status } = await create(list.id, { email: ' Ann@Example.com ' })
@@ -258,7 +258,7 @@ t.test('names that mean something elsewhere are names', async (t) => {
   t.equal(await read(list.id, 'b@example.com'), undefined)
 })
 
-t.test('required fields', async (t) => {
+t.test('required fields are required in creations and updates', async (t) => {
   const list = await createList(service, [
     { name: 'Must', field_type: 'text', required: true },
     { name: 'Also', field_type: 'number', required: true, default: 5 },
@@ -502,7 +502,7 @@ t.test('another email keeps the id', async (t) => {
   )
 })
 
-t.test('deleting', async (t) => {
+t.test('a deleted subscriber is gone', async (t) => {
   const list = await createList(service)
   const one = (await create(list.id, { email: 'one@example.com' })).body.data
   const two = (await create(list.id, { email: 'two@example.com' })).body.data
@@ -543,7 +543,7 @@ t.test('an object that is no {value: x} is refused by every type of field', asyn
   t.match((await update(list.id, id, { custom_fields: nulls })).body, { success: true })
 })
 
-t.test('many at once, in the order asked for', async (t) => {
+t.test('many subscribers are returned in the order asked for', async (t) => {
   const list = await createList(service)
   const ids: number[] = []
   for (const name of ['a', 'b', 'c', "d+e'f/g"])

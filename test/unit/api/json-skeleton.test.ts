@@ -199,7 +199,7 @@ t.test('every escape and every length of character, byte by byte', async (t) => 
   t.equal(contentOf(wrapped('{"content":"\\/"}')), '/')
 })
 
-t.test('texts that JSON.parse refuses', async (t) => {
+t.test('texts that JSON.parse refuses are refused', async (t) => {
   const cases = ['\\x', '\\u12g4', '\\u', '\\u123', 'a\nb', 'a\0b', '\\', 'a"b', '\\U0041']
   t.strictSame(
     cases.map((text) => [

@@ -156,7 +156,7 @@ for (const [name, order] of [
   ['sorted', (i: number) => i],
   ['reversed', (i: number) => 100_000 - i],
 ] as const) {
-  t.test(`a ${name} file too`, async (t) => {
+  t.test(`a ${name} file is split evenly`, async (t) => {
     const outcome = await split(lines(50_000, (i) => `u${String(order(i)).padStart(8, '0')}@example.com,x\n`))
     checkPartition(t, outcome, 50_000)
     const sizes = outcome.result.ranges.map((range) => range.length)
@@ -419,7 +419,7 @@ for (const [name, { content, format, isTwo }] of Object.entries(awkward)) {
   })
 }
 
-t.test('and of anything', async (t) => {
+t.test('two threads find the same as one in random files', async (t) => {
   const fraction = seededRandom(7)
   const random = (below: number) => Math.floor(fraction() * below)
   const pieces = [

@@ -18,7 +18,7 @@ const delay = (given: Partial<Delay>): Delay => ({
 const due = (given: Partial<Delay>, causedAt: string, zone: string): string =>
   dueTime(delay(given), new Date(causedAt), zone).toISOString()
 
-t.test('at once, or after minutes and hours that elapse', (t) => {
+t.test('a reaction is due at once, or after minutes and hours that elapse', (t) => {
   const at = '2026-03-29T00:30:00.000Z'
   t.equal(
     due({ delay: 'immediately', delay_unit: null, delay_amount: 0, delay_time: 0 }, at, 'Europe/Berlin'),
@@ -149,7 +149,7 @@ function slowDueMs(given: Delay, causedMs: number, zone: string): number {
   return ms + (Date.parse(`${wanted.replace(' ', 'T')}:00Z`) - before)
 }
 
-t.test('as a clock on the wall says', { timeout: 60_000 }, (t) => {
+t.test('a reaction is due by the local clock', { timeout: 60_000 }, (t) => {
   const cases = fc.record({
     zone: fc.constantFrom(...zones),
     unit: fc.constantFrom('days', 'weeks', 'months'),

@@ -105,7 +105,7 @@ t.test(
   },
 )
 
-t.test('dates and days', async (t) => {
+t.test('dates and days are read', async (t) => {
   t.equal(fieldReader(field({ field_type: 'date' }), 'dmy').fromText('3/4/2014'), '2014-04-03')
   t.equal(
     fieldReader(field({ field_type: 'date' }), 'mdy').fromText('2014-04-03T23:00:00-05:00'),
