@@ -155,7 +155,7 @@ if (rounds === 0) {
   t.setTimeout(rounds * 60_000)
   t.test(`${rounds} rounds, seed ${seed}`, { timeout: rounds * 60_000 }, campaign)
   t.test(
-    'what an engine claims after the others took it for dead, and dies of, is not lost',
+    'an engine that is judged dead, claims once more and dies of it, loses no row',
     { timeout: 300_000 },
     dieOfAClaimUnderADeadName,
   )

@@ -154,7 +154,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     t.equal(await activeIn(restored), 400)
   }
 
-  await t.test('what was copied while it was stopped', async (t) => {
+  await t.test('a copy of the stopped service is restored', async (t) => {
     for (const commands of backup.under('Of a folder that was copied whole'))
       runCommands(commands, { DATA_DIR: path.join(folder, 'second'), BACKUP })
     const restored = await start(t, 'second')
@@ -210,7 +210,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
     })
   })
 
-  await t.test('what was copied while it ran', async (t) => {
+  await t.test('a copy of the running service is restored', async (t) => {
     for (const commands of backup.under('Of a folder that was copied whole'))
       runCommands(commands, { DATA_DIR: path.join(folder, 'fourth'), BACKUP: LOCKED })
     const restored = await start(t, 'fourth')
@@ -221,7 +221,7 @@ t.test('a service is backed up while it runs and while it is stopped, and restor
   const restoring = backup.under('Of files and a dump')
   const running = backup.under("Running, with MongoDB's tools")
   t.ok(restoring.length > 0 && running.length > 0)
-  await t.test('what was dumped while it ran', { skip: withoutTools }, async (t) => {
+  await t.test('a dump of the running service is restored', { skip: withoutTools }, async (t) => {
     const { uri: MONGODB_URI } = await startReplicaSet(t, 1)
     for (const commands of restoring)
       runCommands(commands, { DATA_DIR: path.join(folder, 'third'), MONGODB_URI, BACKUP })

@@ -164,7 +164,7 @@ t.test('the values of a deleted field are removed in pieces', async (t) => {
   await kill(engine)
 })
 
-t.test('what is swept and purged is walked in pieces', async (t) => {
+t.test('sweeps and purges walk collections in pieces', async (t) => {
   const { uploads, uploadNames, failures, imports } = collections
   const many = Array.from({ length: 6_000 }, () => new ObjectId())
   const [stray] = many

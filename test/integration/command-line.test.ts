@@ -749,11 +749,11 @@ t.test('makes a key where all are lost, starts processes, and completes commands
 
   const shell = (name: string, args: string[]) =>
     spawnSync(name, args, { cwd: folder, env: { ...process.env, XDG_CONFIG_HOME: folder, HOME: folder } })
-  await t.test('in fish', { skip: missing('fish') }, async (t) => {
+  await t.test('words are completed in fish', { skip: missing('fish') }, async (t) => {
     const offered = shell('fish', ['-c', `${fish.out}\ncomplete -C 'rollcall list '`]).stdout.toString()
     t.match(offered, /^create\t[^]*^list\t/m, 'of a group that is called as one of its commands')
   })
-  await t.test('in zsh', { skip: missing('zsh') }, async (t) => {
+  await t.test('words are completed in zsh', { skip: missing('zsh') }, async (t) => {
     await file('_rollcall', zsh.out)
     const begin =
       'fpath=($PWD $fpath); autoload -U compinit bashcompinit && compinit -u -D && bashcompinit; bashcompinit() { : }'

@@ -341,7 +341,7 @@ t.test('curl resumes at once what a killed curl began', { skip: missing('curl') 
   }
 })
 
-t.test('so does lftp', { skip: missing('lftp') }, async (t) => {
+t.test('lftp resumes at once what a killed lftp began', { skip: missing('lftp') }, async (t) => {
   const { host } = new URL(one.ready.ftp!)
   const put = (bytesPerSecond: number, option: string) => [
     '--norc',

@@ -89,7 +89,7 @@ t.test('other work goes through while a file server hangs', { timeout: 300_000 }
     t.ok(Date.now() - againAt < 1_000, 'who asks then is told at once')
   })
 
-  t.test('when it is back, what was begun ends', async (t) => {
+  t.test('work that hung ends when the file server is back', async (t) => {
     letGo()
     for (const handle of await Promise.all(reads)) await handle.close()
     await until(

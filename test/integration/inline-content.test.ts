@@ -290,7 +290,7 @@ t.test('an Idempotency-Key compares the bytes of the whole body', async (t) => {
   t.equal((await stagedOf(first.data.id)).toString(), long)
 })
 
-t.test('what a killed control plane leaves is no import; one that is created is complete', async (t) => {
+t.test('a creation of a killed control plane is no import, or a complete one', async (t) => {
   const { request, answer } = open()
   answer.catch(() => undefined)
   const imports = await collections.imports.countDocuments()

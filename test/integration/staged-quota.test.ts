@@ -244,7 +244,7 @@ for (const STAGING of ['disk', 'gridfs'])
       await clear(t, service)
     })
 
-    await t.test('what a killed engine had reserved and staged goes with its import', async (t) => {
+    await t.test('the reservations and files of a killed engine are removed with its import', async (t) => {
       const server = createServer((_request, response) => {
         // The reply never ends.
         response.write(`email\n${'a@example.com\n'.repeat(220_000)}`)

@@ -30,7 +30,7 @@ t.test('a reading that took long counts for longer', async (t) => {
   t.equal(readings(), 1, 'for 200 times as long')
 })
 
-t.test('but not for longer than it is told to', async (t) => {
+t.test('a reading is not cached for longer than it is told to', async (t) => {
   const { metric } = countedMetric(50, { freshMs: 0, maxAgeMs: 10 })
   await metric.value()
   await sleep(20)

@@ -115,7 +115,7 @@ t.test('a wrong key is looked up by its keyed hash alone, even when nearly all o
     t.match({ planSummary, docsExamined }, { planSummary: /^IXSCAN \{ key_hash/, docsExamined: 0 })
 })
 
-t.test('what lies outside of the API needs no credential', async (t) => {
+t.test('paths outside of the API need no credential', async (t) => {
   const base = service.processes['control-plane']!.ready.http!
   for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/'])
     t.equal((await fetch(base + path)).status, 200, path)

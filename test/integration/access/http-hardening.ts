@@ -120,7 +120,7 @@ t.test(
   },
 )
 
-t.test('what is no HTTP request, or too long for one, is refused in the envelope', async (t) => {
+t.test('bytes that are no HTTP request, or too long for one, are refused in the envelope', async (t) => {
   const cases: [string, RegExp, RegExp][] = [
     ['GET /svc HTTP/9.9\r\n\r\n', /^HTTP\/1\.1 400 /, /no HTTP request/],
     [`GET /${'x'.repeat(70_000)} HTTP/1.1\r\nHost: h\r\n\r\n`, /^HTTP\/1\.1 431 /, /64 KiB/],

@@ -160,7 +160,7 @@ t.test('an import queues reactions', { timeout: 300_000 }, async (t) => {
       t.equal(state === 'dropped', id === leaving!.id, `${id} is ${state}`)
   })
 
-  t.test('what is no API autoresponder of the list is refused', async (t) => {
+  t.test('autoresponders that are none of the list, or not for the API, are refused', async (t) => {
     const cases: [object, RegExp][] = [
       [{ id: 1 }, /trigger_new 1 is triggered by subscription, not by the API/],
       [{ id: 5 }, /trigger_new 5 is no autoresponder of the list/],

@@ -135,7 +135,7 @@ async function listenForServer(host = '127.0.0.1') {
   return { port, accepted: once(server, 'connection') as Promise<[Socket]>, close: () => server.close() }
 }
 
-t.test('in active mode the server dials the client', async (t) => {
+t.test('the server connects to the client in active mode', async (t) => {
   const session = await FtpSession.open(plain.url)
   for (const command of ['PORT', 'EPRT']) {
     const { port, accepted, close } = await listenForServer()

@@ -71,7 +71,7 @@ t.test('TLS has its codes', async (t) => {
   session.close()
 })
 
-t.test('what comes in the clear after AUTH is thrown away', async (t) => {
+t.test('bytes in the clear after AUTH are discarded', async (t) => {
   await (await FtpSession.open(plain.url)).upload('STOR victim.csv', 'still here')
   for (const injected of [
     `USER api\r\nPASS ${bootstrapKey}\r\nDELE victim.csv\r\n`,
@@ -163,7 +163,7 @@ t.test('a data connection in TLS proves that it is its session’s', async (t) =
   old.close()
 })
 
-t.test('where TLS is required, there is neither login nor data without', async (t) => {
+t.test('a server that requires TLS refuses logins and data without it', async (t) => {
   const strict = await start(t, { tls: { ...offered, isRequired: true } })
   const session = await FtpSession.connect(strict.url)
   t.match(await session.command('USER api'), /^530 .*AUTH TLS/)

@@ -140,7 +140,7 @@ t.test('an import waits for its time, and imports of a list go in the order of b
     t.ok(Date.parse(finished_at) + 1_000 >= Date.parse(begins_at))
 })
 
-t.test('of requests that race one moves the import, each time', async (t) => {
+t.test('exactly one of the requests that race moves the import, each time', async (t) => {
   const list = await createList(service)
   for (let round = 0; round < 5; round += 1) {
     const { id } = await create(list.id, { begins_at: '2100-01-01T00:00' })

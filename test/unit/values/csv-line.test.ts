@@ -5,7 +5,7 @@ import { readCells } from '../../../shared/csv/csv-cells.ts'
 import { withoutFormula, writeLine } from '../../../shared/csv/csv-line.ts'
 import { referenceRecords } from '../../helpers/reference-csv.ts'
 
-t.test('what is written is read again, cell by cell, as one record', async (t) => {
+t.test('a written record is read again, cell by cell, as one record', async (t) => {
   const cell = fc
     .array(fc.constantFrom(...`a"',;\t\n\r x`.split('')), { maxLength: 6 })
     .map((list) => list.join(''))

@@ -117,7 +117,7 @@ t.test('dates and days are read', async (t) => {
   t.equal(day.fromJson('25-12'), '12-25')
 })
 
-t.test('what is expected is said in a few words', async (t) => {
+t.test('a few words say which values a field expects', async (t) => {
   const many = Array.from({ length: 11 }, (_, i) => `o${i}`)
   const ten = many.slice(0, 10)
   const shown = ten.map((option) => `"${option}"`).join(', ')

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { normalizeText } from '../../../shared/values/normalized-text.ts'
 
-t.test('what people write is normalized as JavaScript does it', async (t) => {
+t.test('texts of people are normalized as JavaScript does it', async (t) => {
   const texts = [
     'Zoe\u0308',
     'a\u0327\u0301',
