@@ -172,11 +172,11 @@ export async function sendRequests(
       if (list.created.has(email)) list.created.set(email, number)
       else list.changed.set(row, number)
     } else if (kind < 0.84) {
-      const mine = [...list.created].filter(
+      const candidates = [...list.created].filter(
         ([email, value]) => value !== null && email.startsWith(`made.${own}.`),
       )
-      if (mine.length === 0) continue
-      const [email] = anyOf(mine)
+      if (candidates.length === 0) continue
+      const [email] = anyOf(candidates)
       const { body: reply, tries, text } = await client.ask('DELETE', `${base}/${email}`)
       if (reply.success !== true && !(tries > 1 && reply.error_code === 'not_found')) throw new Error(text)
       list.created.set(email, null)

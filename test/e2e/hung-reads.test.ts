@@ -58,8 +58,8 @@ t.test('a step that hangs is taken over by another engine, and ends when its rea
   const first = await startHastyEngine(t, service, hasty)
   const { id, comeBack, letGo } = await beginHungImport(t, service, (await createList(service)).id)
   await untilReadsHang(first.child, 1)
-  const held = await stepOf(service, id)
-  const begunAt = held!.moved_at!.getTime()
+  const hungStep = await stepOf(service, id)
+  const begunAt = hungStep!.moved_at!.getTime()
   const second = await startHastyEngine(t, service, hasty)
   await comeBack()
   t.match(await importEnd(service, id, 60_000), { state: 'finished', stats: { subscribers: { added: 1 } } })
@@ -68,7 +68,7 @@ t.test('a step that hangs is taken over by another engine, and ends when its rea
   t.ok(Date.now() - begunAt < 15_000)
   t.match(await service.collections.imports.findOne({ _id: id }), { step_failures: 0 })
   const said = new RegExp(
-    `took over a step \\(splitting\\) of import ${id} of which nothing has moved for \\d+ s: engine ${held!.engine_id.slice(0, 8)}`,
+    `took over a step \\(splitting\\) of import ${id} of which nothing has moved for \\d+ s: engine ${hungStep!.engine_id.slice(0, 8)}`,
   )
   t.match(first.log() + second.log(), said)
   await until(

@@ -110,7 +110,7 @@ t.test(
     const taken = createServer()
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
     const port = String((taken.address() as { port: number }).port)
-    const nobody = String(await freePort())
+    const freePortNumber = String(await freePort())
     const cases: [file: string, settings: Record<string, string>, said: RegExp][] = [
       [
         'control-plane/cli/start.ts',
@@ -124,7 +124,7 @@ t.test(
       ],
       [
         'engine/main.ts',
-        { MONGODB_URI: `mongodb://me:s3cret@127.0.0.1:${nobody}/` },
+        { MONGODB_URI: `mongodb://me:s3cret@127.0.0.1:${freePortNumber}/` },
         /MongoDB at mongodb:\/\/me:\*\*\*@127\.0\.0\.1:\d+\/ can't be reached .*check MONGODB_URI/,
       ],
       [

@@ -446,7 +446,7 @@ t.test('says which upload stays, and why', async (t) => {
 })
 
 t.test('an error says what is wrong, and its exit code says on which side', async (t) => {
-  const nobody = { ROLLCALL_URL: 'http://127.0.0.1:1' }
+  const unreachable = { ROLLCALL_URL: 'http://127.0.0.1:1' }
   const [typo, none, noFile, noEmail, map, wrongKey, away, bad, help] = await Promise.all([
     run(['imprt']),
     run([]),
@@ -454,7 +454,7 @@ t.test('an error says what is wrong, and its exit code says on which side', asyn
     call(['import', await file('odd.csv', 'a,b\n1,2\n'), '--list', String(listId)]),
     call(['import', path.join(folder, 'people.csv'), '--list', String(listId), '--map', 'email,Nothing']),
     call(['imports'], { ROLLCALL_API_KEY: 'x'.repeat(20) }),
-    run(['imports'], { settings: nobody }),
+    run(['imports'], { settings: unreachable }),
     run(['imports'], { settings: { ROLLCALL_URL: 'nonsense' } }),
     run(['import', '--help']),
   ])

@@ -517,9 +517,9 @@ t.test('imports that are created side by side on one list leave it as they found
 })
 
 t.test('imports are listed by scope, those that have not ended first', async (t) => {
-  const mine = await createList(service)
+  const ownList = await createList(service)
   const at = async (begins_at: string) =>
-    (await create({ begins_at, column_mapping: ['email'], file_source: json }, mine.id)).body.data
+    (await create({ begins_at, column_mapping: ['email'], file_source: json }, ownList.id)).body.data
       .id as number
   const [late, early, ended, endedLater] = [
     await at('2101-01-01T00:00'),
@@ -530,7 +530,7 @@ t.test('imports are listed by scope, those that have not ended first', async (t)
   await post(`/subscriber_imports/${ended}/cancel`)
   await post(`/subscriber_imports/${endedLater}/cancel`)
   const ids = async (query: string) =>
-    (await get(`/mailing_lists/${mine.id}/subscriber_imports${query}`)).map((view: Json) => view.id)
+    (await get(`/mailing_lists/${ownList.id}/subscriber_imports${query}`)).map((view: Json) => view.id)
   t.same(await ids(''), [early, late, endedLater, ended])
   t.same(await ids('?scope=active'), [early, late])
   t.same(await ids('?scope=finished'), [endedLater, ended])
@@ -542,7 +542,7 @@ t.test('imports are listed by scope, those that have not ended first', async (t)
   t.same(await ids('?scope=all'), [early, late, endedLater, ended])
   t.same(await ids('?scope=all&per_page=3&page=1'), [ended])
   t.same(await ids('?scope=all&per_page=3&page=0'), [early, late, endedLater])
-  const [view] = await get(`/mailing_lists/${mine.id}/subscriber_imports`)
+  const [view] = await get(`/mailing_lists/${ownList.id}/subscriber_imports`)
   t.same(Object.keys(view), [
     'id',
     'mailing_list_id',

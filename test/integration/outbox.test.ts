@@ -299,11 +299,11 @@ t.test('an organization takes its own mails, by due time; a system admin takes a
     times,
     times.toSorted((a, b) => a - b),
   )
-  const [mine] = all.filter((message) => message.organization_id === 1)
+  const [first] = all.filter((message) => message.organization_id === 1)
   t.same(
-    (await asOther('/outbox/acknowledge', { messages: [{ id: mine.id, lease_token: mine.lease_token }] }))
+    (await asOther('/outbox/acknowledge', { messages: [{ id: first.id, lease_token: first.lease_token }] }))
       .body.data,
-    { acknowledged: 0, stale: [mine.id] },
+    { acknowledged: 0, stale: [first.id] },
   )
   t.match(await acknowledge(all), { acknowledged: 9 })
 })

@@ -46,11 +46,11 @@ t.test(
     const files = Array.from({ length: 3_000 }, () => ({ name: 'a'.repeat(200) }))
     let served = 0
     let isOver = false
-    const takeTurns = (): void => {
+    const countServed = (): void => {
       served += 1
-      if (!isOver) setImmediate(takeTurns)
+      if (!isOver) setImmediate(countServed)
     }
-    takeTurns()
+    countServed()
     const pattern = `*${'a'.repeat(maxPatternLength / 2)}[${'b'.repeat(maxPatternLength / 2 - 3)}]`
     t.equal(pattern.length, maxPatternLength)
     t.same(await filesLike(files, pattern, new AbortController().signal), [])

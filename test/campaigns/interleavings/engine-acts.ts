@@ -83,7 +83,7 @@ async function claimNextChunk(side: Side, maxBatches: number): Promise<Claimed |
   return null
 }
 
-async function writeChunk(side: Side, held: LeasedChunk, maxBatches: number): Promise<void> {
+async function writeChunk(side: Side, claimed: LeasedChunk, maxBatches: number): Promise<void> {
   const { db, collections } = side.database
   let committed = 0
   const report = await processChunk({
@@ -91,7 +91,7 @@ async function writeChunk(side: Side, held: LeasedChunk, maxBatches: number): Pr
     collections,
     staging: side.context.staging,
     lane: side.lane,
-    task: { kind: 'chunk', ...held, cancellation: new SharedArrayBuffer(4) },
+    task: { kind: 'chunk', ...claimed, cancellation: new SharedArrayBuffer(4) },
     importContext: async (id) => {
       const document = await collections.imports.findOne({ _id: id })
       return document === null ? null : importContext(document)
@@ -102,9 +102,9 @@ async function writeChunk(side: Side, held: LeasedChunk, maxBatches: number): Pr
   })
   if (report.end === 'done') return
   if (report.end !== 'failed' || report.retryable)
-    await releaseChunk(collections, { ...held, countsAsAttempt: false })
+    await releaseChunk(collections, { ...claimed, countsAsAttempt: false })
   // An engine that has lost the chunk fails nothing: the files of the import may be gone by then.
-  else if (await failImportOfChunk(collections, side.context.session, held, report.message))
+  else if (await failImportOfChunk(collections, side.context.session, claimed, report.message))
     throw new Error(`a chunk failed: ${report.message}`)
 }
 
@@ -140,8 +140,8 @@ export async function fail(side: Side): Promise<boolean> {
     const claim = { engineId: side.engineId, token }
     const chunk = entry.state === 'importing' ? await claimChunk(collections, entry, claim) : null
     if (chunk !== null) {
-      const held = { importId: entry._id, chunkId: chunk._id, token }
-      if (await failImportOfChunk(collections, side.context.session, held, message)) return true
+      const claimed = { importId: entry._id, chunkId: chunk._id, token }
+      if (await failImportOfChunk(collections, side.context.session, claimed, message)) return true
     } else if ((await claimStep(collections, entry._id, entry.state, claim)) !== null) {
       const isFailed = await failImport(collections, { id: entry._id, token }, message)
       await releaseStep(collections, entry._id, token)

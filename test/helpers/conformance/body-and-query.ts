@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
 import type { Subject } from './subject.ts'
-import { faultOf, holds, refused, type Trial } from './verdicts.ts'
+import { faultOf, checkTrials, refused, type Trial } from './verdicts.ts'
 import { requiredKeysOf, wrongValuesOf } from './wrong-values.ts'
 
 /** Bodies and queries of an endpoint, field by field, against its description. */
@@ -31,7 +31,7 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
       { [wrapper]: 'x' },
       { other: {} },
     )
-  await holds(
+  await checkTrials(
     t,
     unreadable.map((body) => refuses(body, 'invalid_request', '', JSON.stringify(body))),
     'bodies that are none',
@@ -48,7 +48,7 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
     path,
     value,
   }))
-  await holds(
+  await checkTrials(
     t,
     wrong
       .filter(({ name }) => !lenient.has(name))
@@ -64,7 +64,7 @@ export async function readsItsBody(t: Test, subject: Subject): Promise<void> {
     const empty = wrapper === null ? {} : { [wrapper]: {} }
     refused(t, await send(empty), 'validation_failed', 'an empty document')
   }
-  await holds(
+  await checkTrials(
     t,
     required.flatMap((path) =>
       absent.map((value) =>
@@ -97,7 +97,7 @@ export async function readsItsQuery(t: Test, subject: Subject): Promise<void> {
     const blank = ['page', 'per_page'].includes(name) ? [''] : []
     for (const value of [...wrong, ...blank]) refuses(`?${name}=${value}`, name)
   }
-  await holds(t, trials, 'parameters with a wrong value')
+  await checkTrials(t, trials, 'parameters with a wrong value')
 }
 
 const wrongIntegers = ['x', '-1', '1.5', '9'.repeat(40)]

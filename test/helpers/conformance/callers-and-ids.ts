@@ -4,7 +4,7 @@ import { endpoints } from '../../../control-plane/endpoints.ts'
 import type { Json } from '../service.ts'
 import type { Sent } from './row.ts'
 import type { Subject } from './subject.ts'
-import { faultOf, holds, refused, succeeded } from './verdicts.ts'
+import { faultOf, checkTrials, refused, succeeded } from './verdicts.ts'
 import { present } from '../present.ts'
 
 /** Checks which callers and methods an endpoint accepts, and which records its path reaches. */
@@ -84,7 +84,7 @@ export async function findsNothing(t: Test, subject: Subject): Promise<void> {
         if (code !== null) return faultOf(answer, code, '', value)
         return answer.body?.success === true ? null : `${value}: ${answer.text}`
       })
-    await holds(t, trials, name)
+    await checkTrials(t, trials, name)
   }
 }
 

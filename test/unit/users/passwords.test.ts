@@ -65,13 +65,13 @@ t.test('a stop refuses those that wait, and lets a hash in progress end', async 
   const stop = new AbortController()
   const gate = Promise.withResolvers<string>()
   const take = (work: () => Promise<string>) => slots.run({ organizationId: 1, stopping: stop.signal }, work)
-  const underWay = take(() => gate.promise)
+  const inProgress = take(() => gate.promise)
   const waiting = [1, 2, 3].map(() => take(() => Promise.resolve('too late')))
   stop.abort()
   for (const one of [...waiting, take(() => Promise.resolve('too late'))])
     await t.rejects(one, { code: 'internal_error', status: 503, headers: { 'Retry-After': '1' } })
   gate.resolve('hashed')
-  t.equal(await underWay, 'hashed')
+  t.equal(await inProgress, 'hashed')
 })
 
 t.test('work whose client has gone leaves the line', async (t) => {
